@@ -1,0 +1,144 @@
+package logbook
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Values are named JSON values. The bytes are kept as they were given.
+type Values map[string]json.RawMessage
+
+// Book is what is to be done: a named set of flow details.
+type Book struct {
+	ID        BookID       `json:"id"`
+	Name      string       `json:"name"`
+	Meta      Values       `json:"meta,omitempty"`
+	CreatedAt time.Time    `json:"created_at"`
+	UpdatedAt time.Time    `json:"updated_at"`
+	Flows     []FlowDetail `json:"flows,omitempty"` // in the order in which they were added
+}
+
+// Factory says how a flow is built: the registered name of a function, and
+// its argument. A logbook never holds code.
+type Factory struct {
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// FlowDetail is one flow: how it is built, what it is given, and how far it
+// has come.
+type FlowDetail struct {
+	ID        FlowID    `json:"id"`
+	Book      BookID    `json:"book"`
+	Name      string    `json:"name"`
+	Factory   Factory   `json:"factory"`
+	Store     Values    `json:"store,omitempty"` // what the flow's steps may require; a job's store goes over it
+	Meta      Values    `json:"meta,omitempty"`
+	State     FlowState `json:"state"`
+	Cause     *Failure  `json:"cause,omitempty"` // why the flow reverts, has reverted, or has failed
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Fence is the token of the last update, and Sequence its number under
+	// that token: the next update carries Sequence+1, or 1 under a new token.
+	Fence    Token  `json:"fence"`
+	Sequence uint64 `json:"sequence"`
+
+	// Atoms are in the order in which they were first recorded.
+	Atoms []AtomDetail `json:"atoms,omitempty"`
+}
+
+// Atom finds an atom by its name.
+func (f *FlowDetail) Atom(name string) (*AtomDetail, bool) {
+	for i := range f.Atoms {
+		if f.Atoms[i].Name == name {
+			return &f.Atoms[i], true
+		}
+	}
+	return nil, false
+}
+
+// AtomKind tells steps from retries.
+type AtomKind string
+
+// The kinds of atom.
+const (
+	KindTask  AtomKind = "task"
+	KindRetry AtomKind = "retry"
+)
+
+// AtomDetail is what has become of one step or retry of a flow.
+type AtomDetail struct {
+	Name      string    `json:"name"`
+	Kind      AtomKind  `json:"kind"`
+	Version   string    `json:"version,omitempty"`
+	State     AtomState `json:"state"`
+	Intention Intention `json:"intention"`
+	// RetryAt is when a step that has failed is due again.
+	RetryAt time.Time `json:"retry_at,omitzero"`
+	// Attempts are all executions and reverts, oldest first. An attempt is
+	// begun once and ended once; nothing is overwritten.
+	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Action is what an attempt was made to do.
+type Action string
+
+// The actions.
+const (
+	ActionExecute Action = "execute"
+	ActionRevert  Action = "revert"
+)
+
+// Attempt is one execution or one revert of an atom.
+type Attempt struct {
+	Action Action `json:"action"`
+	// Number counts from 1, apart for executions and reverts.
+	Number    int       `json:"number"`
+	Token     Token     `json:"token"`
+	Owner     string    `json:"owner,omitempty"` // the conductor's name, for people
+	StartedAt time.Time `json:"started_at"`
+	// EndedAt is zero while the attempt runs, and for ever if its conductor
+	// died: then nobody knows its outcome.
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	// Result is the JSON value of a successful attempt.
+	Result  json.RawMessage `json:"result,omitempty"`
+	Failure *Failure        `json:"failure,omitempty"`
+	// Stderr is the end of what a handler wrote there.
+	Stderr          string `json:"stderr,omitempty"`
+	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
+}
+
+// Ended tells whether the outcome of the attempt is known.
+func (a *Attempt) Ended() bool { return !a.EndedAt.IsZero() }
+
+// Last finds the latest attempt at an action.
+func (a *AtomDetail) Last(action Action) (*Attempt, bool) {
+	for i := len(a.Attempts) - 1; i >= 0; i-- {
+		if a.Attempts[i].Action == action {
+			return &a.Attempts[i], true
+		}
+	}
+	return nil, false
+}
+
+// Result is what the atom provides: the value of its last execution, if that
+// succeeded and has not been undone.
+func (a *AtomDetail) Result() (json.RawMessage, bool) {
+	if a.State != AtomSuccess && a.State != AtomReverting {
+		return nil, false
+	}
+	last, ok := a.Last(ActionExecute)
+	if !ok || !last.Ended() || last.Failure != nil {
+		return nil, false
+	}
+	return last.Result, true
+}
+
+// Failure is why the atom's last execution failed, if it did.
+func (a *AtomDetail) Failure() *Failure {
+	if last, ok := a.Last(ActionExecute); ok {
+		return last.Failure
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package logbook
+
+// Failure is the lasting record of an error: what a person needs to
+// understand it after the process that met it is gone. It is matched by Kind,
+// never by text.
+type Failure struct {
+	// Kind is the registered name of the error's kind, such as
+	// "handler.exit" or "timeout". Never empty.
+	Kind string `json:"kind"`
+	// Message is one sentence for a person.
+	Message string `json:"message"`
+	// Step is the step that failed, where the failure is of a whole flow.
+	Step string `json:"step,omitempty"`
+	// Code is an exit status or another number that the kind defines.
+	Code int `json:"code,omitempty"`
+	// Permanent: trying again would fail again, so nobody tries.
+	Permanent bool `json:"permanent,omitempty"`
+	// Stack is the goroutine's stack, where the error was a panic.
+	Stack string `json:"stack,omitempty"`
+	// Causes is the chain below, nearest first.
+	Causes []Failure `json:"causes,omitempty"`
+}
+
+func (f *Failure) Error() string {
+	if f.Step == "" {
+		return f.Message
+	}
+	return "step " + f.Step + ": " + f.Message
+}
+
+// Matches tells whether the failure or one of its causes is of the kind.
+func (f *Failure) Matches(kind string) bool {
+	if f == nil {
+		return false
+	}
+	for i := range f.Causes {
+		if f.Causes[i].Matches(kind) {
+			return true
+		}
+	}
+	return f.Kind == kind
+}
+
+// The kinds of failure that conductord itself records. Programs add their own.
+const (
+	FailureError    = "error"          // a step returned an error of no registered kind
+	FailurePanic    = "panic"          // a step panicked; Stack says where
+	FailureTimeout  = "timeout"        // the step's time was up
+	FailureResult   = "result"         // the step's result is not JSON, or too large
+	FailureExit     = "handler.exit"   // a handler ended with a status other than 0; Code is the status
+	FailureSignal   = "handler.signal" // a handler was killed by a signal; Code is the signal
+	FailureHandler  = "handler"        // a handler could not be found or started
+	FailureBuild    = "flow.build"     // the flow cannot be built or compiled
+	FailureArgument = "flow.argument"  // an argument of a step cannot be had
+	FailureCrash    = "crash"          // the conductor died while it held the job
+	FailureOperator = "operator"       // a person has ended it
+
+	// FailureAtMostOnce: a step that must not start twice was running when
+	// its conductor died, so nobody knows whether it has happened.
+	FailureAtMostOnce = "at_most_once"
+)

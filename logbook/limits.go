@@ -1,0 +1,256 @@
+package logbook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits bound what a cluster accepts. They are checked before anything is
+// written to the log, and can be configured downward only.
+type Limits struct {
+	Name    int // bytes of a name
+	Value   int // bytes of one JSON value: a result, an argument, a job's details
+	Command int // bytes of one encoded command
+	Steps   int // atoms of one flow
+}
+
+// MaxLimits are the largest limits there are, and the defaults.
+var MaxLimits = Limits{Name: 255, Value: 256 << 10, Command: 1 << 20, Steps: 10_000}
+
+// Bounds that follow from how things are stored, and are not configurable.
+const (
+	// MaxStderr is how much of a handler's stderr is kept with an attempt:
+	// its end, which is where the reason stands.
+	MaxStderr = 64 << 10
+	// MaxJSONDepth bounds the nesting of a value, so that no reader of it
+	// can be made to run out of stack.
+	MaxJSONDepth = 64
+	// MaxValues bounds the values of one store or meta.
+	MaxValues = 1_000
+	// MaxFailures bounds a failure with all of its causes: a longer chain
+	// tells a person nothing more.
+	MaxFailures = 100
+)
+
+// CheckName refuses names that are empty, too long, not UTF-8, or that hold
+// control characters, which would garble every table and log they appear in.
+func (l Limits) CheckName(field, name string) error {
+	switch {
+	case name == "":
+		return &InvalidError{Field: field, Reason: "empty"}
+	case len(name) > l.Name:
+		return &LimitError{Field: field, Limit: int64(l.Name), Size: int64(len(name)), Unit: "bytes"}
+	case !utf8.ValidString(name):
+		return &InvalidError{Field: field, Reason: "not UTF-8"}
+	}
+	for _, r := range name {
+		if unicode.IsControl(r) {
+			return &InvalidError{Field: field, Reason: fmt.Sprintf("holds the control character %U", r)}
+		}
+	}
+	return nil
+}
+
+// CheckValue refuses what is not one JSON value within the limits. An empty
+// value is accepted: it means "none".
+func (l Limits) CheckValue(field string, value json.RawMessage) error {
+	if len(value) > l.Value {
+		return &LimitError{Field: field, Limit: int64(l.Value), Size: int64(len(value)), Unit: "bytes"}
+	}
+	if len(value) == 0 {
+		return nil
+	}
+	if !utf8.Valid(value) {
+		return &InvalidError{Field: field, Reason: "not UTF-8"}
+	}
+	if depth := jsonDepth(value); depth > MaxJSONDepth {
+		return &LimitError{Field: field, Limit: MaxJSONDepth, Size: int64(depth), Unit: "levels of nesting"}
+	}
+	if !json.Valid(value) {
+		return &InvalidError{Field: field, Reason: "not a JSON value: " + jsonFault(value)}
+	}
+	return nil
+}
+
+// CheckValues checks every value of a store or meta, and its names.
+func (l Limits) CheckValues(field string, values Values) error {
+	if len(values) > MaxValues {
+		return &LimitError{Field: field, Limit: MaxValues, Size: int64(len(values)), Unit: "values"}
+	}
+	for name, value := range values {
+		if err := l.CheckName(field+" name", name); err != nil {
+			return err
+		}
+		if len(value) == 0 {
+			return &InvalidError{Field: field + "." + name, Reason: "empty; write null for no value"}
+		}
+		if err := l.CheckValue(field+"."+name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jsonDepth counts nesting without recursion, in one pass over the bytes.
+func jsonDepth(value []byte) int {
+	depth, deepest, inString := 0, 0, false
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+func jsonFault(value []byte) string {
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	var any json.RawMessage
+	if err := decoder.Decode(&any); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("more follows after byte %d", decoder.InputOffset())
+}
+
+// CheckBook checks a book before it is saved.
+func (l Limits) CheckBook(b *Book) error {
+	if b.ID.IsZero() {
+		return &InvalidError{Field: "book id", Reason: "unset"}
+	}
+	if err := l.CheckName("book name", b.Name); err != nil {
+		return err
+	}
+	if err := l.CheckValues("book meta", b.Meta); err != nil {
+		return err
+	}
+	seen := make(map[FlowID]bool, len(b.Flows))
+	for i := range b.Flows {
+		if seen[b.Flows[i].ID] {
+			return &InvalidError{Field: "flow id", Reason: fmt.Sprintf("%s stands twice in the book", b.Flows[i].ID)}
+		}
+		seen[b.Flows[i].ID] = true
+		if err := l.checkFlow(&b.Flows[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l Limits) checkFlow(f *FlowDetail) error {
+	if f.ID.IsZero() {
+		return &InvalidError{Field: "flow id", Reason: "unset"}
+	}
+	if err := l.CheckName("flow name", f.Name); err != nil {
+		return err
+	}
+	if err := l.CheckName("flow factory", f.Factory.Name); err != nil {
+		return err
+	}
+	if err := l.CheckValue("flow factory args", f.Factory.Args); err != nil {
+		return err
+	}
+	if err := l.CheckValues("flow store", f.Store); err != nil {
+		return err
+	}
+	if err := l.CheckValues("flow meta", f.Meta); err != nil {
+		return err
+	}
+	if len(f.Atoms) > l.Steps {
+		return &LimitError{Field: "flow atoms", Limit: int64(l.Steps), Size: int64(len(f.Atoms)), Unit: "steps"}
+	}
+	return nil
+}
+
+// CheckUpdate checks an update before it is written.
+func (l Limits) CheckUpdate(u *Update) error {
+	if u.Flow.IsZero() {
+		return &InvalidError{Field: "update flow", Reason: "unset"}
+	}
+	if len(u.Atoms) > l.Steps {
+		return &LimitError{Field: "update atoms", Limit: int64(l.Steps), Size: int64(len(u.Atoms)), Unit: "steps"}
+	}
+	if err := l.CheckFailure("update cause", u.Cause); err != nil {
+		return err
+	}
+	for i := range u.Atoms {
+		change := &u.Atoms[i]
+		if err := l.CheckName("atom name", change.Name); err != nil {
+			return err
+		}
+		if err := l.checkOptionalName("version of "+change.Name, change.Version); err != nil {
+			return err
+		}
+		for j := range change.Attempts {
+			if err := l.checkAttempt(change.Name, &change.Attempts[j]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CheckFailure checks a failure and its causes; nil is accepted. Its message
+// and stack may hold any bytes, and those of all causes together are as long
+// as one value at most.
+func (l Limits) CheckFailure(field string, f *Failure) error {
+	if f == nil {
+		return nil
+	}
+	count, size := 0, 0
+	rest := []*Failure{f}
+	for len(rest) > 0 {
+		next := rest[len(rest)-1]
+		rest = rest[:len(rest)-1]
+		if err := l.CheckName(field+" kind", next.Kind); err != nil {
+			return err
+		}
+		if err := l.checkOptionalName(field+" step", next.Step); err != nil {
+			return err
+		}
+		count, size = count+1, size+len(next.Message)+len(next.Stack)
+		for i := range next.Causes {
+			rest = append(rest, &next.Causes[i])
+		}
+	}
+	switch {
+	case count > MaxFailures:
+		return &LimitError{Field: field, Limit: MaxFailures, Size: int64(count), Unit: "failures"}
+	case size > l.Value:
+		return &LimitError{Field: field, Limit: int64(l.Value), Size: int64(size), Unit: "bytes"}
+	}
+	return nil
+}
+
+func (l Limits) checkOptionalName(field, name string) error {
+	if name == "" {
+		return nil
+	}
+	return l.CheckName(field, name)
+}
+
+func (l Limits) checkAttempt(atom string, a *Attempt) error {
+	if err := l.CheckValue("result of "+atom, a.Result); err != nil {
+		return err
+	}
+	if err := l.CheckFailure("failure of "+atom, a.Failure); err != nil {
+		return err
+	}
+	if err := l.checkOptionalName("owner of "+atom, a.Owner); err != nil {
+		return err
+	}
+	if len(a.Stderr) > MaxStderr {
+		return &LimitError{Field: "stderr of " + atom, Limit: MaxStderr, Size: int64(len(a.Stderr)), Unit: "bytes"}
+	}
+	return nil
+}

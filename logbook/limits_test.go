@@ -1,0 +1,241 @@
+package logbook_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// small limits, so that the rows show their edges.
+var small = logbook.Limits{Name: 8, Value: 16, Command: 1 << 10, Steps: 2}
+
+// check is what became of an input: nothing, or the field that is wrong and
+// the limit that it is over.
+type check struct {
+	field string
+	limit int64 // 0: invalid, not too large
+}
+
+var fine = check{}
+
+func (want check) compare(t *testing.T, name string, err error) {
+	t.Helper()
+	got := fine
+	var invalid *logbook.InvalidError
+	var limit *logbook.LimitError
+	switch {
+	case errors.As(err, &limit):
+		got = check{limit.Field, limit.Limit}
+		if limit.Size <= limit.Limit || !errors.Is(err, logbook.ErrLimit) {
+			t.Errorf("%s: refused at %d with the limit %d: %v", name, limit.Size, limit.Limit, err)
+		}
+	case errors.As(err, &invalid):
+		got = check{invalid.Field, 0}
+		if !errors.Is(err, logbook.ErrInvalid) {
+			t.Errorf("%s: not an ErrInvalid: %v", name, err)
+		}
+	case err != nil:
+		t.Errorf("%s: an error of no kind: %v", name, err)
+	}
+	if got != want {
+		t.Errorf("%s: got %+v (%v), want %+v", name, got, err, want)
+	}
+}
+
+func text(n int) string { return strings.Repeat("x", n) }
+
+func TestCheckName(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		want check
+	}{
+		{"a", fine},
+		{"ä/ €", fine},
+		{text(8), fine},
+		{text(9), check{"f", 8}},
+		{"€€", fine},
+		{"€€€", check{"f", 8}}, // bytes count, not letters
+		{"", check{"f", 0}},
+		{"a\nb", check{"f", 0}},
+		{"a\x00", check{"f", 0}},
+		{"\x7f", check{"f", 0}},
+		{"\u0085", check{"f", 0}},
+		{"\xff", check{"f", 0}},
+	} {
+		row.want.compare(t, fmt.Sprintf("%q", row.name), small.CheckName("f", row.name))
+	}
+	fine.compare(t, "the largest name", logbook.MaxLimits.CheckName("f", text(255)))
+	check{"f", 255}.compare(t, "a larger name", logbook.MaxLimits.CheckName("f", text(256)))
+}
+
+func TestCheckValue(t *testing.T) {
+	for _, row := range []struct {
+		value string
+		want  check
+	}{
+		{"", fine},
+		{"null", fine},
+		{` {"a": [1.5e3]}`, fine},
+		{`"` + text(14) + `"`, fine},
+		{`"` + text(15) + `"`, check{"f", 16}},
+		{"{", check{"f", 0}},
+		{"1 2", check{"f", 0}},
+		{"{'a':1}", check{"f", 0}},
+		{"NaN", check{"f", 0}},
+		{"\"\xff\"", check{"f", 0}},
+		{" ", check{"f", 0}},
+	} {
+		row.want.compare(t, fmt.Sprintf("%q", row.value), small.CheckValue("f", json.RawMessage(row.value)))
+	}
+}
+
+func TestCheckValueAtTheDeepest(t *testing.T) {
+	nested := func(open, close string, depth int) json.RawMessage {
+		return json.RawMessage(strings.Repeat(open, depth) + "1" + strings.Repeat(close, depth))
+	}
+	limits := logbook.MaxLimits
+	for _, row := range []struct {
+		name  string
+		value json.RawMessage
+		want  check
+	}{
+		{"lists at the limit", nested("[", "]", logbook.MaxJSONDepth), fine},
+		{"lists over it", nested("[", "]", logbook.MaxJSONDepth+1), check{"f", logbook.MaxJSONDepth}},
+		{"objects at the limit", nested(`{"a":`, "}", logbook.MaxJSONDepth), fine},
+		{"objects over it", nested(`{"a":`, "}", logbook.MaxJSONDepth+1), check{"f", logbook.MaxJSONDepth}},
+		{"side by side", json.RawMessage("[" + strings.Repeat("[],", 1000) + "[]]"), fine},
+		{"within a string", json.RawMessage(`"` + strings.Repeat("[", 1000) + `"`), fine},
+		{"within a string with a quote", json.RawMessage(`"\"` + strings.Repeat("[", 1000) + `"`), fine},
+		{"never closed", json.RawMessage(strings.Repeat("[", 100_000)), check{"f", logbook.MaxJSONDepth}},
+	} {
+		row.want.compare(t, row.name, limits.CheckValue("f", row.value))
+	}
+}
+
+func TestCheckValues(t *testing.T) {
+	many := func(n int) logbook.Values {
+		values := logbook.Values{}
+		for i := range n {
+			values[fmt.Sprint("n", i)] = json.RawMessage("1")
+		}
+		return values
+	}
+	for _, row := range []struct {
+		name   string
+		values logbook.Values
+		want   check
+	}{
+		{"none", nil, fine},
+		{"at the limit", many(logbook.MaxValues), fine},
+		{"over it", many(logbook.MaxValues + 1), check{"f", logbook.MaxValues}},
+		{"name at the limit", logbook.Values{text(8): json.RawMessage("1")}, fine},
+		{"name over it", logbook.Values{text(9): json.RawMessage("1")}, check{"f name", 8}},
+		{"no name", logbook.Values{"": json.RawMessage("1")}, check{"f name", 0}},
+		{"no value", logbook.Values{"a": nil}, check{"f.a", 0}},
+		{"bad value", logbook.Values{"a": json.RawMessage("]")}, check{"f.a", 0}},
+		{"value over the limit", logbook.Values{"a": json.RawMessage(`"` + text(15) + `"`)}, check{"f.a", 16}},
+	} {
+		row.want.compare(t, row.name, small.CheckValues("f", row.values))
+	}
+}
+
+func TestCheckBook(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		spoil func(*logbook.Book)
+		want  check
+	}{
+		{"as it is", func(*logbook.Book) {}, fine},
+		{"without flows", func(b *logbook.Book) { b.Flows = nil }, fine},
+		{"no id", func(b *logbook.Book) { b.ID = logbook.BookID{} }, check{"book id", 0}},
+		{"name over the limit", func(b *logbook.Book) { b.Name = text(9) }, check{"book name", 8}},
+		{"bad meta", func(b *logbook.Book) { b.Meta = logbook.Values{"a": nil} }, check{"book meta.a", 0}},
+		{"a flow twice", func(b *logbook.Book) { b.Flows = append(b.Flows, b.Flows[0]) }, check{"flow id", 0}},
+		{"flow without an id", func(b *logbook.Book) { b.Flows[0].ID = logbook.FlowID{} }, check{"flow id", 0}},
+		{"flow name over the limit", func(b *logbook.Book) { b.Flows[0].Name = text(9) }, check{"flow name", 8}},
+		{"flow without a factory", func(b *logbook.Book) { b.Flows[0].Factory.Name = "" }, check{"flow factory", 0}},
+		{"bad factory args", func(b *logbook.Book) { b.Flows[0].Factory.Args = json.RawMessage("{") }, check{"flow factory args", 0}},
+		{"bad store", func(b *logbook.Book) { b.Flows[0].Store = logbook.Values{"a": nil} }, check{"flow store.a", 0}},
+		{"bad flow meta", func(b *logbook.Book) { b.Flows[0].Meta = logbook.Values{"a": nil} }, check{"flow meta.a", 0}},
+		{"steps at the limit", func(b *logbook.Book) { b.Flows[0].Atoms = make([]logbook.AtomDetail, 2) }, fine},
+		{"steps over it", func(b *logbook.Book) { b.Flows[0].Atoms = make([]logbook.AtomDetail, 3) }, check{"flow atoms", 2}},
+	} {
+		book := logbook.Book{ID: logbook.NewBookID(), Name: "trip", Flows: []logbook.FlowDetail{{
+			ID: logbook.NewFlowID(), Name: "travel", Factory: logbook.Factory{Name: "travel"},
+		}}}
+		row.spoil(&book)
+		row.want.compare(t, row.name, small.CheckBook(&book))
+	}
+}
+
+func TestCheckUpdate(t *testing.T) {
+	attempt := func(a logbook.Attempt) func(*logbook.Update) {
+		return func(u *logbook.Update) { u.Atoms[0].Attempts = []logbook.Attempt{a} }
+	}
+	for _, row := range []struct {
+		name  string
+		spoil func(*logbook.Update)
+		want  check
+	}{
+		{"as it is", func(*logbook.Update) {}, fine},
+		{"no flow", func(u *logbook.Update) { u.Flow = logbook.FlowID{} }, check{"update flow", 0}},
+		{"steps at the limit", func(u *logbook.Update) { u.Atoms = append(u.Atoms, logbook.AtomChange{Name: "b"}) }, fine},
+		{"steps over it", func(u *logbook.Update) { u.Atoms = make([]logbook.AtomChange, 3) }, check{"update atoms", 2}},
+		{"atom without a name", func(u *logbook.Update) { u.Atoms[0].Name = "" }, check{"atom name", 0}},
+		{"version over the limit", func(u *logbook.Update) { u.Atoms[0].Version = text(9) }, check{"version of pay", 8}},
+		{"cause without a kind", func(u *logbook.Update) { u.Cause = &logbook.Failure{} }, check{"update cause kind", 0}},
+		{"result at the limit", attempt(logbook.Attempt{Result: json.RawMessage(`"` + text(14) + `"`)}), fine},
+		{"result over it", attempt(logbook.Attempt{Result: json.RawMessage(`"` + text(15) + `"`)}), check{"result of pay", 16}},
+		{"stderr at the limit", attempt(logbook.Attempt{Stderr: text(logbook.MaxStderr)}), fine},
+		{"stderr over it", attempt(logbook.Attempt{Stderr: text(logbook.MaxStderr + 1)}), check{"stderr of pay", logbook.MaxStderr}},
+		{"owner over the limit", attempt(logbook.Attempt{Owner: text(9)}), check{"owner of pay", 8}},
+		{"failure over the limit", attempt(logbook.Attempt{Failure: &logbook.Failure{Kind: "k", Stack: text(17)}}), check{"failure of pay", 16}},
+	} {
+		update := logbook.Update{Flow: logbook.NewFlowID(), Sequence: 1, Atoms: []logbook.AtomChange{{
+			Name: "pay", RetryAt: time.Unix(1, 0),
+		}}}
+		row.spoil(&update)
+		row.want.compare(t, row.name, small.CheckUpdate(&update))
+	}
+}
+
+func TestCheckFailure(t *testing.T) {
+	chain := func(n int) *logbook.Failure {
+		f := logbook.Failure{Kind: "k"}
+		for range n - 1 {
+			f = logbook.Failure{Kind: "k", Causes: []logbook.Failure{f}}
+		}
+		return &f
+	}
+	wide := &logbook.Failure{Kind: "k", Causes: make([]logbook.Failure, logbook.MaxFailures)}
+	for i := range wide.Causes {
+		wide.Causes[i].Kind = "k"
+	}
+	for _, row := range []struct {
+		name    string
+		failure *logbook.Failure
+		want    check
+	}{
+		{"none", nil, fine},
+		{"any bytes", &logbook.Failure{Kind: "k", Message: "\xff\x00", Stack: "\n\t"}, fine},
+		{"no kind", &logbook.Failure{Message: "m"}, check{"f kind", 0}},
+		{"kind over the limit", &logbook.Failure{Kind: text(9)}, check{"f kind", 8}},
+		{"step over the limit", &logbook.Failure{Kind: "k", Step: text(9)}, check{"f step", 8}},
+		{"cause without a kind", &logbook.Failure{Kind: "k", Causes: []logbook.Failure{{}}}, check{"f kind", 0}},
+		{"text at the limit", &logbook.Failure{Kind: "k", Message: text(8), Stack: text(8)}, fine},
+		{"text over it", &logbook.Failure{Kind: "k", Message: text(8), Stack: text(9)}, check{"f", 16}},
+		{"text of the causes over it", &logbook.Failure{Kind: "k", Message: text(8), Causes: []logbook.Failure{
+			{Kind: "k", Message: text(9)},
+		}}, check{"f", 16}},
+		{"chain at the limit", chain(logbook.MaxFailures), fine},
+		{"chain over it", chain(logbook.MaxFailures + 1), check{"f", logbook.MaxFailures}},
+		{"too many side by side", wide, check{"f", logbook.MaxFailures}},
+	} {
+		row.want.compare(t, row.name, small.CheckFailure("f", row.failure))
+	}
+}

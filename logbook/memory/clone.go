@@ -1,0 +1,70 @@
+package memory
+
+import (
+	"slices"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// cloneHead copies a book without its flows.
+func cloneHead(b *logbook.Book) logbook.Book {
+	copied := *b
+	copied.Meta = cloneValues(b.Meta)
+	copied.Flows = nil
+	return copied
+}
+
+// cloneFlow copies a flow without its atoms.
+func cloneFlow(f *logbook.FlowDetail) logbook.FlowDetail {
+	copied := *f
+	copied.Factory.Args = slices.Clone(f.Factory.Args)
+	copied.Store = cloneValues(f.Store)
+	copied.Meta = cloneValues(f.Meta)
+	copied.Cause = cloneFailure(f.Cause)
+	copied.Atoms = nil
+	return copied
+}
+
+func cloneAtom(a *logbook.AtomDetail) logbook.AtomDetail {
+	copied := *a
+	copied.Attempts = cloneAttempts(a.Attempts)
+	return copied
+}
+
+func cloneChange(c *logbook.AtomChange) logbook.AtomChange {
+	copied := *c
+	copied.Attempts = cloneAttempts(c.Attempts)
+	return copied
+}
+
+func cloneAttempts(attempts []logbook.Attempt) []logbook.Attempt {
+	copied := slices.Clone(attempts)
+	for i := range copied {
+		copied[i].Result = slices.Clone(copied[i].Result)
+		copied[i].Failure = cloneFailure(copied[i].Failure)
+	}
+	return copied
+}
+
+func cloneFailure(f *logbook.Failure) *logbook.Failure {
+	if f == nil {
+		return nil
+	}
+	copied := *f
+	copied.Causes = slices.Clone(f.Causes)
+	for i := range copied.Causes {
+		copied.Causes[i] = *cloneFailure(&copied.Causes[i])
+	}
+	return &copied
+}
+
+func cloneValues(values logbook.Values) logbook.Values {
+	if values == nil {
+		return nil
+	}
+	copied := make(logbook.Values, len(values))
+	for name, value := range values {
+		copied[name] = slices.Clone(value)
+	}
+	return copied
+}

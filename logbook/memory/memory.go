@@ -1,0 +1,168 @@
+// Package memory keeps a logbook within one process. It serves programs that
+// run flows without a cluster, and tests; what it holds is gone when the
+// process ends.
+//
+// It knows no jobs. No flow of it ever has an unfinished job, so an update is
+// accepted under the zero token only, and a book can always be destroyed. The
+// decisions about updates and limits are the logbook's own, the same that a
+// cluster takes. What goes in and what comes out is copied deeply: nobody
+// shares memory with the store.
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Connection is a logbook.Connection to memory of this process.
+type Connection struct {
+	limits logbook.Limits // never changes
+
+	mu    sync.RWMutex
+	books map[logbook.BookID]*book // guarded by mu
+	flows map[logbook.FlowID]*flow // guarded by mu; of all books
+}
+
+var _ logbook.Connection = (*Connection)(nil)
+
+// book is a book without its flows, and the ids of those in order.
+type book struct {
+	head  logbook.Book
+	flows []logbook.FlowID
+}
+
+// flow is a flow without its atoms, and those by order and by name: so that
+// an update costs what it changes, and not what the flow holds.
+type flow struct {
+	head  logbook.FlowDetail
+	atoms []*logbook.AtomDetail
+	names map[string]int
+}
+
+// New makes an empty logbook. Fields of the limits that are zero, or above
+// logbook.MaxLimits, stand for those of logbook.MaxLimits.
+func New(limits logbook.Limits) *Connection {
+	limits.Name = bounded(limits.Name, logbook.MaxLimits.Name)
+	limits.Value = bounded(limits.Value, logbook.MaxLimits.Value)
+	limits.Command = bounded(limits.Command, logbook.MaxLimits.Command)
+	limits.Steps = bounded(limits.Steps, logbook.MaxLimits.Steps)
+	return &Connection{
+		limits: limits,
+		books:  make(map[logbook.BookID]*book),
+		flows:  make(map[logbook.FlowID]*flow),
+	}
+}
+
+func bounded(value, most int) int {
+	if value <= 0 || value > most {
+		return most
+	}
+	return value
+}
+
+// checkSize refuses what would not fit into one command. Without a wire there
+// is no encoded command to measure, so its JSON form stands for it.
+func (c *Connection) checkSize(command any) error {
+	encoded, err := json.Marshal(command)
+	if err != nil {
+		return &logbook.InvalidError{Field: "command", Reason: err.Error()}
+	}
+	if len(encoded) > c.limits.Command {
+		return &logbook.LimitError{Field: "command", Limit: int64(c.limits.Command), Size: int64(len(encoded)), Unit: "bytes"}
+	}
+	return nil
+}
+
+// Book reads a book with its flows, without their atoms.
+func (c *Connection) Book(ctx context.Context, id logbook.BookID) (logbook.Book, error) {
+	if err := ctx.Err(); err != nil {
+		return logbook.Book{}, err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	found, ok := c.books[id]
+	if !ok {
+		return logbook.Book{}, fmt.Errorf("cannot read book %s: %w", id, logbook.ErrNotFound)
+	}
+	answer := cloneHead(&found.head)
+	for _, flowID := range found.flows {
+		answer.Flows = append(answer.Flows, cloneFlow(&c.flows[flowID].head))
+	}
+	return answer, nil
+}
+
+// Books reads books in the order of their ids, without their flows.
+func (c *Connection) Books(ctx context.Context, after logbook.BookID, limit int) ([]logbook.Book, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if limit <= 0 || limit > logbook.MaxPage {
+		limit = logbook.MaxPage
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var ids []logbook.BookID
+	for id := range c.books {
+		if compareIDs(id, after) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, compareIDs)
+	if len(ids) > limit {
+		ids = ids[:limit]
+	}
+	answer := make([]logbook.Book, 0, len(ids))
+	for _, id := range ids {
+		answer = append(answer, cloneHead(&c.books[id].head))
+	}
+	return answer, nil
+}
+
+func compareIDs(a, b logbook.BookID) int { return strings.Compare(a.String(), b.String()) }
+
+// FlowDetail reads a flow with its atoms and their attempts.
+func (c *Connection) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error) {
+	if err := ctx.Err(); err != nil {
+		return logbook.FlowDetail{}, err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	found, ok := c.flows[id]
+	if !ok {
+		return logbook.FlowDetail{}, fmt.Errorf("cannot read flow %s: %w", id, logbook.ErrNotFound)
+	}
+	answer := cloneFlow(&found.head)
+	for _, atom := range found.atoms {
+		answer.Atoms = append(answer.Atoms, cloneAtom(atom))
+	}
+	return answer, nil
+}
+
+// DestroyBook removes a book, its flows and their atoms.
+func (c *Connection) DestroyBook(ctx context.Context, id logbook.BookID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.books[id]
+	if !ok {
+		return fmt.Errorf("cannot destroy book %s: %w", id, logbook.ErrNotFound)
+	}
+	for _, flowID := range found.flows {
+		delete(c.flows, flowID)
+	}
+	delete(c.books, id)
+	return nil
+}
+
+// now is the time that goes into what is written: UTC, without the monotonic
+// part, as a store would give it back.
+func now() time.Time { return time.Now().UTC().Round(0) }

@@ -1,0 +1,117 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Update applies updates in order, each for itself.
+func (c *Connection) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	verdicts := make([]error, len(updates))
+	for i := range updates {
+		verdicts[i] = c.update(&updates[i])
+	}
+	return verdicts, nil
+}
+
+func (c *Connection) update(u *logbook.Update) error {
+	if err := c.limits.CheckUpdate(u); err != nil {
+		return err
+	}
+	if err := c.checkSize(u); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept, ok := c.flows[u.Flow]
+	if !ok {
+		return fmt.Errorf("cannot update flow %s: %w", u.Flow, logbook.ErrNotFound)
+	}
+	if !u.Token.IsZero() {
+		return fmt.Errorf("cannot update flow %s: %w: it has no unfinished job", u.Flow, logbook.ErrFenced)
+	}
+	verdict, err := kept.head.Judge(u)
+	if err != nil || verdict == logbook.Repeat {
+		return err
+	}
+	head := kept.head
+	if err := head.Advance(u, now()); err != nil {
+		return err
+	}
+	changed, err := c.advance(kept, u)
+	if err != nil {
+		return fmt.Errorf("cannot update flow %s: %w", u.Flow, err)
+	}
+	if u.Cause != nil {
+		head.Cause = cloneFailure(u.Cause)
+	}
+	kept.head = head
+	kept.put(changed)
+	return nil
+}
+
+// advance makes the atoms as the update would have them, in the order of its
+// changes, and leaves the flow's own untouched: a refusal of a later change
+// must undo the earlier ones.
+func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDetail, error) {
+	var changed []*logbook.AtomDetail
+	places := make(map[string]int, len(u.Atoms))
+	added := 0
+	for i := range u.Atoms {
+		change := cloneChange(&u.Atoms[i])
+		place, ok := places[change.Name]
+		if !ok {
+			atom, isNew, err := kept.atom(&change)
+			if err != nil {
+				return nil, err
+			}
+			if isNew {
+				added++
+			}
+			place = len(changed)
+			places[change.Name] = place
+			changed = append(changed, atom)
+		}
+		if err := changed[place].Advance(&change); err != nil {
+			return nil, err
+		}
+	}
+	if size := len(kept.atoms) + added; size > c.limits.Steps {
+		return nil, &logbook.LimitError{Field: "flow atoms", Limit: int64(c.limits.Steps), Size: int64(size), Unit: "steps"}
+	}
+	return changed, nil
+}
+
+// atom copies the atom that a change is about, or makes the one that a first
+// change finds.
+func (f *flow) atom(change *logbook.AtomChange) (atom *logbook.AtomDetail, isNew bool, err error) {
+	if place, ok := f.names[change.Name]; ok {
+		copied := cloneAtom(f.atoms[place])
+		return &copied, false, nil
+	}
+	if change.Kind != logbook.KindTask && change.Kind != logbook.KindRetry {
+		return nil, false, &logbook.InvalidError{
+			Field:  "atom kind",
+			Reason: fmt.Sprintf("%.64q of the new atom %q is neither %s nor %s", change.Kind, change.Name, logbook.KindTask, logbook.KindRetry),
+		}
+	}
+	made := logbook.NewAtom(change.Name, change.Kind)
+	return &made, true, nil
+}
+
+func (f *flow) put(changed []*logbook.AtomDetail) {
+	for _, atom := range changed {
+		place, ok := f.names[atom.Name]
+		if !ok {
+			place = len(f.atoms)
+			f.names[atom.Name] = place
+			f.atoms = append(f.atoms, nil)
+		}
+		f.atoms[place] = atom
+	}
+}

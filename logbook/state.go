@@ -1,0 +1,119 @@
+package logbook
+
+import "fmt"
+
+// FlowState is where a flow stands. A new flow is PENDING.
+//
+//	PENDING ──► RUNNING ──► SUCCESS
+//	  ▲ │          │ │
+//	  │ │          │ └────► REVERTING ──► REVERTED
+//	  │ │          ▼           │   ▲ │
+//	  │ └──► SUSPENDED ◄───────┘   │ └──► FAILURE
+//	  │          │ └───────────────┘         │
+//	  └──────────┴── (RUNNING again)         └──► REVERTING (an operator's retry)
+//
+// SUCCESS and REVERTED are final. FAILURE means that an undo has itself
+// failed: a person is needed, and nothing runs until one has spoken.
+type FlowState string
+
+// The states of a flow.
+const (
+	FlowPending   FlowState = "PENDING"
+	FlowRunning   FlowState = "RUNNING"
+	FlowReverting FlowState = "REVERTING"
+	FlowSuspended FlowState = "SUSPENDED"
+	FlowSuccess   FlowState = "SUCCESS"
+	FlowReverted  FlowState = "REVERTED"
+	FlowFailure   FlowState = "FAILURE"
+)
+
+var flowMoves = map[FlowState][]FlowState{
+	FlowPending:   {FlowRunning, FlowSuspended},
+	FlowRunning:   {FlowReverting, FlowSuspended, FlowSuccess, FlowFailure},
+	FlowReverting: {FlowReverted, FlowSuspended, FlowFailure},
+	FlowSuspended: {FlowRunning, FlowReverting},
+	FlowFailure:   {FlowReverting},
+	FlowSuccess:   {},
+	FlowReverted:  {},
+}
+
+// Finished tells whether the flow has come to an end that no engine changes.
+func (s FlowState) Finished() bool {
+	return s == FlowSuccess || s == FlowReverted || s == FlowFailure
+}
+
+// Move checks a transition. Staying is allowed; what the diagram does not
+// show is an ErrConflict, also when it comes from stored data.
+func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves, s, to) }
+
+// AtomState is where one step (or one retry) of a flow stands.
+//
+//	   ┌──────────────────── (try again) ◄─────┐
+//	   ▼                                       │
+//	PENDING ──► RUNNING ──► SUCCESS ───────────┼──► REVERTING ──► REVERTED ──► PENDING
+//	   │           ├──────► FAILURE ───────────┘        │
+//	   ▼           └──────► REVERTING                   └──► REVERT_FAILURE ──► REVERTING
+//	 IGNORE ──► PENDING               SUCCESS ──► RETRYING ──► RUNNING   (retries only)
+//
+// RUNNING to PENDING is a step's own retry: the attempt has failed and is
+// recorded, the next one is due. RUNNING to REVERTING happens on a resume,
+// when the outcome of the execution is not known. PENDING to REVERTING, which
+// the diagram leaves out, is a step that waited to be tried again when its
+// flow began to revert.
+type AtomState string
+
+// The states of an atom.
+const (
+	AtomPending       AtomState = "PENDING"
+	AtomRunning       AtomState = "RUNNING"
+	AtomSuccess       AtomState = "SUCCESS"
+	AtomFailure       AtomState = "FAILURE"
+	AtomReverting     AtomState = "REVERTING"
+	AtomReverted      AtomState = "REVERTED"
+	AtomRevertFailure AtomState = "REVERT_FAILURE"
+	AtomRetrying      AtomState = "RETRYING"
+	AtomIgnored       AtomState = "IGNORE"
+)
+
+var atomMoves = map[AtomState][]AtomState{
+	AtomPending:       {AtomRunning, AtomReverting, AtomIgnored},
+	AtomRunning:       {AtomSuccess, AtomFailure, AtomPending, AtomReverting},
+	AtomSuccess:       {AtomReverting, AtomRetrying},
+	AtomFailure:       {AtomReverting, AtomPending},
+	AtomReverting:     {AtomReverted, AtomRevertFailure},
+	AtomReverted:      {AtomPending},
+	AtomRevertFailure: {AtomReverting},
+	AtomRetrying:      {AtomRunning},
+	AtomIgnored:       {AtomPending},
+}
+
+// Move checks a transition. Staying is allowed; what the diagram does not
+// show is an ErrConflict, also when it comes from stored data.
+func (s AtomState) Move(to AtomState) error { return checkMove("atom", atomMoves, s, to) }
+
+func checkMove[S ~string](what string, moves map[S][]S, from, to S) error {
+	next, known := moves[from]
+	if _, knownTo := moves[to]; !known || !knownTo {
+		return fmt.Errorf("%w: there is no %s state %q", ErrConflict, what, map[bool]S{true: to, false: from}[known])
+	}
+	if from == to {
+		return nil
+	}
+	for _, state := range next {
+		if state == to {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: a %s cannot go from %s to %s", ErrConflict, what, from, to)
+}
+
+// Intention says what is to become of an atom, apart from where it stands.
+type Intention string
+
+// The intentions for an atom.
+const (
+	IntendExecute Intention = "EXECUTE"
+	IntendRevert  Intention = "REVERT"
+	IntendRetry   Intention = "RETRY"
+	IntendIgnore  Intention = "IGNORE"
+)

@@ -1,0 +1,143 @@
+package logbook
+
+import (
+	"fmt"
+	"time"
+)
+
+// Update is everything that follows from one outcome in a flow, in one
+// indivisible write. Its cost is what it changes, however large the flow is.
+//
+// Token and Sequence make a repeat harmless: under one token the numbers run
+// 1, 2, 3, …; a number that is not above the flow's is a repeat and changes
+// nothing, a number that skips one is an ErrConflict.
+type Update struct {
+	Flow     FlowID    `json:"flow"`
+	Token    Token     `json:"token"` // of the claim; zero for a flow that no job refers to
+	Sequence uint64    `json:"sequence"`
+	State    FlowState `json:"state,omitempty"` // empty: unchanged
+	Cause    *Failure  `json:"cause,omitempty"` // nil: unchanged
+	// Atoms are changed in this order; one atom may stand here more than once,
+	// as when a step without a revert goes by way of REVERTING to REVERTED.
+	Atoms []AtomChange `json:"atoms,omitempty"`
+}
+
+// AtomChange is what an update does to one atom. The first change of an atom
+// creates it.
+type AtomChange struct {
+	Name      string    `json:"name"`
+	Kind      AtomKind  `json:"kind,omitempty"`      // of a new atom; empty: unchanged
+	Version   string    `json:"version,omitempty"`   // of a new atom; empty: unchanged
+	State     AtomState `json:"state,omitempty"`     // empty: unchanged
+	Intention Intention `json:"intention,omitempty"` // empty: unchanged
+	RetryAt   time.Time `json:"retry_at,omitzero"`   // replaces the old one, also by nothing
+	// Attempts are begun or ended here, by (Action, Number).
+	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Verdict is what the number of an update says about it.
+type Verdict int
+
+// The verdicts.
+const (
+	Fresh  Verdict = iota // the next update: apply it
+	Repeat                // it has been applied already: answer as before, change nothing
+)
+
+// Judge compares an update with the flow as it stands. The caller has checked
+// the token against the claim; Judge only orders.
+func (f *FlowDetail) Judge(u *Update) (Verdict, error) {
+	next := uint64(1)
+	if u.Token == f.Fence {
+		next = f.Sequence + 1
+	}
+	switch {
+	case u.Sequence == 0:
+		return Fresh, &InvalidError{Field: "update sequence", Reason: "0; updates are numbered from 1"}
+	case u.Sequence < next:
+		return Repeat, nil
+	case u.Sequence > next:
+		return Fresh, fmt.Errorf("%w: update %d of flow %s arrived before update %d", ErrConflict, u.Sequence, f.ID, next)
+	}
+	return Fresh, nil
+}
+
+// Advance applies the part of a fresh update that concerns the flow itself;
+// atoms are changed by AtomDetail.Advance. On an error nothing has changed.
+func (f *FlowDetail) Advance(u *Update, now time.Time) error {
+	if u.State != "" {
+		if err := f.State.Move(u.State); err != nil {
+			return fmt.Errorf("cannot update flow %s: %w", f.ID, err)
+		}
+		f.State = u.State
+	}
+	if u.Cause != nil {
+		f.Cause = u.Cause
+	}
+	f.Fence, f.Sequence, f.UpdatedAt = u.Token, u.Sequence, now
+	return nil
+}
+
+// NewAtom is the atom that a first change finds.
+func NewAtom(name string, kind AtomKind) AtomDetail {
+	return AtomDetail{Name: name, Kind: kind, State: AtomPending, Intention: IntendExecute}
+}
+
+// Advance applies a change to the atom. On an error the atom is unchanged.
+func (a *AtomDetail) Advance(c *AtomChange) error {
+	if c.Kind != "" && c.Kind != a.Kind {
+		return fmt.Errorf("%w: atom %q is a %s, not a %s", ErrConflict, a.Name, a.Kind, c.Kind)
+	}
+	if c.State != "" {
+		if err := a.State.Move(c.State); err != nil {
+			return fmt.Errorf("cannot change atom %q: %w", a.Name, err)
+		}
+	}
+	for i := range c.Attempts {
+		if err := a.admits(&c.Attempts[i]); err != nil {
+			return err
+		}
+	}
+	a.set(c)
+	return nil
+}
+
+// admits checks that an attempt is new, or ends one that is open.
+func (a *AtomDetail) admits(attempt *Attempt) error {
+	if attempt.Number < 1 || (attempt.Action != ActionExecute && attempt.Action != ActionRevert) {
+		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("%s %d of atom %q", attempt.Action, attempt.Number, a.Name)}
+	}
+	for i := range a.Attempts {
+		old := &a.Attempts[i]
+		if old.Action == attempt.Action && old.Number == attempt.Number && old.Ended() {
+			return fmt.Errorf("%w: %s %d of atom %q has ended already", ErrConflict, old.Action, old.Number, a.Name)
+		}
+	}
+	return nil
+}
+
+func (a *AtomDetail) set(c *AtomChange) {
+	if c.Version != "" {
+		a.Version = c.Version
+	}
+	if c.State != "" {
+		a.State = c.State
+	}
+	if c.Intention != "" {
+		a.Intention = c.Intention
+	}
+	a.RetryAt = c.RetryAt
+	for _, attempt := range c.Attempts {
+		a.record(attempt)
+	}
+}
+
+func (a *AtomDetail) record(attempt Attempt) {
+	for i := range a.Attempts {
+		if a.Attempts[i].Action == attempt.Action && a.Attempts[i].Number == attempt.Number {
+			a.Attempts[i] = attempt
+			return
+		}
+	}
+	a.Attempts = append(a.Attempts, attempt)
+}
