@@ -1,0 +1,140 @@
+package jobs
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Board is everything that can be done with jobs. Programs that need less
+// take one of its parts.
+//
+// All methods may be called concurrently. An error that wraps ErrUnavailable
+// says that nothing happened, one that wraps ErrUncertain that it may have;
+// every call can be repeated after either, with the same arguments, without
+// harm. Effects are durable when a method returns. Input over the limits is
+// refused with ErrInvalid or ErrLimit and changes nothing. Every method
+// returns early, with the context's error, when its context ends: then too it
+// may or may not have happened.
+type Board interface {
+	Poster
+	Reader
+	Claimer
+	Attendant
+}
+
+// Poster puts jobs on boards.
+type Poster interface {
+	// Post accepts postings, each for itself: the answer has one Posted for
+	// each, in order. The error is that of the call as a whole, and then the
+	// answer is nil. A posting is refused with ErrConflict if its id stands
+	// for another posting, or its flow is that of another unfinished job;
+	// with ErrNotFound if its book or flow does not exist; with ErrInvalid if
+	// it names no flow of a book that does not have exactly one.
+	Post(ctx context.Context, postings ...Posting) ([]Posted, error)
+}
+
+// Reader tells what is on the boards. Answers are linearizable: they show
+// every write that had been acknowledged, to anybody, when the call began.
+type Reader interface {
+	// Job reads a job. ErrNotFound.
+	Job(ctx context.Context, id JobID) (Job, error)
+
+	// Jobs reads a page of jobs, in posting order, without details and store.
+	Jobs(ctx context.Context, query Query) (Page, error)
+
+	// Wait returns the job when it is finished. It is told, and does not
+	// poll. ErrNotFound.
+	Wait(ctx context.Context, id JobID) (Job, error)
+
+	// Watch yields events in order, without gap or repeat, and ends with the
+	// context, or with an error: ErrCompacted if events after the position
+	// are no longer kept. A slow reader loses nothing as long as what it has
+	// yet to read is kept.
+	Watch(ctx context.Context, watch Watch) iter.Seq2[Event, error]
+}
+
+// Query selects jobs. Its zero value selects all.
+type Query struct {
+	Board  string  // empty: any
+	States []State // empty: any
+	Kind   string  // empty: any
+	After  uint64  // only jobs with a higher Sequence
+	Limit  int     // 0 or over logbook.MaxPage: logbook.MaxPage
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Jobs []Job
+	// Next is what Query.After asks for next; 0 at the end.
+	Next uint64
+}
+
+// Watch selects events. Its zero value selects all, from now on.
+type Watch struct {
+	After *Position // resume after this event; nil: from now on
+	Board string    // empty: any
+	Job   JobID     // zero: any
+	Flows bool      // also events of kind EventFlow
+}
+
+// Claimer takes jobs and lets go of them. The endings are symmetric: each
+// takes the token of the claim, may carry the flow's last update, and is
+// refused with ErrFenced if the claim is over, with ErrNotFound if the job is
+// unknown. A repeat of the ending that took place is answered as it was.
+type Claimer interface {
+	// Claim takes one job for a session. ErrNotFound, ErrUnclaimable,
+	// ErrSessionExpired; ErrLimit at MaxClaims. A repeat with the same nonce
+	// gives the same claim again.
+	Claim(ctx context.Context, session SessionID, job JobID, nonce Nonce) (Claimed, error)
+
+	// ClaimNext takes the first jobs in order that match, at least one and at
+	// most request.Max. It waits until there is one, for request.Wait at most,
+	// and then returns none. ErrSessionExpired; ErrLimit.
+	ClaimNext(ctx context.Context, request ClaimRequest) ([]Claimed, error)
+
+	// Consume completes the job: its flow has come to an end.
+	Consume(ctx context.Context, ending Ending) error
+
+	// Abandon gives the job back, for others to claim after ending.Delay.
+	Abandon(ctx context.Context, ending Ending) error
+
+	// Trash puts the job aside: nobody can do it.
+	Trash(ctx context.Context, ending Ending) error
+}
+
+// ClaimRequest says what a session is ready to take.
+type ClaimRequest struct {
+	Session SessionID
+	Nonce   Nonce
+	Boards  []string // empty: DefaultBoard
+	Kinds   []string // what it can do; empty: jobs of any kind
+	Max     int      // 0: 1
+	Wait    time.Duration
+}
+
+// Attendant looks after sessions and the entities that live with them.
+type Attendant interface {
+	// OpenSession opens a session. ErrConflict if its id was used before with other
+	// content, ErrSessionExpired if that session is over.
+	OpenSession(ctx context.Context, opening Opening) (Session, error)
+
+	// KeepAlive gives the session a full TTL from now. It writes nothing.
+	// ErrSessionExpired.
+	KeepAlive(ctx context.Context, id SessionID) error
+
+	// CloseSession ends a session at once: its claims are given back, claimable
+	// without cooling, and its entities vanish. ErrSessionExpired if it is over.
+	CloseSession(ctx context.Context, id SessionID) error
+
+	// Register makes an entity of the session known, or replaces it.
+	// ErrSessionExpired.
+	Register(ctx context.Context, id SessionID, entity Entity) error
+
+	// Sessions reads the open sessions, in the order of their ids.
+	Sessions(ctx context.Context) ([]Session, error)
+
+	// Entities reads the entities of a kind, or of all kinds if it is empty,
+	// by kind and name.
+	Entities(ctx context.Context, kind string) ([]Entity, error)
+}

@@ -1,0 +1,38 @@
+package jobs
+
+import (
+	"errors"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// The kinds of failure that a caller can tell apart, by errors.Is. Most are
+// the logbook's, since one cluster answers for both.
+var (
+	ErrNotFound    = logbook.ErrNotFound
+	ErrConflict    = logbook.ErrConflict
+	ErrFenced      = logbook.ErrFenced
+	ErrInvalid     = logbook.ErrInvalid
+	ErrLimit       = logbook.ErrLimit
+	ErrNotAllowed  = logbook.ErrNotAllowed
+	ErrUnavailable = logbook.ErrUnavailable
+	ErrUncertain   = logbook.ErrUncertain
+
+	// ErrUnclaimable: the job has an owner, is not due, cools down, or is finished.
+	// It is an ErrConflict for those who do not ask for more.
+	ErrUnclaimable error = &subkind{"the job cannot be claimed now", ErrConflict}
+	// ErrSessionExpired: the session is unknown, closed or expired, and every
+	// claim it had is over. Its id is never good again: open a new one.
+	ErrSessionExpired = errors.New("the session has expired")
+	// ErrCompacted: the events that a watch asks for are no longer kept.
+	ErrCompacted = errors.New("compacted: older events are no longer kept")
+)
+
+// subkind is a sentinel that is also another, more general one.
+type subkind struct {
+	text string
+	kind error
+}
+
+func (s *subkind) Error() string { return s.text }
+func (s *subkind) Unwrap() error { return s.kind }

@@ -1,0 +1,52 @@
+package jobs
+
+import (
+	"time"
+)
+
+// EventKind says what has happened.
+type EventKind string
+
+// The kinds of event.
+const (
+	EventPosted    EventKind = "posted"
+	EventDue       EventKind = "due" // a delayed or cooling job became claimable
+	EventClaimed   EventKind = "claimed"
+	EventAbandoned EventKind = "abandoned"
+	EventExpired   EventKind = "expired" // the owner vanished
+	EventCompleted EventKind = "completed"
+	EventTrashed   EventKind = "trashed"
+	EventFlow      EventKind = "flow" // the job's flow, or some of its steps, changed state
+)
+
+// Event is one change, in the order in which the board made it.
+type Event struct {
+	// Position is the event's place in the one order of all events. A watch
+	// resumes after a position, without gap or repeat.
+	Position  Position    `json:"position"`
+	Kind      EventKind   `json:"kind"`
+	Time      time.Time   `json:"time"`
+	Board     string      `json:"board"`
+	Job       JobID       `json:"job"`
+	Name      string      `json:"name,omitempty"`  // of the job
+	State     State       `json:"state"`           // of the job, after the event
+	Owner     string      `json:"owner,omitempty"` // of the claim that began or ended
+	Token     Token       `json:"token,omitzero"`
+	Outcome   Outcome     `json:"outcome,omitempty"`
+	Reason    string      `json:"reason,omitempty"`
+	Steps     []StepEvent `json:"steps,omitempty"`      // EventFlow: what changed
+	FlowState string      `json:"flow_state,omitempty"` // EventFlow: set if it changed
+}
+
+// StepEvent is the change of one step.
+type StepEvent struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+}
+
+// Position is a place in the order of events: the log index, and the number
+// of the event within it.
+type Position struct {
+	Index uint64 `json:"index"`
+	Item  uint32 `json:"item"`
+}

@@ -1,0 +1,216 @@
+// Package jobs is the board as a contract: jobs that are posted, claimed and
+// finished, the sessions that hold the claims, and what everybody may rely on.
+//
+// A Posting becomes a Job on a board. A Session claims it and gets a Claim
+// with a Token; whoever writes under the claim shows the token, and the board
+// refuses all but the latest. A session that is not kept alive expires: its
+// jobs cool down for a moment and are then claimable by others, under higher
+// tokens. A job ends by being consumed (its work is done, one way or another)
+// or trashed (nobody can do it); abandoning it gives it back.
+//
+// Guarantees, for every implementation (package jobstest checks them): a job
+// that was accepted is never lost; it has one owner at a time; the order is
+// priority, then posting order; repeating a call with the same ids is
+// harmless.
+package jobs
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// JobID names a job. The poster makes it, so that posting the same job twice
+// is a repeat and not a second job.
+type JobID struct{ uuid.UUID }
+
+// SessionID names a session. Its owner makes it.
+type SessionID struct{ uuid.UUID }
+
+// Nonce names one request for claims, so that asking again after a lost
+// answer gives the same claims and not more.
+type Nonce struct{ uuid.UUID }
+
+// NewJobID makes an id that sorts by the time it was made (UUID version 7).
+func NewJobID() JobID { return JobID{uuid.Must(uuid.NewV7())} }
+
+// NewSessionID makes a random id: nobody should guess another's session.
+func NewSessionID() SessionID { return SessionID{uuid.New()} }
+
+// NewNonce makes a random nonce.
+func NewNonce() Nonce { return Nonce{uuid.New()} }
+
+// ParseJobID reads the text form of a job's id.
+func ParseJobID(text string) (JobID, error) {
+	id, err := logbook.ParseID("job id", text)
+	return JobID{id}, err
+}
+
+// ParseSessionID reads the text form of a session's id.
+func ParseSessionID(text string) (SessionID, error) {
+	id, err := logbook.ParseID("session id", text)
+	return SessionID{id}, err
+}
+
+// ParseNonce reads the text form of a nonce.
+func ParseNonce(text string) (Nonce, error) {
+	id, err := logbook.ParseID("nonce", text)
+	return Nonce{id}, err
+}
+
+// IsZero tells whether the id was never set.
+func (id JobID) IsZero() bool { return id.UUID == uuid.Nil }
+
+// IsZero tells whether the id was never set.
+func (id SessionID) IsZero() bool { return id.UUID == uuid.Nil }
+
+// IsZero tells whether the nonce was never set.
+func (n Nonce) IsZero() bool { return n.UUID == uuid.Nil }
+
+// Token is the fence of a claim; see logbook.Token.
+type Token = logbook.Token
+
+// DefaultBoard is the board that exists without being made.
+const DefaultBoard = "default"
+
+// State is where a job stands.
+//
+//	post ──► DELAYED ──(due)──► CLAIMABLE ──(claim)──► CLAIMED ──(consume)──► COMPLETED
+//	   └────────────────────────► ▲   ▲                │ │ │ └───(trash)────► TRASHED
+//	                              │   └───(abandon)────┘ │ │
+//	                              │                      │ └─(expiry, too many crashes)─► TRASHED
+//	                              └────(due)── COOLING ◄─┘ (expiry; abandon with a delay)
+//
+// COMPLETED and TRASHED are final; they are kept until the retention policy
+// removes them.
+type State string
+
+// The states of a job.
+const (
+	StateDelayed   State = "delayed"   // waits for its not-before time
+	StateClaimable State = "claimable" // waits for a conductor
+	StateCooling   State = "cooling"   // waits a moment after an expiry, or as its abandoner asked
+	StateClaimed   State = "claimed"   // has an owner
+	StateCompleted State = "completed" // consumed; Outcome says how it went
+	StateTrashed   State = "trashed"   // cannot be done; Failure says why
+)
+
+// States are all states, in the order of a job's life.
+var States = []State{StateDelayed, StateClaimable, StateCooling, StateClaimed, StateCompleted, StateTrashed}
+
+// ParseState reads the name of a state.
+func ParseState(text string) (State, error) {
+	for _, state := range States {
+		if string(state) == text {
+			return state, nil
+		}
+	}
+	return "", &logbook.InvalidError{Field: "state", Reason: fmt.Sprintf("%.64q is none of %v", text, States)}
+}
+
+// Finished tells whether the job will not change any more.
+func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
+
+// Outcome says how a completed job went.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeSuccess  Outcome = "success"  // its flow has done all of its work
+	OutcomeReverted Outcome = "reverted" // its flow has failed and undone what it did
+	OutcomeFailed   Outcome = "failed"   // its flow has failed, and could not undo everything: a person is needed
+)
+
+// Posting is what a job is made from. What it says never changes afterwards.
+type Posting struct {
+	ID       JobID    // zero: Post makes one; set it to make a repeated Post safe across restarts of the caller
+	Board    string   // empty: DefaultBoard
+	Name     string   // for people; need not be unique
+	Priority Priority // higher is claimed first
+
+	// The work: a book to save with the job, or one that is saved already.
+	// Neither: a job without a flow, for workers that are no conductors.
+	Book   *logbook.Book
+	BookID logbook.BookID
+	// Flow is the flow of the book to run; zero where the book has only one.
+	Flow logbook.FlowID
+	// Kind is for a job without a flow: what its workers ask for. The kind of
+	// a job with a flow is the name of the flow's factory.
+	Kind string
+
+	Details   json.RawMessage // anything that the poster wants to keep with the job
+	Store     logbook.Values  // values for the flow's steps, over those of the flow
+	NotBefore time.Time       // zero: at once
+}
+
+// Posted is what became of one posting.
+type Posted struct {
+	Job     Job
+	Existed bool  // the job had been posted before, by a call that this one repeats
+	Err     error // why it was refused; then Job holds only its ID
+}
+
+// Job is a posting and what has become of it.
+type Job struct {
+	ID        JobID           `json:"id"`
+	Board     string          `json:"board"`
+	Name      string          `json:"name"`
+	Kind      string          `json:"kind,omitempty"`
+	Priority  Priority        `json:"priority"`
+	Sequence  uint64          `json:"sequence"` // the posting order across all boards
+	State     State           `json:"state"`
+	Book      logbook.BookID  `json:"book,omitzero"`
+	BookName  string          `json:"book_name,omitempty"`
+	Flow      logbook.FlowID  `json:"flow,omitzero"`
+	Details   json.RawMessage `json:"details,omitempty"`
+	Store     logbook.Values  `json:"store,omitempty"`
+	NotBefore time.Time       `json:"not_before,omitzero"`
+
+	PostedAt   time.Time `json:"posted_at"`
+	ModifiedAt time.Time `json:"modified_at"`
+	FinishedAt time.Time `json:"finished_at,omitzero"`
+	DueAt      time.Time `json:"due_at,omitzero"` // when a delayed or cooling job becomes claimable
+
+	Claim *Claim `json:"claim,omitempty"` // set while the job is claimed
+	// Token is that of the present or the last claim; it outlives the claim,
+	// so that a late repeat of the job's end is known as one.
+	Token Token `json:"token,omitzero"`
+
+	Claims  int              `json:"claims"`            // how often it was claimed
+	Crashes int              `json:"crashes"`           // how often its owner vanished
+	Outcome Outcome          `json:"outcome,omitempty"` // of a completed job
+	Reason  string           `json:"reason,omitempty"`  // why it was last abandoned, or trashed
+	Failure *logbook.Failure `json:"failure,omitempty"` // the evidence
+}
+
+// Claim ties a job to a session.
+type Claim struct {
+	Session SessionID `json:"session"`
+	Owner   string    `json:"owner"` // the session's name, for people
+	Token   Token     `json:"token"`
+	Since   time.Time `json:"since"`
+}
+
+// Claimed is the answer to a claim: all that is needed to start the work.
+type Claimed struct {
+	Job  Job
+	Book *logbook.Book       // without flows; nil if the job has none
+	Flow *logbook.FlowDetail // with its atoms; nil if the job has none
+}
+
+// Ending is how an owner lets go of a job.
+type Ending struct {
+	Job   JobID
+	Token Token
+	// Update is the last update of the job's flow. It is applied in the same
+	// indivisible write as the ending: both happen, or neither.
+	Update  *logbook.Update
+	Outcome Outcome          // Consume only
+	Reason  string           // Abandon and Trash: one sentence for a person
+	Failure *logbook.Failure // the evidence
+	Delay   time.Duration    // Abandon only: how long the job cools before it is claimable again
+}

@@ -1,0 +1,185 @@
+package jobs
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Bounds that are not configurable.
+const (
+	// MaxBoards bounds the boards that one request or entity names.
+	MaxBoards = 32
+	// MaxKinds bounds the kinds that one request or entity names. Together
+	// with MaxBoards it bounds the places where a claim has to look.
+	MaxKinds = 256
+	// MaxReason is how many bytes the reason of an ending has: it is one
+	// sentence, and stands in every event and listing. What needs more room
+	// goes into the failure.
+	MaxReason = 4 << 10
+	// MaxDelay is how long an abandoned job may be kept from others.
+	MaxDelay = 365 * 24 * time.Hour
+)
+
+// CheckPosting checks a posting before it is written. Whether its book and
+// flow exist is for the board to say.
+func CheckPosting(l logbook.Limits, p *Posting) error {
+	if err := l.CheckName("posting name", p.Name); err != nil {
+		return err
+	}
+	if err := checkOptionalName(l, "posting board", p.Board); err != nil {
+		return err
+	}
+	if err := checkWork(l, p); err != nil {
+		return err
+	}
+	if err := l.CheckValue("posting details", p.Details); err != nil {
+		return err
+	}
+	return l.CheckValues("posting store", p.Store)
+}
+
+// checkWork checks what the job is to do: a flow of a book, or a kind.
+func checkWork(l logbook.Limits, p *Posting) error {
+	switch {
+	case p.Book == nil && p.BookID.IsZero() && !p.Flow.IsZero():
+		return &logbook.InvalidError{Field: "posting flow", Reason: "a flow is named, but no book"}
+	case p.Book == nil && p.BookID.IsZero():
+		return checkOptionalName(l, "posting kind", p.Kind)
+	case p.Kind != "":
+		return &logbook.InvalidError{
+			Field: "posting kind", Reason: "set beside a book; the kind of a job with a flow is the name of the flow's factory",
+		}
+	case p.Book == nil:
+		return nil
+	case !p.BookID.IsZero() && p.BookID != p.Book.ID:
+		return &logbook.InvalidError{Field: "posting book_id", Reason: "names another book than the one in the posting"}
+	case p.Flow.IsZero() && len(p.Book.Flows) > 1:
+		return &logbook.InvalidError{
+			Field: "posting flow", Reason: fmt.Sprintf("unset, and the book has %d flows", len(p.Book.Flows)),
+		}
+	}
+	return l.CheckBook(p.Book)
+}
+
+// CheckEnding checks an ending before it is written. What only one kind of
+// ending may carry is checked by whoever knows the kind.
+func CheckEnding(l logbook.Limits, e *Ending) error {
+	switch {
+	case e.Job.IsZero():
+		return &logbook.InvalidError{Field: "ending job", Reason: "unset"}
+	case e.Token.IsZero():
+		return &logbook.InvalidError{Field: "ending token", Reason: "unset"}
+	case len(e.Reason) > MaxReason:
+		return &logbook.LimitError{Field: "ending reason", Limit: MaxReason, Size: int64(len(e.Reason)), Unit: "bytes"}
+	case !utf8.ValidString(e.Reason):
+		return &logbook.InvalidError{Field: "ending reason", Reason: "not UTF-8"}
+	case e.Delay < 0 || e.Delay > MaxDelay:
+		return &logbook.InvalidError{
+			Field: "ending delay", Reason: fmt.Sprintf("%s is not between 0s and %s", e.Delay, MaxDelay),
+		}
+	}
+	if err := l.CheckFailure("ending failure", e.Failure); err != nil {
+		return err
+	}
+	if e.Update == nil {
+		return nil
+	}
+	return l.CheckUpdate(e.Update)
+}
+
+// CheckOpening checks an opening before it is written. A TTL of zero means
+// DefaultTTL.
+func CheckOpening(l logbook.Limits, o *Opening) error {
+	switch {
+	case o.ID.IsZero():
+		return &logbook.InvalidError{Field: "session id", Reason: "unset"}
+	case o.PID < 0:
+		return &logbook.InvalidError{Field: "session pid", Reason: "negative"}
+	case o.TTL != 0 && (o.TTL < MinTTL || o.TTL > MaxTTL):
+		return &logbook.InvalidError{
+			Field: "session ttl", Reason: fmt.Sprintf("%s is not between %s and %s", o.TTL, MinTTL, MaxTTL),
+		}
+	}
+	if err := l.CheckName("session name", o.Name); err != nil {
+		return err
+	}
+	return checkOptionalName(l, "session host", o.Host)
+}
+
+// CheckEntity checks an entity before it is written. Its session is that of
+// the call, and its time that of the board.
+func CheckEntity(l logbook.Limits, e *Entity) error {
+	if err := l.CheckName("entity kind", e.Kind); err != nil {
+		return err
+	}
+	if err := l.CheckName("entity name", e.Name); err != nil {
+		return err
+	}
+	if err := checkOptionalName(l, "entity host", e.Host); err != nil {
+		return err
+	}
+	if err := checkNames(l, "entity boards", e.Boards, MaxBoards, "boards"); err != nil {
+		return err
+	}
+	if err := checkNames(l, "entity kinds", e.JobKinds, MaxKinds, "kinds"); err != nil {
+		return err
+	}
+	switch {
+	case e.PID < 0:
+		return &logbook.InvalidError{Field: "entity pid", Reason: "negative"}
+	case e.MaxJobs < 0:
+		return &logbook.InvalidError{Field: "entity max_jobs", Reason: "negative"}
+	case e.MaxJobs > MaxClaims:
+		return &logbook.LimitError{Field: "entity max_jobs", Limit: MaxClaims, Size: int64(e.MaxJobs), Unit: "jobs"}
+	}
+	return l.CheckValues("entity metadata", e.Metadata)
+}
+
+// CheckClaimRequest checks a request for claims before it is written.
+func CheckClaimRequest(l logbook.Limits, r *ClaimRequest) error {
+	switch {
+	case r.Session.IsZero():
+		return &logbook.InvalidError{Field: "claim session", Reason: "unset"}
+	case r.Nonce.IsZero():
+		return &logbook.InvalidError{Field: "claim nonce", Reason: "unset"}
+	case r.Max < 0:
+		return &logbook.InvalidError{Field: "claim max", Reason: "negative"}
+	case r.Max > MaxClaims:
+		return &logbook.LimitError{Field: "claim max", Limit: MaxClaims, Size: int64(r.Max), Unit: "claims"}
+	case r.Wait < 0:
+		return &logbook.InvalidError{Field: "claim wait", Reason: "negative"}
+	}
+	if err := checkNames(l, "claim boards", r.Boards, MaxBoards, "boards"); err != nil {
+		return err
+	}
+	return checkNames(l, "claim kinds", r.Kinds, MaxKinds, "kinds")
+}
+
+// checkNames checks a list of names. A name that stands twice is refused: it
+// is a mistake, and whoever walks the list should not have to expect it.
+func checkNames(l logbook.Limits, field string, names []string, limit int, unit string) error {
+	if len(names) > limit {
+		return &logbook.LimitError{Field: field, Limit: int64(limit), Size: int64(len(names)), Unit: unit}
+	}
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		if err := l.CheckName(field, name); err != nil {
+			return err
+		}
+		if seen[name] {
+			return &logbook.InvalidError{Field: field, Reason: fmt.Sprintf("%q stands twice", name)}
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+func checkOptionalName(l logbook.Limits, field, name string) error {
+	if name == "" {
+		return nil
+	}
+	return l.CheckName(field, name)
+}

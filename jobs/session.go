@@ -1,0 +1,56 @@
+package jobs
+
+import (
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Opening is how a session is opened.
+type Opening struct {
+	ID   SessionID
+	Name string // of the owner, for people; two sessions of one name are two owners
+	Host string
+	PID  int
+	TTL  time.Duration // zero: DefaultTTL
+}
+
+// Bounds of a session's time to live.
+const (
+	DefaultTTL = 4 * time.Second
+	MinTTL     = 500 * time.Millisecond // below that a busy machine loses healthy sessions
+	MaxTTL     = time.Hour
+)
+
+// MaxClaims bounds what one session holds, so that its expiry is one small write.
+const MaxClaims = 256
+
+// Session is the presence of a client on the boards.
+type Session struct {
+	ID       SessionID     `json:"id"`
+	Name     string        `json:"name"`
+	Host     string        `json:"host,omitempty"`
+	PID      int           `json:"pid,omitempty"`
+	TTL      time.Duration `json:"ttl"`
+	OpenedAt time.Time     `json:"opened_at"`
+	Claims   int           `json:"claims"` // how many jobs it holds
+}
+
+// EntityConductor is the kind of entity that a conductor is.
+const EntityConductor = "conductor"
+
+// Entity is a presence that others may look up. It lives as long as its
+// session; registering it again replaces it.
+type Entity struct {
+	Kind     string         `json:"kind"`
+	Name     string         `json:"name"`
+	Boards   []string       `json:"boards,omitempty"`   // of a conductor: where it claims
+	JobKinds []string       `json:"kinds,omitempty"`    // of a conductor: what it can build
+	MaxJobs  int            `json:"max_jobs,omitempty"` // of a conductor: how many jobs at once
+	Host     string         `json:"host,omitempty"`
+	PID      int            `json:"pid,omitempty"`
+	Metadata logbook.Values `json:"metadata,omitempty"`
+
+	Session      SessionID `json:"session,omitzero"`
+	RegisteredAt time.Time `json:"registered_at,omitzero"`
+}
