@@ -1,0 +1,20 @@
+# What a developer does. CI does the same through .ci/run.
+
+.PHONY: test race check api bench fuzz
+
+test: ## all tests, as the README says
+	go test ./...
+
+race: ## the concurrent packages under the race detector
+	go test -race ./logbook/... ./jobs/... ./flow/... ./fsm/... ./conductor ./raftboard/... ./cmd/...
+
+check: ## format, vet, staticcheck
+	test -z "$$(gofmt -l $$(git ls-files '*.go'))"
+	go vet ./...
+	go tool staticcheck ./...
+
+api: ## the Go code of the .proto files; the plugins are pinned in go.mod
+	go run ./api/generate
+
+bench: ## three processes beside a bare raft group, on this disk, in this run
+	go run ./test/bench

@@ -1,0 +1,121 @@
+// Command generate writes the Go code of the .proto files beside it. It
+// compiles them in Go and runs the two protobuf plugins that go.mod pins as
+// tools, so that nobody needs to install protoc. Run it by "make api".
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/bufbuild/protocompile"
+	"github.com/bufbuild/protocompile/protoutil"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
+
+func main() {
+	root := "api"
+	if len(os.Args) > 1 {
+		root = os.Args[1]
+	}
+	if err := generate(root); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot generate:", err)
+		os.Exit(1)
+	}
+}
+
+func generate(root string) error {
+	sources, err := filepath.Glob(filepath.Join(root, "conductord", "v1", "*.proto"))
+	if err != nil || len(sources) == 0 {
+		return fmt.Errorf("no .proto files below %s (%v)", root, err)
+	}
+	var names []string
+	for _, source := range sources {
+		name, err := filepath.Rel(root, source)
+		if err != nil {
+			return err
+		}
+		names = append(names, filepath.ToSlash(name))
+	}
+	compiler := protocompile.Compiler{
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{root}}),
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	files, err := compiler.Compile(context.Background(), names...)
+	if err != nil {
+		return err
+	}
+	request := &pluginpb.CodeGeneratorRequest{
+		FileToGenerate: names,
+		Parameter:      proto.String("paths=source_relative"),
+	}
+	seen := map[string]bool{}
+	for _, file := range files {
+		request.ProtoFile = appendWithImports(request.ProtoFile, file, seen)
+	}
+	for _, plugin := range plugins {
+		if err := run(plugin, request, root); err != nil {
+			return fmt.Errorf("%s: %w", plugin, err)
+		}
+	}
+	return nil
+}
+
+// appendWithImports puts a file behind everything it imports, as plugins ask.
+func appendWithImports(to []*descriptorpb.FileDescriptorProto, file protoreflect.FileDescriptor, seen map[string]bool) []*descriptorpb.FileDescriptorProto {
+	if seen[file.Path()] {
+		return to
+	}
+	seen[file.Path()] = true
+	for i := range file.Imports().Len() {
+		to = appendWithImports(to, file.Imports().Get(i).FileDescriptor, seen)
+	}
+	return append(to, protoutil.ProtoFromFileDescriptor(file))
+}
+
+func run(plugin string, request *pluginpb.CodeGeneratorRequest, root string) error {
+	input, err := proto.Marshal(request)
+	if err != nil {
+		return err
+	}
+	command := exec.Command("go", "tool", plugin)
+	command.Stdin = bytes.NewReader(input)
+	command.Stderr = os.Stderr
+	output, err := command.Output()
+	if err != nil {
+		return err
+	}
+	var response pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(output, &response); err != nil {
+		return err
+	}
+	if response.Error != nil {
+		return fmt.Errorf("%s", response.GetError())
+	}
+	return write(root, response.File)
+}
+
+func write(root string, files []*pluginpb.CodeGeneratorResponse_File) error {
+	slices.SortFunc(files, func(a, b *pluginpb.CodeGeneratorResponse_File) int {
+		return bytes.Compare([]byte(a.GetName()), []byte(b.GetName()))
+	})
+	for _, file := range files {
+		path := filepath.Join(root, filepath.FromSlash(file.GetName()))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(file.GetContent()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
