@@ -1,0 +1,305 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// MaxNesting bounds how deep flows stand in flows. It is a bound on what a
+// person can follow, and on recursion over documents that others write.
+const MaxNesting = 100
+
+// Compile makes a plan of a flow, or of a single step. The inputs are the
+// names that the store will hold. All faults are reported at once, joined:
+// see the errors of this package.
+func Compile(root Node, inputs ...string) (*Plan, error) {
+	return CompileWithin(logbook.MaxLimits, root, inputs...)
+}
+
+// CompileWithin is Compile with limits below the largest there are.
+func CompileWithin(limits logbook.Limits, root Node, inputs ...string) (*Plan, error) {
+	c := newCompiler(limits, inputs)
+	if root == nil {
+		return nil, fmt.Errorf("cannot compile: %w: no flow", ErrInvalid)
+	}
+	// Faults of the tree come first: names and edges mean nothing in a tree
+	// that holds itself, or that is too large to be looked at.
+	if c.survey(root, nil); c.broken {
+		return nil, c.failed(root)
+	}
+	c.place(root, nil)
+	if len(c.faults) > 0 {
+		return nil, c.failed(root)
+	}
+	c.number()
+	c.resolve()
+	if len(c.faults) > 0 {
+		return nil, c.failed(root)
+	}
+	c.plan.root = root
+	return c.plan, nil
+}
+
+// compiler holds one compilation. Its stages: survey (the tree is sound),
+// place (vertices and edges), number (topological order), resolve (arguments).
+type compiler struct {
+	limits logbook.Limits
+	plan   *Plan
+	faults []error
+	broken bool // the tree cannot be placed
+
+	seen    map[Node]bool
+	names   map[string]bool
+	symbols map[*Flow]*interfaceOf
+
+	// Vertices while they are placed: gates have no step.
+	vertices []*Step
+	edges    [][]int32
+}
+
+func newCompiler(limits logbook.Limits, inputs []string) *compiler {
+	c := &compiler{limits: limits, plan: &Plan{index: make(map[string]int), inputs: make(map[string]bool)},
+		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf)}
+	for _, input := range inputs {
+		c.plan.inputs[input] = true
+	}
+	return c
+}
+
+func (c *compiler) fault(kind error, format string, arguments ...any) {
+	c.faults = append(c.faults, fmt.Errorf("%w: "+format, append([]any{kind}, arguments...)...))
+}
+
+// fatal is a fault after which the tree cannot be looked at any further.
+func (c *compiler) fatal(kind error, format string, arguments ...any) {
+	c.broken = true
+	c.fault(kind, format, arguments...)
+}
+
+func (c *compiler) failed(root Node) error {
+	name := "nil"
+	if !isNil(root) {
+		name = root.Name()
+	}
+	return fmt.Errorf("cannot compile flow %q: %w", name, errors.Join(c.faults...))
+}
+
+func isNil(node Node) bool {
+	switch n := node.(type) {
+	case *Step:
+		return n == nil
+	case *Flow:
+		return n == nil
+	}
+	return true
+}
+
+// survey walks the tree once: names, sizes, and that no node stands in it twice.
+func (c *compiler) survey(node Node, path []Node) {
+	switch {
+	case isNil(node):
+		c.fatal(ErrInvalid, "%s holds nothing where a step or flow should be", pathNames(path))
+		return
+	case len(path) > MaxNesting:
+		c.fatal(ErrTooLarge, "flows stand in each other more than %d deep", MaxNesting)
+		return
+	case c.seen[node]:
+		c.fatal(repeatKind(node, path), "%s stands twice in the flow: at %s", quoted(node), pathNames(append(path, node)))
+		return
+	}
+	c.seen[node] = true
+	if err := c.limits.CheckName("name", node.Name()); err != nil {
+		c.fault(ErrInvalid, "%s: %w", pathNames(append(path, node)), err)
+	}
+	switch n := node.(type) {
+	case *Step:
+		c.surveyStep(n)
+	case *Flow:
+		path = append(path, n)
+		for _, child := range n.children {
+			c.survey(child, path)
+		}
+	}
+}
+
+func (c *compiler) surveyStep(step *Step) {
+	c.faults = append(c.faults, step.faults...)
+	if c.names[step.name] {
+		c.fault(ErrDuplicate, "two steps are named %q", step.name)
+	}
+	c.names[step.name] = true
+	if len(c.names) == c.limits.Steps+1 {
+		c.fatal(ErrTooLarge, "it has more than %d steps", c.limits.Steps)
+	}
+}
+
+// repeatKind tells a flow that holds itself from a node that stands in two places.
+func repeatKind(node Node, path []Node) error {
+	for _, above := range path {
+		if above == node {
+			return ErrCycle
+		}
+	}
+	return ErrDuplicate
+}
+
+func pathNames(path []Node) string {
+	if len(path) == 0 {
+		return "the flow"
+	}
+	names := make([]string, len(path))
+	for i, node := range path {
+		names[i] = node.Name()
+	}
+	return fmt.Sprintf("%q", strings.Join(names, " / "))
+}
+
+func quoted(node Node) string {
+	if _, ok := node.(*Step); ok {
+		return fmt.Sprintf("step %q", node.Name())
+	}
+	return fmt.Sprintf("flow %q", node.Name())
+}
+
+// place adds a node's vertices behind those that it waits for, and returns
+// those that stand for its end.
+func (c *compiler) place(node Node, before []int32) []int32 {
+	flow, ok := node.(*Flow)
+	if !ok {
+		return []int32{c.vertex(node.(*Step), before)}
+	}
+	if len(flow.links) > 0 && flow.pattern != PatternGraph {
+		c.fault(ErrInvalid, "flow %q is %s and has links; only a graph can have them", flow.name, flow.pattern)
+	}
+	switch flow.pattern {
+	case PatternLinear:
+		for _, child := range flow.children {
+			before = c.place(child, before)
+		}
+		return before
+	case PatternUnordered:
+		return c.placeUnordered(flow, before)
+	default:
+		return c.placeGraph(flow, before)
+	}
+}
+
+func (c *compiler) placeUnordered(flow *Flow, before []int32) []int32 {
+	if len(flow.children) == 0 {
+		return before
+	}
+	if len(flow.children) > 1 {
+		before = c.gate(before)
+	}
+	var ends []int32
+	for _, child := range flow.children {
+		ends = merge(ends, c.place(child, before))
+	}
+	return ends
+}
+
+func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
+	wiring := c.wire(flow)
+	order, ok := c.sort(flow, wiring)
+	if !ok || len(order) == 0 {
+		return before
+	}
+	if len(order) > 1 {
+		before = c.gate(before)
+	}
+	ends := make([][]int32, len(flow.children))
+	var last []int32
+	for _, child := range order {
+		behind := before
+		for i, earlier := range wiring.previous[child] {
+			if i == 0 {
+				behind = nil
+			}
+			behind = merge(behind, ends[earlier])
+		}
+		ends[child] = c.place(flow.children[child], behind)
+		switch len(wiring.next[child]) {
+		case 0:
+			last = merge(last, ends[child])
+		case 1:
+		default:
+			ends[child] = c.gate(ends[child])
+		}
+	}
+	return last
+}
+
+// gate puts one vertex behind several, so that many can wait for many with
+// few edges.
+func (c *compiler) gate(before []int32) []int32 {
+	if len(before) < 2 {
+		return before
+	}
+	return []int32{c.vertex(nil, before)}
+}
+
+func (c *compiler) vertex(step *Step, before []int32) int32 {
+	id := int32(len(c.vertices))
+	c.vertices = append(c.vertices, step)
+	c.edges = append(c.edges, nil)
+	for _, v := range before {
+		c.edges[v] = append(c.edges[v], id)
+	}
+	return id
+}
+
+// merge joins two sets of vertices. Only an empty flow makes them overlap, by
+// handing on what stands before it, so the sets are usually disjoint.
+func merge(a, b []int32) []int32 {
+	if len(a) == 0 {
+		return b
+	}
+	seen := make(map[int32]bool, len(a))
+	joined := make([]int32, len(a), len(a)+len(b))
+	copy(joined, a)
+	for _, v := range a {
+		seen[v] = true
+	}
+	for _, v := range b {
+		if !seen[v] {
+			joined = append(joined, v)
+		}
+	}
+	return joined
+}
+
+// number gives steps their numbers. Vertices were made after those that they
+// wait for, so their order is topological already; gates only move behind.
+func (c *compiler) number() {
+	steps := 0
+	for _, step := range c.vertices {
+		if step != nil {
+			steps++
+		}
+	}
+	numbers := make([]int32, len(c.vertices))
+	step, gate := 0, steps
+	c.plan.steps = make([]*Step, steps)
+	for v, s := range c.vertices {
+		if s == nil {
+			numbers[v] = int32(gate)
+			gate++
+			continue
+		}
+		numbers[v] = int32(step)
+		c.plan.steps[step], c.plan.index[s.name] = s, step
+		step++
+	}
+	c.plan.next = make([][]int32, len(c.vertices))
+	c.plan.previous = make([][]int32, len(c.vertices))
+	for v, edges := range c.edges {
+		for _, w := range edges {
+			from, to := numbers[v], numbers[w]
+			c.plan.next[from] = append(c.plan.next[from], to)
+			c.plan.previous[to] = append(c.plan.previous[to], from)
+		}
+	}
+}

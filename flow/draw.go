@@ -1,0 +1,176 @@
+package flow
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Outline is the plan as indented text: flows with their patterns, steps with
+// the numbers of the order in which they could run, and what connects them.
+func (p *Plan) Outline() string {
+	var out strings.Builder
+	p.outline(&out, p.root, 0)
+	if inputs := p.Inputs(); len(inputs) > 0 {
+		fmt.Fprintf(&out, "inputs: %s\n", strings.Join(inputs, ", "))
+	}
+	return out.String()
+}
+
+func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
+	indent := strings.Repeat("  ", depth)
+	switch n := node.(type) {
+	case *Flow:
+		fmt.Fprintf(out, "%s%s (%s)\n", indent, n.name, n.pattern)
+		for _, child := range n.children {
+			p.outline(out, child, depth+1)
+		}
+	case *Step:
+		number := p.index[n.name]
+		fmt.Fprintf(out, "%s%d. %s%s\n", indent, number+1, n.name, p.describe(number))
+	}
+}
+
+// describe lists in one line what is worth knowing of a step.
+func (p *Plan) describe(number int) string {
+	step := p.steps[number]
+	var notes []string
+	note := func(format string, arguments ...any) { notes = append(notes, fmt.Sprintf(format, arguments...)) }
+	for _, wire := range p.wires[number] {
+		note("%s ← %s", wire.Name, p.source(wire))
+	}
+	if names := provisionNames(step.provides); len(names) > 0 {
+		note("provides %s", strings.Join(names, ", "))
+	}
+	if _, ok := step.Reverter(); ok {
+		note("can be undone")
+	}
+	if step.timeout > 0 {
+		note("timeout %s", step.timeout)
+	}
+	if step.retry.Attempts > 1 {
+		note("up to %d attempts, %s apart", step.retry.Attempts, step.retry.Delay.Round(time.Millisecond))
+	}
+	if step.atMostOnce {
+		note("at most once")
+	}
+	if len(notes) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(notes, "; ")
+}
+
+func (p *Plan) source(wire Wire) string {
+	switch {
+	case wire.From == FromNowhere:
+		return "nothing"
+	case wire.From == FromStore && wire.Symbol == wire.Name:
+		return "store"
+	case wire.From == FromStore:
+		return "store." + wire.Symbol
+	case wire.Field != "":
+		return p.steps[wire.From].name + "." + wire.Field
+	default:
+		return p.steps[wire.From].name
+	}
+}
+
+// drawing is what the languages of graphs differ in.
+type drawing struct {
+	plan    *Plan
+	out     strings.Builder
+	flows   int
+	cluster func(d *drawing, name string, id int, body func(), indent string)
+	step    func(d *drawing, number int, indent string)
+	edge    func(d *drawing, from, to int, label string)
+}
+
+// Graphviz is the plan in the DOT language: who waits for whom, and for what.
+func (p *Plan) Graphviz() string {
+	d := &drawing{plan: p}
+	d.cluster = func(d *drawing, name string, id int, body func(), indent string) {
+		fmt.Fprintf(&d.out, "%ssubgraph cluster_%d {\n%s  label=%s;\n", indent, id, indent, dotText(name))
+		body()
+		fmt.Fprintf(&d.out, "%s}\n", indent)
+	}
+	d.step = func(d *drawing, number int, indent string) {
+		fmt.Fprintf(&d.out, "%sn%d [label=%s];\n", indent, number, dotText(d.plan.steps[number].name))
+	}
+	d.edge = func(d *drawing, from, to int, label string) {
+		fmt.Fprintf(&d.out, "  n%d -> n%d", from, to)
+		if label != "" {
+			fmt.Fprintf(&d.out, " [label=%s]", dotText(label))
+		}
+		d.out.WriteString(";\n")
+	}
+	d.out.WriteString("digraph flow {\n  rankdir=LR;\n  node [shape=box];\n")
+	d.draw()
+	d.out.WriteString("}\n")
+	return d.out.String()
+}
+
+// Mermaid is the plan as a Mermaid flowchart.
+func (p *Plan) Mermaid() string {
+	d := &drawing{plan: p}
+	d.cluster = func(d *drawing, name string, id int, body func(), indent string) {
+		fmt.Fprintf(&d.out, "%ssubgraph f%d[\"%s\"]\n", indent, id, mermaidText(name))
+		body()
+		fmt.Fprintf(&d.out, "%send\n", indent)
+	}
+	d.step = func(d *drawing, number int, indent string) {
+		fmt.Fprintf(&d.out, "%sn%d[\"%s\"]\n", indent, number, mermaidText(d.plan.steps[number].name))
+	}
+	d.edge = func(d *drawing, from, to int, label string) {
+		if label != "" {
+			label = "|\"" + mermaidText(label) + "\"|"
+		}
+		fmt.Fprintf(&d.out, "  n%d -->%s n%d\n", from, label, to)
+	}
+	d.out.WriteString("flowchart LR\n")
+	d.draw()
+	return d.out.String()
+}
+
+func (d *drawing) draw() {
+	d.node(d.plan.root, "  ")
+	for from := range d.plan.steps {
+		for _, to := range d.plan.Successors(from) {
+			d.edge(d, from, to, strings.Join(d.labels(from, to), ", "))
+		}
+	}
+}
+
+func (d *drawing) node(node Node, indent string) {
+	flow, ok := node.(*Flow)
+	if !ok {
+		d.step(d, d.plan.index[node.Name()], indent)
+		return
+	}
+	id := d.flows
+	d.flows++
+	d.cluster(d, flow.name, id, func() {
+		for _, child := range flow.children {
+			d.node(child, indent+"  ")
+		}
+	}, indent)
+}
+
+// labels are the names that one step gets from another.
+func (d *drawing) labels(from, to int) []string {
+	var labels []string
+	for _, wire := range d.plan.wires[to] {
+		if wire.From == from {
+			labels = append(labels, wire.Symbol)
+		}
+	}
+	return labels
+}
+
+func dotText(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text) + `"`
+}
+
+// mermaidText writes what would end a label or start markup as character codes.
+func mermaidText(text string) string {
+	return strings.NewReplacer(`"`, "#quot;", "#", "#35;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;", "\n", " ").Replace(text)
+}

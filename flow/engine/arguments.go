@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// null is the result of a step that has none.
+var null = json.RawMessage("null")
+
+// arguments gathers what an attempt is given.
+func (c *core) arguments(step int, action logbook.Action) (logbook.Values, *logbook.Failure) {
+	wires := c.plan.Arguments(step)
+	if action == logbook.ActionRevert {
+		wires = c.plan.RevertArguments(step)
+	}
+	values := make(logbook.Values, len(wires))
+	for i := range wires {
+		value, ok := c.value(&wires[i])
+		if ok {
+			values[wires[i].Name] = value
+			continue
+		}
+		if !wires[i].Optional {
+			return nil, &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true,
+				Message: fmt.Sprintf("its argument %q cannot be had", wires[i].Name)}
+		}
+	}
+	return values, nil
+}
+
+func (c *core) value(wire *flow.Wire) (json.RawMessage, bool) {
+	switch {
+	case wire.From == flow.FromNowhere:
+		return nil, false
+	case wire.From == flow.FromStore:
+		value, ok := c.store[wire.Symbol]
+		return value, ok
+	}
+	v := &c.vertices[wire.From]
+	if v.state != logbook.AtomSuccess {
+		return nil, false
+	}
+	if wire.Field == "" {
+		return v.result, true
+	}
+	// Parsed once for all who ask: a wide flow may have thousands of them.
+	if v.fields == nil {
+		v.fields = make(logbook.Values)
+		if err := json.Unmarshal(v.result, &v.fields); err != nil || v.fields == nil {
+			v.fields = make(logbook.Values)
+		}
+	}
+	value, ok := v.fields[wire.Field]
+	return value, ok
+}
+
+// lacking is the failure of a step whose result does not hold what steps
+// behind it cannot do without. It is the provider that is wrong, and it is
+// told so before anything is built on its result.
+func (c *core) lacking(step int, result json.RawMessage) *logbook.Failure {
+	wanted := c.plan.Consumed(step)
+	if len(wanted) == 0 {
+		return nil
+	}
+	var fields logbook.Values
+	if err := json.Unmarshal(result, &fields); err != nil {
+		return &logbook.Failure{Kind: logbook.FailureResult,
+			Message: fmt.Sprintf("its result must be a JSON object with the field %q", wanted[0])}
+	}
+	for _, field := range wanted {
+		if _, ok := fields[field]; !ok {
+			return &logbook.Failure{Kind: logbook.FailureResult, Message: fmt.Sprintf("its result lacks the field %q", field)}
+		}
+	}
+	return nil
+}

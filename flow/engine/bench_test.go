@@ -1,0 +1,103 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+// nothing is a task that costs nothing, so that what is measured is the engine.
+type nothing struct{}
+
+func (nothing) Execute(context.Context, *flow.Call) (any, error) { return nil, nil }
+
+// acceptance is a journal that keeps nothing.
+type acceptance struct{}
+
+func (a *acceptance) Record(logbook.Update) <-chan error {
+	done := make(chan error, 1)
+	done <- nil
+	return done
+}
+
+func row(name string, n int) []flow.Node {
+	steps := make([]flow.Node, n)
+	for i := range steps {
+		steps[i] = flow.NewStep(fmt.Sprintf("%s%d", name, i), nothing{})
+	}
+	return steps
+}
+
+func linear(n int) flow.Node    { return flow.Linear("f", row("s", n)...) }
+func unordered(n int) flow.Node { return flow.Unordered("f", row("s", n)...) }
+
+// grid is n layers of n steps, each layer behind the whole one before it.
+func grid(n int) flow.Node {
+	layers := make([]flow.Node, n)
+	for i := range layers {
+		layers[i] = flow.Unordered(fmt.Sprintf("l%d", i), row(fmt.Sprintf("s%d.", i), n)...)
+	}
+	return flow.Linear("f", layers...)
+}
+
+// mesh is a graph of n by n steps, each waiting for its left and upper neighbours.
+func mesh(n int) flow.Node {
+	graph := flow.Graph("f")
+	for y := range n {
+		for x := range n {
+			name := func(x, y int) string { return fmt.Sprintf("s%d.%d", x, y) }
+			var options []flow.Option
+			if x > 0 {
+				options = append(options, flow.Requires(name(x-1, y)))
+			}
+			if y > 0 {
+				options = append(options, flow.Requires(name(x, y-1)))
+			}
+			graph.Add(flow.NewStep(name(x, y), nothing{}, append(options, flow.Provides(name(x, y)))...))
+		}
+	}
+	return graph
+}
+
+func BenchmarkRun(b *testing.B) {
+	for _, bench := range []struct {
+		name string
+		root flow.Node
+	}{
+		{"linear/100", linear(100)}, {"linear/10000", linear(10_000)},
+		{"unordered/100", unordered(100)}, {"unordered/10000", unordered(10_000)},
+		{"grid/10x10", grid(10)}, {"grid/100x100", grid(100)},
+		{"mesh/10x10", mesh(10)}, {"mesh/100x100", mesh(100)},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			plan, err := flow.Compile(bench.root)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				end, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: newDetail(), Journal: &acceptance{}})
+				if err != nil || end.State != logbook.FlowSuccess {
+					b.Fatal(end.State, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(plan.Len()), "ns/step")
+		})
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	for name, root := range map[string]flow.Node{"linear/10000": linear(10_000), "mesh/100x100": mesh(100)} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := flow.Compile(root); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

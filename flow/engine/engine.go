@@ -1,0 +1,190 @@
+// Package engine runs a plan of package flow: it starts the steps that are
+// ready, records every outcome in the logbook, retries, reverts, suspends,
+// and resumes a flow wherever its atom details stand.
+//
+// It has two halves. The *core* decides: from the plan and the atom details
+// it knows which steps may start, and what one outcome changes; it does no
+// I/O, starts no goroutine and reads no clock. The *loop* around it starts
+// steps, gathers outcomes and hands the core's updates to a Journal. A fresh
+// run is a resume from an empty flow detail, so there is one way to begin.
+//
+// # Guarantees
+//
+//   - Everything that follows from an outcome is one logbook.Update: the
+//     attempt's end, the changes of state, and the RUNNING marks of what
+//     starts next. Outcomes that arrive together share one.
+//   - A step whose result was recorded is never executed again. A step whose
+//     outcome was not recorded is: side effects happen at least once.
+//   - An attempt begins only after its mark, and the outcomes that led to it,
+//     are durable: whatever a crash makes the engine forget has had no effect.
+//   - A step that is at most once and is found RUNNING on a resume has failed
+//     with the kind logbook.FailureAtMostOnce, and the flow reverts.
+//   - Steps revert in the reverse of the order in which they had to run, each
+//     when all that follow it are undone, the failed step included.
+//   - A flow whose revert fails is FAILURE and stays so: nothing more starts.
+//   - A whole run costs O(steps + edges), whatever the shape of the flow.
+//
+// # Assumptions
+//
+// The Journal keeps the order of updates. Plan and flow detail belong
+// together; where they do not, Run refuses with ErrMismatch before it changes
+// anything. Tasks return soon after their context ends.
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// DefaultWorkers is how many steps of a flow run at once. Steps mostly
+	// wait, for a process or another system, so it is not a number of cores.
+	DefaultWorkers = 16
+	// DefaultGrace is how long Run waits for steps whose context has ended.
+	// It is longer than handlers get between SIGTERM and SIGKILL.
+	DefaultGrace = 5 * time.Second
+	// maxUnacknowledged bounds the updates that are not yet durable: with
+	// more, a slow cluster would let a fast flow run ahead without end.
+	maxUnacknowledged = 256
+)
+
+var (
+	// ErrMismatch: the flow detail and the plan do not belong together, or
+	// the detail is in a state that no engine leaves behind.
+	ErrMismatch = errors.New("the flow detail does not match the flow")
+	// ErrGate: the gate refused to let a step start.
+	ErrGate = errors.New("the gate is closed")
+)
+
+// Options is one run.
+type Options struct {
+	Plan *flow.Plan
+	// Detail is the flow as the logbook has it; its Store is not used.
+	Detail logbook.FlowDetail
+	// Store holds the values that no step provides: the flow's, overlaid by
+	// the job's.
+	Store logbook.Values
+	// Job, Token and Owner go into attempts and calls.
+	Job   string
+	Token logbook.Token
+	Owner string
+
+	Journal Journal
+	// Workers bounds the steps that run at once. 0: DefaultWorkers.
+	Workers int
+	// Suspend, when closed, stops the flow where it is: nothing new starts,
+	// what runs ends and is recorded. nil: never.
+	Suspend <-chan struct{}
+	// Gate is called before each step starts, by the goroutine of the step,
+	// and blocks while the claim is in doubt. An error ends the run. nil: open.
+	Gate func(ctx context.Context) error
+	// Observe is told every change, in order, when it is decided, which is
+	// before it is durable. It is called by the loop and must not block.
+	Observe func(Event)
+	// Grace is how long a run that ends early waits for its steps; one that
+	// takes longer is left behind. 0: DefaultGrace.
+	Grace  time.Duration
+	Limits logbook.Limits // fields that are zero: those of logbook.MaxLimits
+	Logger hclog.Logger   // nil: none
+}
+
+// Journal takes updates in order and makes them durable.
+type Journal interface {
+	// Record hands over the flow's next update and returns at once; the
+	// channel (buffered, one value) gives the outcome when it is durable or
+	// refused. Later updates of one flow are never durable before earlier
+	// ones. It is called by one goroutine at a time for one flow.
+	Record(update logbook.Update) <-chan error
+}
+
+// End is how a run ended.
+type End struct {
+	State logbook.FlowState
+	// Update is the last update, not yet recorded: the caller writes it
+	// together with the job's ending. nil if nothing is left to write.
+	Update *logbook.Update
+	// Cause is why the flow has not succeeded, if it has not.
+	Cause *logbook.Failure
+}
+
+// Event is one change of a step, or of the flow if Step is empty.
+type Event struct {
+	Time  time.Time
+	Step  string
+	State logbook.AtomState // of the step; empty: unchanged
+	Flow  logbook.FlowState // of the flow
+	// Attempt is the attempt that began or ended; nil: none did.
+	Attempt *logbook.Attempt
+	RetryAt time.Time
+}
+
+// Run runs a flow until it has ended, is suspended, or cannot go on. Every
+// update but the last is durable on return.
+//
+// An error means that the flow has not ended here and that nothing more will
+// be written: the cause of ctx's end, the Journal's error, or ErrMismatch,
+// flow.ErrMissing and ErrGate for what their texts say. Steps that ran have
+// been cancelled then. A flow that had ended already gives its end at once.
+func Run(ctx context.Context, options Options) (End, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
+	}
+	if state := options.Detail.State; state.Finished() {
+		return End{State: state, Cause: options.Detail.Cause}, nil
+	}
+	c, err := newCore(&options)
+	if err != nil {
+		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
+	}
+	end, err := newLoop(ctx, &options, c).run()
+	if err != nil {
+		return End{}, fmt.Errorf("cannot go on with flow %s: %w", options.Detail.ID, err)
+	}
+	return end, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Workers == 0 {
+		o.Workers = DefaultWorkers
+	}
+	if o.Grace == 0 {
+		o.Grace = DefaultGrace
+	}
+	o.Limits.Name = cmp.Or(o.Limits.Name, logbook.MaxLimits.Name)
+	o.Limits.Value = cmp.Or(o.Limits.Value, logbook.MaxLimits.Value)
+	o.Limits.Command = cmp.Or(o.Limits.Command, logbook.MaxLimits.Command)
+	o.Limits.Steps = cmp.Or(o.Limits.Steps, logbook.MaxLimits.Steps)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Detail.State == "" {
+		o.Detail.State = logbook.FlowPending
+	}
+	return o
+}
+
+func (o *Options) validate() error {
+	var faults []error
+	if o.Plan == nil {
+		faults = append(faults, errors.New("no plan is given"))
+	}
+	if o.Journal == nil {
+		faults = append(faults, errors.New("no journal is given"))
+	}
+	if o.Workers < 0 {
+		faults = append(faults, fmt.Errorf("workers must not be negative, as %d is", o.Workers))
+	}
+	if o.Grace < 0 {
+		faults = append(faults, fmt.Errorf("grace must not be negative, as %s is", o.Grace))
+	}
+	return errors.Join(faults...)
+}

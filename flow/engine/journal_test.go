@@ -1,0 +1,100 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errCrash = errors.New("the conductor has crashed")
+
+// journal applies updates to a flow detail as a store does, with the
+// logbook's own rules, and can die before any update.
+type journal struct {
+	mu      sync.Mutex
+	detail  logbook.FlowDetail
+	updates []logbook.Update
+	index   map[string]int
+	left    int // updates that are still taken; negative: all
+	limits  logbook.Limits
+}
+
+func newJournal(detail logbook.FlowDetail) *journal {
+	j := &journal{detail: detail, left: -1, limits: logbook.MaxLimits, index: make(map[string]int)}
+	for i := range detail.Atoms {
+		j.index[detail.Atoms[i].Name] = i
+	}
+	return j
+}
+
+// Record applies at once: what is durable later is covered by dying earlier.
+func (j *journal) Record(update logbook.Update) <-chan error {
+	done := make(chan error, 1)
+	done <- j.apply(update)
+	return done
+}
+
+func (j *journal) apply(update logbook.Update) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.left == 0 {
+		return errCrash
+	}
+	if j.left > 0 {
+		j.left--
+	}
+	if err := j.limits.CheckUpdate(&update); err != nil {
+		return err
+	}
+	if verdict, err := j.detail.Judge(&update); err != nil || verdict != logbook.Fresh {
+		return fmt.Errorf("update %d is judged %v: %w", update.Sequence, verdict, err)
+	}
+	for i := range update.Atoms {
+		change := &update.Atoms[i]
+		at, ok := j.index[change.Name]
+		if !ok {
+			at = len(j.detail.Atoms)
+			j.index[change.Name] = at
+			j.detail.Atoms = append(j.detail.Atoms, logbook.NewAtom(change.Name, change.Kind))
+		}
+		if err := j.detail.Atoms[at].Advance(change); err != nil {
+			return err
+		}
+	}
+	if err := j.detail.Advance(&update, time.Time{}); err != nil {
+		return err
+	}
+	j.updates = append(j.updates, update)
+	return nil
+}
+
+// snapshot is the flow as a new conductor would find it.
+func (j *journal) snapshot() logbook.FlowDetail {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	detail := j.detail
+	detail.Atoms = slices.Clone(detail.Atoms)
+	for i := range detail.Atoms {
+		detail.Atoms[i].Attempts = slices.Clone(detail.Atoms[i].Attempts)
+	}
+	return detail
+}
+
+func (j *journal) trace() []logbook.Update {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.updates)
+}
+
+func newDetail() logbook.FlowDetail {
+	return logbook.FlowDetail{ID: logbook.NewFlowID(), Name: "f", State: logbook.FlowPending}
+}

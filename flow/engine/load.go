@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// newCore takes a flow up where its detail stands:
+//
+//	PENDING         executed when ready, and not before RetryAt
+//	RUNNING         executed again; nobody knows how far it came. At most once:
+//	                a failure. In a flow that reverts: reverted, without a result
+//	SUCCESS         kept; in a flow that reverts: reverted when ready
+//	FAILURE         the flow reverts, whether it had recorded that or not
+//	REVERTING       reverted again, and not before RetryAt
+//	REVERTED        kept
+//	REVERT_FAILURE  the flow is FAILURE
+//
+// Anything that no engine leaves behind is refused.
+func newCore(o *Options) (*core, error) {
+	c := &core{plan: o.Plan, store: o.Store, owner: o.Owner, out: newBuilder(o), cause: o.Detail.Cause,
+		call: flow.Call{Job: o.Job, Flow: o.Detail.ID, Token: o.Token}}
+	if err := o.Detail.State.Move(o.Detail.State); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	if err := c.checkStore(); err != nil {
+		return nil, err
+	}
+	c.vertices = make([]vertex, o.Plan.Vertices())
+	for i := range c.vertices {
+		c.vertices[i] = vertex{state: logbook.AtomPending, intention: logbook.IntendExecute, before: len(o.Plan.Previous(i))}
+	}
+	for i := range o.Detail.Atoms {
+		if err := c.load(&o.Detail.Atoms[i]); err != nil {
+			return nil, fmt.Errorf("%w: atom %q: %w", ErrMismatch, o.Detail.Atoms[i].Name, err)
+		}
+	}
+	c.settle(o.Detail.State)
+	c.settleBroken(&o.Detail)
+	if err := c.checkOrder(o.Detail.State); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	if !c.reverting {
+		c.resume()
+	}
+	return c, nil
+}
+
+// checkStore finds what the plan counts on and the store does not hold.
+func (c *core) checkStore() error {
+	var faults []error
+	reported := make(map[string]bool)
+	for step := range c.plan.Len() {
+		clear(reported)
+		for _, wires := range [][]flow.Wire{c.plan.Arguments(step), c.plan.RevertArguments(step)} {
+			for i := range wires {
+				symbol := wires[i].Symbol
+				_, held := c.store[symbol]
+				if wires[i].From != flow.FromStore || wires[i].Optional || held || reported[symbol] {
+					continue
+				}
+				reported[symbol] = true
+				faults = append(faults, fmt.Errorf("%w: step %q requires %q, which the store does not hold",
+					flow.ErrMissing, c.plan.Step(step).Name(), symbol))
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// load takes over one atom.
+func (c *core) load(atom *logbook.AtomDetail) error {
+	step, ok := c.plan.Find(atom.Name)
+	switch {
+	case !ok:
+		return errors.New("the flow has no such step")
+	case atom.Kind != logbook.KindTask:
+		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, logbook.KindTask)
+	case c.vertices[step].recorded:
+		return errors.New("it is recorded twice")
+	case atom.Intention != logbook.IntendExecute && atom.Intention != logbook.IntendRevert:
+		return fmt.Errorf("a step cannot have the intention %q", atom.Intention)
+	}
+	v := &c.vertices[step]
+	v.recorded, v.state, v.intention, v.retryAt = true, atom.State, atom.Intention, atom.RetryAt
+	for i := range atom.Attempts {
+		if err := v.loadAttempt(&atom.Attempts[i]); err != nil {
+			return err
+		}
+	}
+	v.started = v.executions > 0
+	if version := c.plan.Step(step).Version(); v.started && atom.Version != version {
+		return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, version)
+	}
+	last, _ := atom.Last(logbook.ActionExecute)
+	if err := v.checkState(last); err != nil {
+		return err
+	}
+	if last != nil && last.Ended() {
+		v.result, v.failure = last.Result, last.Failure
+	} else if last != nil && atom.State == logbook.AtomRunning {
+		v.attempt = *last
+	}
+	return nil
+}
+
+func (v *vertex) loadAttempt(attempt *logbook.Attempt) error {
+	number, failed := &v.executions, &v.failedExecutions
+	switch attempt.Action {
+	case logbook.ActionExecute:
+	case logbook.ActionRevert:
+		number, failed = &v.reverts, &v.failedUndo
+	default:
+		return fmt.Errorf("there is no action %q", attempt.Action)
+	}
+	if attempt.Number != *number+1 {
+		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
+	}
+	*number++
+	if attempt.Failure != nil {
+		*failed++
+	}
+	if attempt.Action == logbook.ActionRevert {
+		v.undoFailed = attempt.Failure != nil
+	}
+	return nil
+}
+
+// checkState holds a state against the last execution, nil if there was none.
+func (v *vertex) checkState(last *logbook.Attempt) error {
+	succeeded := last != nil && last.Ended() && last.Failure == nil
+	failed := last != nil && last.Ended() && last.Failure != nil
+	possible := false
+	switch v.state {
+	case logbook.AtomPending:
+		possible = last == nil || failed
+	case logbook.AtomRunning:
+		possible = last != nil && !last.Ended()
+	case logbook.AtomSuccess:
+		possible = succeeded
+	case logbook.AtomFailure:
+		possible = failed
+	case logbook.AtomReverting, logbook.AtomReverted:
+		possible = last != nil
+	case logbook.AtomRevertFailure:
+		possible = last != nil && v.undoFailed
+	default:
+		return fmt.Errorf("a step of this flow cannot be %q", v.state)
+	}
+	executing := v.state == logbook.AtomPending || v.state == logbook.AtomRunning || v.state == logbook.AtomSuccess ||
+		v.state == logbook.AtomFailure
+	if !possible || executing && v.reverts > 0 {
+		return fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", v.state, v.executions, v.reverts)
+	}
+	return nil
+}
+
+// settle derives what holds for the flow as a whole. An update may have been
+// split, so what the atoms say counts as much as the flow's own state.
+func (c *core) settle(state logbook.FlowState) {
+	c.reverting = state == logbook.FlowReverting || c.cause != nil
+	for step := range c.plan.Len() {
+		v := &c.vertices[step]
+		switch v.state {
+		case logbook.AtomFailure, logbook.AtomReverting, logbook.AtomReverted, logbook.AtomRevertFailure:
+			c.reverting = true
+		}
+		if v.intention == logbook.IntendRevert {
+			c.reverting = true
+		}
+		if v.state == logbook.AtomSuccess {
+			c.done++
+		}
+	}
+	if !c.reverting || c.cause != nil {
+		return
+	}
+	for step := range c.plan.Len() {
+		if v := &c.vertices[step]; v.failure != nil && v.state != logbook.AtomPending {
+			c.cause = c.blame(step, v.failure)
+			return
+		}
+	}
+}
+
+// settleBroken takes up a revert that has failed for good in a flow that has
+// not ended for it yet.
+func (c *core) settleBroken(detail *logbook.FlowDetail) {
+	for i := range detail.Atoms {
+		if atom := &detail.Atoms[i]; atom.State == logbook.AtomRevertFailure {
+			step, _ := c.plan.Find(atom.Name)
+			last, _ := atom.Last(logbook.ActionRevert)
+			c.breakOff(step, last.Failure)
+			return
+		}
+	}
+}
+
+// checkOrder counts what each vertex waits for, and refuses a step that was
+// begun before those that it waits for had finished.
+func (c *core) checkOrder(state logbook.FlowState) error {
+	var reached []int
+	for v := range c.vertices {
+		if c.vertices[v].before == 0 {
+			reached = append(reached, v)
+		}
+	}
+	for len(reached) > 0 {
+		top := reached[len(reached)-1]
+		reached = reached[:len(reached)-1]
+		if top < c.plan.Len() && c.vertices[top].state != logbook.AtomSuccess {
+			continue
+		}
+		for _, next := range c.plan.Next(top) {
+			if c.vertices[next].before--; c.vertices[next].before == 0 {
+				reached = append(reached, int(next))
+			}
+		}
+	}
+	for step := range c.plan.Len() {
+		v := &c.vertices[step]
+		if v.started && v.state != logbook.AtomReverted && v.before > 0 {
+			return fmt.Errorf("step %q is %s, and a step that it waits for is not SUCCESS", c.plan.Step(step).Name(), v.state)
+		}
+		if v.started && state == logbook.FlowPending {
+			return fmt.Errorf("step %q is %s in a flow that is PENDING", c.plan.Step(step).Name(), v.state)
+		}
+	}
+	return nil
+}
+
+// resume queues what may be executed: first what was running, then what is ready.
+func (c *core) resume() {
+	for step := range c.plan.Len() {
+		if c.vertices[step].state != logbook.AtomRunning {
+			continue
+		}
+		if c.plan.Step(step).AtMostOnce() {
+			c.lost = append(c.lost, step)
+		} else {
+			c.ready.push(step)
+		}
+	}
+	for step := range c.plan.Len() {
+		switch v := &c.vertices[step]; {
+		case v.state != logbook.AtomPending || v.before > 0:
+		case v.retryAt.IsZero():
+			c.ready.push(step)
+		default:
+			c.due.push(dueStep{at: v.retryAt, step: step})
+		}
+	}
+}

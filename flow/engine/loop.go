@@ -1,0 +1,220 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// loop drives a core: it starts what the core says, tells it how that ended,
+// and records what follows. Only run's goroutine touches it; the goroutines
+// of steps, one for each attempt, only send their report.
+type loop struct {
+	options *Options
+	core    *core
+	outer   context.Context // of the run
+	steps   context.Context // of the steps; ends with the run's, or by abort
+	cancel  context.CancelCauseFunc
+	suspend <-chan struct{} // nil once it was closed
+
+	// reports has room for every attempt, so that one that is left behind
+	// can always end.
+	reports  chan report
+	inFlight int
+
+	// unacknowledged updates, oldest first, and how many there were before.
+	unacknowledged []<-chan error
+	acknowledged   uint64
+	recorded       uint64
+	held           []heldStart // in the order of their updates
+}
+
+// report is the outcome of an attempt, or why it could not be made.
+type report struct {
+	outcome
+	refused error
+}
+
+// heldStart is an attempt whose mark, and what led to it, is not durable yet.
+type heldStart struct {
+	start
+	after uint64 // the number of acknowledged updates that it needs
+}
+
+func newLoop(ctx context.Context, o *Options, c *core) *loop {
+	steps, cancel := context.WithCancelCause(ctx)
+	return &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend,
+		reports: make(chan report, o.Workers)}
+}
+
+func (l *loop) run() (End, error) {
+	defer l.cancel(nil)
+	l.core.begin(time.Now())
+	for {
+		if err := l.poll(); err != nil {
+			return End{}, l.abort(err)
+		}
+		now := time.Now()
+		starts := l.core.next(now, l.options.Workers)
+		if state, over := l.core.end(); over {
+			return l.finish(state, now)
+		}
+		l.record(l.core.out.take())
+		for _, s := range starts {
+			l.launch(s)
+		}
+		if err := l.wait(); err != nil {
+			return End{}, l.abort(err)
+		}
+	}
+}
+
+// poll looks at what must be known before anything is started.
+func (l *loop) poll() error {
+	select {
+	case <-l.suspend:
+		l.suspend, l.core.suspended = nil, true
+	default:
+	}
+	if l.outer.Err() != nil {
+		return context.Cause(l.outer)
+	}
+	return nil
+}
+
+func (l *loop) record(updates []logbook.Update) {
+	for _, update := range updates {
+		l.unacknowledged = append(l.unacknowledged, l.options.Journal.Record(update))
+		l.recorded++
+	}
+}
+
+// launch lets an attempt go as soon as everything before it is durable. An
+// effect that the record does not know of would never be undone; and a revert
+// that began on a failure which a crash then forgets would undo the work of a
+// flow that goes on to succeed.
+func (l *loop) launch(s start) {
+	if l.acknowledged < l.recorded {
+		l.held = append(l.held, heldStart{start: s, after: l.recorded})
+		return
+	}
+	l.inFlight++
+	go l.perform(s)
+}
+
+// wait waits for the first thing to happen, and takes what has happened besides.
+func (l *loop) wait() error {
+	reports := l.reports
+	var acknowledgement <-chan error
+	if len(l.unacknowledged) > 0 {
+		acknowledgement = l.unacknowledged[0]
+	}
+	if len(l.unacknowledged) >= maxUnacknowledged {
+		reports = nil
+	}
+	var due <-chan time.Time
+	if at, ok := l.core.nextDue(); ok {
+		timer := time.NewTimer(time.Until(at))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case r := <-reports:
+		return l.takeReports(r)
+	case err := <-acknowledgement:
+		return l.acknowledge(err)
+	case <-due:
+	case <-l.suspend:
+	case <-l.outer.Done():
+	}
+	return nil
+}
+
+// takeReports takes a report and those that wait behind it: what they change
+// goes into one update.
+func (l *loop) takeReports(r report) error {
+	for {
+		l.inFlight--
+		if r.refused != nil {
+			return fmt.Errorf("%w: %w", ErrGate, r.refused)
+		}
+		l.log(&r.outcome)
+		l.core.finish(r.outcome, time.Now())
+		select {
+		case r = <-l.reports:
+		default:
+			return nil
+		}
+	}
+}
+
+// acknowledge takes what the journal says of the oldest update, and lets the
+// steps go that have waited for it.
+func (l *loop) acknowledge(err error) error {
+	if err != nil {
+		return fmt.Errorf("cannot record: %w", err)
+	}
+	l.unacknowledged = l.unacknowledged[1:]
+	l.acknowledged++
+	for len(l.held) > 0 && l.held[0].after <= l.acknowledged {
+		l.inFlight++
+		go l.perform(l.held[0].start)
+		l.held = l.held[1:]
+	}
+	return nil
+}
+
+// finish records all but the last update and waits until that is durable.
+func (l *loop) finish(state logbook.FlowState, now time.Time) (End, error) {
+	var cause *logbook.Failure
+	if state == logbook.FlowFailure || state == logbook.FlowReverted {
+		cause = l.core.cause
+	}
+	l.core.out.flow(state, cause, now)
+	updates := l.core.out.take()
+	end := End{State: state, Cause: l.core.cause}
+	if len(updates) > 0 {
+		end.Update = &updates[len(updates)-1]
+		l.record(updates[:len(updates)-1])
+	}
+	for len(l.unacknowledged) > 0 {
+		select {
+		case err := <-l.unacknowledged[0]:
+			if err := l.acknowledge(err); err != nil {
+				return End{}, err
+			}
+		case <-l.outer.Done():
+			return End{}, context.Cause(l.outer)
+		}
+	}
+	return end, nil
+}
+
+// abort cancels the steps that run and waits for them for a while. Their
+// outcomes are dropped: whoever holds the claim now will find them RUNNING.
+func (l *loop) abort(cause error) error {
+	l.cancel(cause)
+	grace := time.NewTimer(l.options.Grace)
+	defer grace.Stop()
+	for l.inFlight > 0 {
+		select {
+		case <-l.reports:
+			l.inFlight--
+		case <-grace.C:
+			l.options.Logger.Warn("left steps behind that do not end", "flow", l.options.Detail.ID.String(), "steps", l.inFlight)
+			return cause
+		}
+	}
+	return cause
+}
+
+func (l *loop) log(o *outcome) {
+	if o.failure == nil {
+		return
+	}
+	attempt := l.core.vertices[o.step].attempt
+	l.options.Logger.Warn("step failed", "flow", l.options.Detail.ID.String(), "step", l.options.Plan.Step(o.step).Name(),
+		"action", string(attempt.Action), "attempt", attempt.Number, "kind", o.failure.Kind, "error", o.failure.Message)
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+var errTimeout = errors.New("the step's time is up")
+
+// perform makes one attempt, in a goroutine that ends with it, and reports it.
+func (l *loop) perform(s start) {
+	r := report{outcome: outcome{step: s.step}}
+	returned := false
+	defer func() {
+		if !returned {
+			// runtime.Goexit, called by the task: the goroutine ends without
+			// a panic, and nobody would ever hear of it.
+			r.failure = flow.FailureOf(&flow.PanicError{Value: "the task has ended its goroutine", Stack: string(debug.Stack())})
+		}
+		r.ended = time.Now()
+		l.reports <- r
+	}()
+	if gate := l.options.Gate; gate != nil {
+		if err := gate(l.steps); err != nil {
+			r.refused, returned = err, true
+			return
+		}
+	}
+	step := l.options.Plan.Step(s.step)
+	ctx := l.steps
+	if timeout := step.Timeout(); timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
+		defer cancel()
+	}
+	var err error
+	r.result, err = l.act(ctx, step, s.call)
+	if err != nil {
+		r.result, r.failure = nil, failureOf(ctx, step, err)
+	}
+	r.stderr, r.stderrTruncated = keepEnd(s.call.Stderr())
+	returned = true
+}
+
+// act calls the task and encodes its result; a panic in either is an error.
+func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call) (result json.RawMessage, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			result, err = nil, &flow.PanicError{Value: value, Stack: string(debug.Stack())}
+		}
+	}()
+	if call.Action == logbook.ActionRevert {
+		reverter, _ := step.Reverter()
+		return nil, reverter.Revert(ctx, call)
+	}
+	value, err := step.Task().Execute(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return l.encode(value)
+}
+
+// encode makes a result storable. What is not will not be so the next time;
+// but a task may return something else then, so it is not permanent.
+func (l *loop) encode(value any) (json.RawMessage, error) {
+	result, raw := value.(json.RawMessage)
+	if !raw {
+		encoded, err := json.Marshal(value)
+		if err != nil {
+			return nil, flow.Fail(logbook.FailureResult, fmt.Errorf("cannot encode the result: %w", err))
+		}
+		result = encoded
+	}
+	if len(result) == 0 {
+		return null, nil
+	}
+	if err := l.options.Limits.CheckValue("result", result); err != nil {
+		return nil, flow.Fail(logbook.FailureResult, err)
+	}
+	return result, nil
+}
+
+// failureOf makes a failure of an error, and says of one that came after the
+// step's time was up that this is why. Making a failure calls the Error
+// methods of a program's own types, which may panic too.
+func failureOf(ctx context.Context, step *flow.Step, err error) (failure *logbook.Failure) {
+	defer func() {
+		if value := recover(); value != nil {
+			failure = flow.FailureOf(&flow.PanicError{Value: fmt.Sprintf("while reading an error: %v", value), Stack: string(debug.Stack())})
+		}
+	}()
+	if context.Cause(ctx) == errTimeout {
+		err = flow.Fail(logbook.FailureTimeout, fmt.Errorf("it took longer than %s: %w", step.Timeout(), err))
+	}
+	return flow.FailureOf(err)
+}
+
+// keepEnd holds what a handler wrote to the bounds of an attempt.
+func keepEnd(stderr string, truncated bool) (string, bool) {
+	// Replacing what is not UTF-8 can make a text longer: cut after it.
+	stderr = strings.ToValidUTF8(stderr, "\uFFFD")
+	if len(stderr) <= logbook.MaxStderr {
+		return stderr, truncated
+	}
+	return strings.ToValidUTF8(stderr[len(stderr)-logbook.MaxStderr:], ""), true
+}

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// headroomShare of the largest command is kept free, for the envelope
+	// around an update and for the job's ending that goes with the last one.
+	headroomShare = 8
+	// Estimates of what an encoded change or attempt takes besides its texts;
+	// generous, since a split too early costs an update, and one too late the flow.
+	changeOverhead  = 64
+	attemptOverhead = 160
+	failureOverhead = 48
+)
+
+// builder turns changes into updates: as few as can be, each within the
+// limits, in the order of the changes. The flow's state changes at most once
+// in an update. Every prefix of the updates is a state from which a run can
+// resume, because changes are made in the order of their causes.
+type builder struct {
+	id       logbook.FlowID
+	token    logbook.Token
+	sequence uint64 // of the last update
+	state    logbook.FlowState
+	cause    *logbook.Failure // the one that has been written last
+	observe  func(Event)
+
+	maxBytes   int
+	maxChanges int
+
+	full    []logbook.Update // closed, in order
+	current logbook.Update
+	dirty   bool
+	bytes   int
+	last    []place // by step: where its latest change stands
+}
+
+// place is an index into the changes of the update with a number.
+type place struct {
+	sequence uint64
+	index    int
+}
+
+func newBuilder(o *Options) *builder {
+	b := &builder{id: o.Detail.ID, token: o.Token, state: o.Detail.State, cause: o.Detail.Cause, observe: o.Observe,
+		maxBytes: o.Limits.Command - o.Limits.Command/headroomShare, maxChanges: o.Limits.Steps, last: make([]place, o.Plan.Len())}
+	if o.Token == o.Detail.Fence {
+		b.sequence = o.Detail.Sequence
+	}
+	return b
+}
+
+// between is the state that a flow must pass on its way to another. The
+// diagram stands at logbook.FlowState.
+func between(from, to logbook.FlowState) (logbook.FlowState, bool) {
+	if from.Move(to) == nil {
+		return "", false
+	}
+	switch from {
+	case logbook.FlowPending:
+		return logbook.FlowRunning, true
+	case logbook.FlowRunning:
+		return logbook.FlowReverting, true
+	case logbook.FlowSuspended:
+		if to == logbook.FlowSuccess {
+			return logbook.FlowRunning, true
+		}
+		return logbook.FlowReverting, true
+	}
+	panic("internal error: flow cannot go from " + string(from) + " to " + string(to))
+}
+
+// flow moves the flow to a state, by way of those that must come between. A
+// cause that is nil leaves the flow's as it is.
+func (b *builder) flow(state logbook.FlowState, cause *logbook.Failure, now time.Time) {
+	if b.state == state && (cause == nil || cause == b.cause) {
+		return
+	}
+	for b.state != state {
+		step, ok := between(b.state, state)
+		if !ok {
+			step = state
+		}
+		// An update says one state only: one that has its own is closed.
+		if b.current.State != "" {
+			b.close()
+		}
+		b.current.State, b.state, b.dirty = step, step, true
+		if b.observe != nil {
+			b.observe(Event{Time: now, Flow: step})
+		}
+	}
+	if cause != nil && cause != b.cause {
+		b.current.Cause, b.cause, b.dirty = cause, cause, true
+		b.bytes += sizeOfFailure(cause)
+	}
+}
+
+// change adds a change of a step.
+func (b *builder) change(step int, change logbook.AtomChange, now time.Time) {
+	size := sizeOf(&change)
+	if b.bytes+size > b.maxBytes || len(b.current.Atoms) >= b.maxChanges {
+		b.close()
+	}
+	b.tell(change, now)
+	b.dirty = true
+	b.bytes += size
+	number := b.sequence + 1 // of the current update; never 0, which marks no place
+	if last := b.last[step]; last.sequence == number {
+		if earlier := &b.current.Atoms[last.index]; earlier.State == "" && len(earlier.Attempts) == 0 {
+			// Only the intention was changed so far: one change says both.
+			absorb(earlier, change)
+			return
+		}
+	}
+	b.last[step] = place{sequence: number, index: len(b.current.Atoms)}
+	b.current.Atoms = append(b.current.Atoms, change)
+}
+
+// absorb makes one change of two that follow each other, the first of which
+// has neither state nor attempts.
+func absorb(earlier *logbook.AtomChange, change logbook.AtomChange) {
+	change.Kind, change.Version = earlier.Kind, earlier.Version
+	if change.Intention == "" {
+		change.Intention = earlier.Intention
+	}
+	*earlier = change
+}
+
+// take gives the updates that were made since the last call.
+func (b *builder) take() []logbook.Update {
+	b.close()
+	updates := b.full
+	b.full = nil
+	return updates
+}
+
+// close ends the current update and numbers it.
+func (b *builder) close() {
+	if !b.dirty {
+		return
+	}
+	b.sequence++
+	b.current.Flow, b.current.Token, b.current.Sequence = b.id, b.token, b.sequence
+	b.full = append(b.full, b.current)
+	b.current, b.dirty, b.bytes = logbook.Update{}, false, 0
+}
+
+func (b *builder) tell(change logbook.AtomChange, now time.Time) {
+	if b.observe == nil || change.State == "" {
+		return
+	}
+	event := Event{Time: now, Step: change.Name, State: change.State, Flow: b.state, RetryAt: change.RetryAt}
+	if len(change.Attempts) > 0 {
+		attempt := change.Attempts[0]
+		event.Attempt = &attempt
+	}
+	b.observe(event)
+}
+
+func sizeOf(change *logbook.AtomChange) int {
+	size := changeOverhead + len(change.Name) + len(change.Version)
+	for i := range change.Attempts {
+		attempt := &change.Attempts[i]
+		size += attemptOverhead + len(attempt.Owner) + len(attempt.Result) + len(attempt.Stderr) + sizeOfFailure(attempt.Failure)
+	}
+	return size
+}
+
+func sizeOfFailure(f *logbook.Failure) int {
+	if f == nil {
+		return 0
+	}
+	size := failureOverhead + len(f.Kind) + len(f.Message) + len(f.Step) + len(f.Stack)
+	for i := range f.Causes {
+		size += sizeOfFailure(&f.Causes[i])
+	}
+	return size
+}

@@ -1,0 +1,217 @@
+package flow
+
+import (
+	"bytes"
+	"context"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Func makes a step of a function. In is a struct, and its exported fields
+// are what the step requires, by their JSON names; pointers and fields marked
+// omitempty or omitzero are optional. Where Out is a struct, its fields are
+// what the step provides, unless options say otherwise; any other Out is
+// named by the option Provides. Use struct{} for nothing. In may also be
+// logbook.Values: then the options say what is required.
+func Func[In, Out any](name string, execute func(ctx context.Context, in In) (Out, error), options ...Option) *Step {
+	task := &funcTask[In, Out]{execute: execute}
+	derived, faults := derive[In, Out](name, execute == nil)
+	return newStep(name, task, derived, faults, options)
+}
+
+// FuncRevert makes a step of a function and the one that undoes it. The
+// revert is given what the execution was given, and what that returned: nil
+// if it failed, or if nobody knows how far it came.
+func FuncRevert[In, Out any](name string, execute func(ctx context.Context, in In) (Out, error),
+	revert func(ctx context.Context, in In, out *Out) error, options ...Option) *Step {
+	task := &funcReverter[In, Out]{funcTask: funcTask[In, Out]{execute: execute}, revert: revert}
+	derived, faults := derive[In, Out](name, execute == nil || revert == nil)
+	return newStep(name, task, derived, faults, options)
+}
+
+// CallFrom finds the call in the context of a typed function; nil elsewhere.
+func CallFrom(ctx context.Context) *Call {
+	call, _ := ctx.Value(callKey{}).(*Call)
+	return call
+}
+
+type callKey struct{}
+
+func withCall(ctx context.Context, call *Call) context.Context {
+	return context.WithValue(ctx, callKey{}, call)
+}
+
+type funcTask[In, Out any] struct {
+	execute func(context.Context, In) (Out, error)
+}
+
+func (t *funcTask[In, Out]) Execute(ctx context.Context, call *Call) (any, error) {
+	in, err := decode[In](call.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	return t.execute(withCall(ctx, call), in)
+}
+
+type funcReverter[In, Out any] struct {
+	funcTask[In, Out]
+	revert func(context.Context, In, *Out) error
+}
+
+func (t *funcReverter[In, Out]) Revert(ctx context.Context, call *Call) error {
+	in, err := decode[In](call.Arguments)
+	if err != nil {
+		return err
+	}
+	var out *Out
+	if call.Result != nil {
+		out = new(Out)
+		if err := json.Unmarshal(call.Result, out); err != nil {
+			return Permanent(Fail(logbook.FailureResult, fmt.Errorf("cannot read the result to be undone: %w", err)))
+		}
+	}
+	return t.revert(withCall(ctx, call), in, out)
+}
+
+// decode turns arguments into In. What does not fit will not fit the next
+// time either, so the failure is permanent.
+func decode[In any](arguments logbook.Values) (In, error) {
+	var in In
+	if values, ok := any(&in).(*logbook.Values); ok {
+		*values = arguments
+		return in, nil
+	}
+	var object bytes.Buffer
+	object.WriteByte('{')
+	for name, value := range arguments {
+		if object.Len() > 1 {
+			object.WriteByte(',')
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return in, err
+		}
+		object.Write(key)
+		object.WriteByte(':')
+		object.Write(value)
+	}
+	object.WriteByte('}')
+	if err := json.Unmarshal(object.Bytes(), &in); err != nil {
+		return in, Permanent(Fail(logbook.FailureArgument, fmt.Errorf("cannot read the arguments: %w", err)))
+	}
+	return in, nil
+}
+
+// derive reads what the types say about the step.
+func derive[In, Out any](name string, lacksFunction bool) (derivation, []error) {
+	var d derivation
+	var faults []error
+	fault := func(text string) {
+		faults = append(faults, fmt.Errorf("%w: step %q: %s", ErrInvalid, name, text))
+	}
+	if lacksFunction {
+		fault("it has no function")
+	}
+	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
+	switch {
+	case in == reflect.TypeFor[logbook.Values]():
+	case in.Kind() == reflect.Struct:
+		for _, field := range jsonFields(in) {
+			d.requires = append(d.requires, Argument{Name: field.name, Symbol: field.name, Optional: field.optional})
+		}
+	default:
+		fault(fmt.Sprintf("its input is %s; it must be a struct or logbook.Values", in))
+	}
+	if out.Kind() == reflect.Struct && !marshalsItself(out) {
+		for _, field := range jsonFields(out) {
+			d.provides = append(d.provides, Provision{Symbol: field.name, Field: field.name})
+		}
+	}
+	return d, faults
+}
+
+type jsonField struct {
+	name     string
+	optional bool
+}
+
+// jsonFields lists a struct's fields as encoding/json names them. Those of
+// embedded structs count as the struct's own, unless it has one of that name.
+func jsonFields(t reflect.Type) []jsonField {
+	var fields []jsonField
+	own := make(map[string]bool)
+	for i := range t.NumField() {
+		if field, ok := directField(t.Field(i)); ok {
+			own[field.name] = true
+		}
+	}
+	for i := range t.NumField() {
+		if field, ok := directField(t.Field(i)); ok {
+			fields = append(fields, field)
+		} else if inner := embedded(t.Field(i)); inner != nil {
+			for _, field := range jsonFields(inner) {
+				if !own[field.name] {
+					fields = append(fields, field)
+				}
+			}
+		}
+	}
+	return fields
+}
+
+// directField is a field that appears in the JSON under a name of its own.
+func directField(field reflect.StructField) (jsonField, bool) {
+	tag := field.Tag.Get("json")
+	name, options, _ := strings.Cut(tag, ",")
+	if strings.ContainsAny(name, "\"'\\`") {
+		name = "" // encoding/json does not take such names either
+	}
+	if !field.IsExported() || tag == "-" || name == "" && embedded(field) != nil {
+		return jsonField{}, false
+	}
+	if name == "" {
+		name = field.Name
+	}
+	optional := field.Type.Kind() == reflect.Pointer || hasOption(options, "omitempty") || hasOption(options, "omitzero")
+	return jsonField{name: name, optional: optional}, true
+}
+
+// embedded is the struct whose fields count as those of the one around it.
+func embedded(field reflect.StructField) reflect.Type {
+	if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); !field.Anonymous || name != "" {
+		return nil
+	}
+	return structOf(field.Type)
+}
+
+func structOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	return t
+}
+
+func hasOption(options, wanted string) bool {
+	for option := range strings.SplitSeq(options, ",") {
+		if option == wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// marshalsItself tells types such as time.Time, whose fields are not those of
+// their JSON.
+func marshalsItself(t reflect.Type) bool {
+	marshaler, text := reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()
+	p := reflect.PointerTo(t)
+	return p.Implements(marshaler) || p.Implements(text)
+}

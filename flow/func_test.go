@@ -1,0 +1,246 @@
+package flow_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+type none = struct{}
+
+type base struct {
+	City    string `json:"city"`
+	Comment int    `json:"comment"` // hidden by a field of that name
+}
+
+func TestTypesSayWhatAStepNeedsAndGives(t *testing.T) {
+	type in struct {
+		base
+		Days    int
+		Comment *string `json:"comment"`
+		Budget  int     `json:"budget,omitempty"`
+		Hidden  int     `json:"-"`
+		private int
+	}
+	type out struct {
+		Booking string    `json:"booking"`
+		At      time.Time `json:"at"`
+	}
+	execute := func(context.Context, in) (out, error) { return out{}, nil }
+	for _, row := range []struct {
+		name string
+		step *flow.Step
+		want string
+	}{
+		{"structs", flow.Func("a", execute), "city Days comment? budget? -> booking=booking at=at"},
+		{"options go over the result", flow.Func("a", execute, flow.Provides("all")), "city Days comment? budget? -> all="},
+		{"rebound", flow.Func("a", execute, flow.Rebind(map[string]string{"city": "town"})), "city<town Days comment? budget? -> booking=booking at=at"},
+		{"nothing", flow.Func("a", func(context.Context, none) (none, error) { return none{}, nil }), "->"},
+		{"no struct", flow.Func("a", func(context.Context, none) (int, error) { return 1, nil }, flow.Provides("n")), "-> n="},
+		{"a struct with a JSON form of its own", flow.Func("a", func(context.Context, none) (time.Time, error) { return time.Time{}, nil }), "->"},
+		{"values", flow.Func("a", func(_ context.Context, v logbook.Values) (none, error) { return none{}, nil }, flow.Requires("x")), "x ->"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var words []string
+			for _, argument := range row.step.Requires() {
+				word := argument.Name
+				if argument.Symbol != argument.Name {
+					word += "<" + argument.Symbol
+				}
+				if argument.Optional {
+					word += "?"
+				}
+				words = append(words, word)
+			}
+			words = append(words, "->")
+			for _, provision := range row.step.Provides() {
+				words = append(words, provision.Symbol+"="+provision.Field)
+			}
+			if got := strings.Join(words, " "); got != row.want {
+				t.Errorf("got %s, wanted %s", got, row.want)
+			}
+		})
+	}
+	_ = in{private: 1}
+}
+
+func TestWrongFunctions(t *testing.T) {
+	for name, step := range map[string]*flow.Step{
+		"an input that is no struct": flow.Func("a", func(context.Context, int) (none, error) { return none{}, nil }),
+		"no function":                flow.Func[none, none]("a", nil),
+		"no revert":                  flow.FuncRevert("a", func(context.Context, none) (none, error) { return none{}, nil }, nil),
+	} {
+		if _, err := flow.Compile(step); !errors.Is(err, flow.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFunctionsAreCalled(t *testing.T) {
+	type in struct {
+		A int    `json:"a"`
+		B string `json:"b"`
+	}
+	var undone []string
+	step := flow.FuncRevert("a",
+		func(ctx context.Context, in in) (string, error) {
+			return fmt.Sprintf("%d %s %d", in.A, in.B, flow.CallFrom(ctx).Attempt), nil
+		},
+		func(_ context.Context, in in, out *string) error {
+			if out == nil {
+				undone = append(undone, "unknown")
+			} else {
+				undone = append(undone, *out)
+			}
+			return nil
+		})
+	call := &flow.Call{Arguments: logbook.Values{"a": json.RawMessage("1"), "b": json.RawMessage(`"x"`)}, Attempt: 2}
+	if result, err := step.Task().Execute(context.Background(), call); err != nil || result != "1 x 2" {
+		t.Errorf("%v, %v", result, err)
+	}
+	reverter, ok := step.Reverter()
+	if !ok {
+		t.Fatal("the step has no revert")
+	}
+	for _, result := range []json.RawMessage{json.RawMessage(`"done"`), nil} {
+		call.Result = result
+		if err := reverter.Revert(context.Background(), call); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := strings.Join(undone, " "); got != "done unknown" {
+		t.Errorf("undone: %s", got)
+	}
+	call.Arguments["a"] = json.RawMessage(`"text"`)
+	_, err := step.Task().Execute(context.Background(), call)
+	if failure := flow.FailureOf(err); failure == nil || failure.Kind != logbook.FailureArgument || !failure.Permanent {
+		t.Errorf("arguments that do not fit came back as %+v", failure)
+	}
+	if flow.CallFrom(context.Background()) != nil {
+		t.Error("a context without a call has one")
+	}
+}
+
+func TestFailures(t *testing.T) {
+	woot := errors.New("woot")
+	recorded := &logbook.Failure{Kind: "handler.exit", Message: "exit 3", Code: 3, Permanent: true}
+	for _, row := range []struct {
+		name string
+		err  error
+		want logbook.Failure
+	}{
+		{"plain", woot, logbook.Failure{Kind: "error", Message: "woot"}},
+		{"permanent", flow.Permanent(woot), logbook.Failure{Kind: "error", Message: "woot", Permanent: true}},
+		{"of a kind", flow.Fail("k", woot), logbook.Failure{Kind: "k", Message: "woot"}},
+		{"both", flow.Permanent(flow.Fail("k", woot)), logbook.Failure{Kind: "k", Message: "woot", Permanent: true}},
+		{"both, the other way", flow.Fail("k", flow.Permanent(woot)), logbook.Failure{Kind: "k", Message: "woot", Permanent: true}},
+		{"the outer kind", flow.Fail("k", fmt.Errorf("above: %w", flow.Fail("l", woot))), logbook.Failure{Kind: "k", Message: "above: woot",
+			Causes: []logbook.Failure{{Kind: "l", Message: "woot"}}}},
+		{"wrapped", fmt.Errorf("top: %w", fmt.Errorf("middle: %w", woot)), logbook.Failure{Kind: "error", Message: "top: middle: woot",
+			Causes: []logbook.Failure{{Kind: "error", Message: "middle: woot"}, {Kind: "error", Message: "woot"}}}},
+		{"joined", errors.Join(woot, flow.Fail("k", errors.New("ouch"))), logbook.Failure{Kind: "k", Message: "woot\nouch",
+			Causes: []logbook.Failure{{Kind: "error", Message: "woot"}, {Kind: "k", Message: "ouch"}}}},
+		{"recorded", recorded, *recorded},
+		{"recorded and wrapped", fmt.Errorf("top: %w", recorded), logbook.Failure{Kind: "handler.exit", Message: "top: exit 3", Code: 3, Permanent: true,
+			Causes: []logbook.Failure{*recorded}}},
+		{"a panic", &flow.PanicError{Value: 17, Stack: "here"}, logbook.Failure{Kind: "panic", Message: "panic: 17", Stack: "here"}},
+		{"not UTF-8", errors.New("a\xffb"), logbook.Failure{Kind: "error", Message: "a\uFFFDb"}},
+		{"a kind that is missing", &logbook.Failure{Message: "x"}, logbook.Failure{Kind: "error", Message: "x"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got, _ := json.Marshal(flow.FailureOf(row.err))
+			want, _ := json.Marshal(row.want)
+			if string(got) != string(want) {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		})
+	}
+	if flow.FailureOf(nil) != nil || flow.Permanent(nil) != nil || flow.Fail("k", nil) != nil {
+		t.Error("no error has become one")
+	}
+}
+
+func TestFailuresAreBounded(t *testing.T) {
+	err := errors.New(strings.Repeat("ä", 1<<20))
+	for range 100 {
+		err = fmt.Errorf("and %w", err)
+	}
+	encoded, _ := json.Marshal(flow.FailureOf(err))
+	const bound = 200 << 10
+	if len(encoded) > bound {
+		t.Errorf("the failure takes %d bytes", len(encoded))
+	}
+}
+
+func TestRetryPolicy(t *testing.T) {
+	for _, row := range []struct {
+		policy flow.RetryPolicy
+		want   string // the delays until it gives up
+	}{
+		{flow.RetryPolicy{}, ""},
+		{flow.RetryPolicy{Attempts: 1, Delay: time.Second}, ""},
+		{flow.RetryPolicy{Attempts: 3, Delay: time.Second}, "1s 1s"},
+		{flow.RetryPolicy{Attempts: 5, Delay: time.Second, Multiplier: 2, MaxDelay: 3 * time.Second}, "1s 2s 3s 3s"},
+		{flow.RetryPolicy{Attempts: 4, Delay: time.Minute, Multiplier: 10}, "1m0s 5m0s 5m0s"},
+		{flow.RetryPolicy{Attempts: 3, Delay: time.Hour}, "1h0m0s 1h0m0s"},
+		{flow.RetryPolicy{Attempts: 4, Delay: time.Second, Multiplier: 1e300, MaxDelay: time.Hour}, "1s 1h0m0s 1h0m0s"},
+	} {
+		var delays []string
+		for failures := 1; ; failures++ {
+			delay, again := row.policy.Again(failures)
+			if !again {
+				break
+			}
+			delays = append(delays, delay.String())
+		}
+		if got := strings.Join(delays, " "); got != row.want {
+			t.Errorf("%+v waits %s, not %s", row.policy, got, row.want)
+		}
+	}
+}
+
+func TestRegistry(t *testing.T) {
+	r := flow.NewRegistry()
+	fine := func(args json.RawMessage) (*flow.Flow, error) { return flow.Linear(string(args)), nil }
+	for kind, factory := range map[string]flow.Factory{
+		"b": fine,
+		"a": func(json.RawMessage) (*flow.Flow, error) { panic("aargh") },
+		"c": func(json.RawMessage) (*flow.Flow, error) { return nil, errors.New("woot") },
+		"d": func(json.RawMessage) (*flow.Flow, error) { return nil, nil },
+	} {
+		if err := r.Register(kind, factory); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(r.Kinds(), " "); got != "a b c d" {
+		t.Errorf("kinds: %s", got)
+	}
+	for _, row := range []struct {
+		kind string
+		want error
+		says string
+	}{
+		{"a", flow.ErrFactory, "aargh"},
+		{"b", nil, ""},
+		{"c", flow.ErrFactory, "woot"},
+		{"d", flow.ErrFactory, "nothing"},
+		{"e", flow.ErrUnknownKind, `"e"`},
+	} {
+		built, err := r.Build(row.kind, json.RawMessage(`"x"`))
+		if !errors.Is(err, row.want) || err != nil && !strings.Contains(err.Error(), row.says) || err == nil && built.Name() != `"x"` {
+			t.Errorf("%s: %v, %v", row.kind, built, err)
+		}
+	}
+	for name, err := range map[string]error{"twice": r.Register("b", fine), "no name": r.Register("", fine), "no factory": r.Register("x", nil)} {
+		if err == nil {
+			t.Errorf("registered: %s", name)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package flow
+
+import (
+	"slices"
+	"strings"
+)
+
+// interfaceOf is what a node needs from outside, and what it provides.
+type interfaceOf struct {
+	requires map[string]bool
+	provides map[string]bool
+}
+
+// wiring is who waits for whom among the children of a graph, by index.
+type wiring struct {
+	next     [][]int
+	previous [][]int
+}
+
+func (w *wiring) connect(from, to int) {
+	if !slices.Contains(w.next[from], to) {
+		w.next[from] = append(w.next[from], to)
+		w.previous[to] = append(w.previous[to], from)
+	}
+}
+
+// wire gives the edges of a graph: its links first, then one from the
+// provider of each name to each child that requires it.
+func (c *compiler) wire(flow *Flow) *wiring {
+	n := len(flow.children)
+	w := &wiring{next: make([][]int, n), previous: make([][]int, n)}
+	c.connectLinks(flow, w)
+	// A copy: only links count, not the edges that are added below.
+	linked := reach(slices.Clone(w.previous))
+	providers := make(map[string][]int)
+	for i, child := range flow.children {
+		for symbol := range c.interfaceOf(child).provides {
+			providers[symbol] = append(providers[symbol], i)
+		}
+	}
+	for i, child := range flow.children {
+		for _, symbol := range sortedKeys(c.interfaceOf(child).requires) {
+			c.connectProvider(flow, w, linked, i, symbol, providers[symbol])
+		}
+	}
+	return w
+}
+
+func (c *compiler) connectLinks(flow *Flow, w *wiring) {
+	index := make(map[string]int, len(flow.children))
+	for i, child := range flow.children {
+		if _, twice := index[child.Name()]; twice && len(flow.links) > 0 {
+			c.fault(ErrDuplicate, "two children of graph %q are named %q, so a link could mean either", flow.name, child.Name())
+		}
+		index[child.Name()] = i
+	}
+	for _, l := range flow.links {
+		from, okFrom := index[l.from]
+		to, okTo := index[l.to]
+		if !okFrom || !okTo {
+			c.fault(ErrUnknownNode, "graph %q links %q to %q, and does not have both", flow.name, l.from, l.to)
+			continue
+		}
+		w.connect(from, to)
+	}
+}
+
+// connectProvider finds the one child that provides a name to another. Where
+// links already put a provider before the child, nothing is to be added.
+func (c *compiler) connectProvider(flow *Flow, w *wiring, linked func(int, int) bool, child int, symbol string, providers []int) {
+	candidates := slices.DeleteFunc(slices.Clone(providers), func(provider int) bool { return provider == child })
+	if len(candidates) > 1 && slices.ContainsFunc(candidates, func(provider int) bool { return linked(child, provider) }) {
+		return
+	}
+	switch len(candidates) {
+	case 0:
+	case 1:
+		w.connect(candidates[0], child)
+	default:
+		names := make([]string, len(candidates))
+		for i, candidate := range candidates {
+			names[i] = flow.children[candidate].Name()
+		}
+		c.fault(ErrAmbiguous, "%s of graph %q requires %q, which %s provide: link one of them to it",
+			quoted(flow.children[child]), flow.name, symbol, strings.Join(names, " and "))
+	}
+}
+
+// reach answers which nodes can be reached from one. It remembers the answers
+// for the last node only: for all of them they could be a hundred million.
+func reach(edges [][]int) func(from, to int) bool {
+	last, found := -1, make([]bool, len(edges))
+	return func(from, to int) bool {
+		if from == last || len(edges[from]) == 0 {
+			return from == last && found[to]
+		}
+		last = from
+		clear(found)
+		stack := slices.Clone(edges[from])
+		for len(stack) > 0 {
+			top := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			if !found[top] {
+				found[top] = true
+				stack = append(stack, edges[top]...)
+			}
+		}
+		return found[to]
+	}
+}
+
+// sort orders the children of a graph so that each comes after those it waits
+// for, and otherwise as they were given. A cycle is a fault that names it.
+func (c *compiler) sort(flow *Flow, w *wiring) ([]int, bool) {
+	missing := make([]int, len(flow.children))
+	var ready []int
+	for i := range flow.children {
+		missing[i] = len(w.previous[i])
+		if missing[i] == 0 {
+			ready = append(ready, i)
+		}
+	}
+	order := make([]int, 0, len(flow.children))
+	for len(ready) > 0 {
+		first := ready[0]
+		ready = ready[1:]
+		order = append(order, first)
+		for _, later := range w.next[first] {
+			if missing[later]--; missing[later] == 0 {
+				ready = append(ready, later)
+			}
+		}
+	}
+	if len(order) < len(flow.children) {
+		c.fault(ErrCycle, "in graph %q: %s", flow.name, cyclePath(flow, w, missing))
+		return nil, false
+	}
+	return order, true
+}
+
+// cyclePath walks backwards among the children that could not be ordered,
+// each of which waits for another such, until one comes up again.
+func cyclePath(flow *Flow, w *wiring, missing []int) string {
+	at := slices.IndexFunc(missing, func(count int) bool { return count > 0 })
+	var path []int
+	for !slices.Contains(path, at) {
+		path = append(path, at)
+		before := slices.IndexFunc(w.previous[at], func(i int) bool { return missing[i] > 0 })
+		at = w.previous[at][before]
+	}
+	path = append(path[slices.Index(path, at):], at)
+	slices.Reverse(path)
+	names := make([]string, len(path))
+	for i, child := range path {
+		names[i] = flow.children[child].Name()
+	}
+	return strings.Join(names, " → ")
+}
+
+// interfaceOf computes what a node requires from outside and provides.
+func (c *compiler) interfaceOf(node Node) *interfaceOf {
+	flow, ok := node.(*Flow)
+	if !ok {
+		return stepInterface(node.(*Step))
+	}
+	if known, ok := c.symbols[flow]; ok {
+		return known
+	}
+	whole := &interfaceOf{requires: make(map[string]bool), provides: make(map[string]bool)}
+	var later []*interfaceOf
+	for _, child := range flow.children {
+		part := c.interfaceOf(child)
+		for symbol := range part.requires {
+			if flow.pattern != PatternLinear || !whole.provides[symbol] {
+				whole.requires[symbol] = true
+			}
+		}
+		for symbol := range part.provides {
+			whole.provides[symbol] = true
+		}
+		later = append(later, part)
+	}
+	if flow.pattern == PatternGraph {
+		satisfyInside(whole, later)
+	}
+	c.symbols[flow] = whole
+	return whole
+}
+
+// satisfyInside takes away what children of a graph get from each other: a
+// name that one requires and another provides.
+func satisfyInside(whole *interfaceOf, children []*interfaceOf) {
+	providers := make(map[string]int)
+	for _, child := range children {
+		for symbol := range child.provides {
+			providers[symbol]++
+		}
+	}
+	clear(whole.requires)
+	for _, child := range children {
+		for symbol := range child.requires {
+			others := providers[symbol]
+			if child.provides[symbol] {
+				others--
+			}
+			if others == 0 {
+				whole.requires[symbol] = true
+			}
+		}
+	}
+}
+
+func stepInterface(step *Step) *interfaceOf {
+	s := &interfaceOf{requires: make(map[string]bool), provides: make(map[string]bool)}
+	for _, list := range [][]Argument{step.requires, step.revertArguments()} {
+		for _, argument := range list {
+			s.requires[argument.Symbol] = true
+		}
+	}
+	for _, provision := range step.provides {
+		s.provides[provision.Symbol] = true
+	}
+	return s
+}

@@ -1,0 +1,124 @@
+package flow
+
+import (
+	"maps"
+	"slices"
+)
+
+// Plan is a compiled flow: its steps in an order in which they could run one
+// after another, who waits for whom, and where each argument comes from. A
+// Plan does not change and may be read by many at once.
+//
+// Steps are numbered from 0 in that order. The graph of who waits for whom
+// has vertices besides the steps: where everything of one part waits for
+// everything of another, a *gate* stands between them, so that the edges stay
+// as few as the steps. Gates have the numbers from Len() on; a gate is done
+// when all before it are.
+type Plan struct {
+	root     Node
+	steps    []*Step
+	index    map[string]int
+	next     [][]int32 // by vertex
+	previous [][]int32
+	inputs   map[string]bool // the names that the store was said to hold
+	wires    [][]Wire        // by step
+	reverts  [][]Wire
+	consumed [][]string // by step: fields of its result that others cannot do without
+}
+
+// Where wires come from, when not from a step.
+const (
+	FromStore   = -1
+	FromNowhere = -2 // an optional argument that nobody provides
+)
+
+// Wire is an argument with its source.
+type Wire struct {
+	Argument
+	// From is the number of the step that provides it, FromStore or FromNowhere.
+	From int
+	// Field is the field of that step's result; empty: all of it.
+	Field string
+}
+
+// Name is the flow's name.
+func (p *Plan) Name() string { return p.root.Name() }
+
+// Root is what was compiled.
+func (p *Plan) Root() Node { return p.root }
+
+// Len is the number of steps.
+func (p *Plan) Len() int { return len(p.steps) }
+
+// Step is the step of a number.
+func (p *Plan) Step(number int) *Step { return p.steps[number] }
+
+// Steps are all steps, in the order of their numbers.
+func (p *Plan) Steps() []*Step { return slices.Clone(p.steps) }
+
+// Find gives the number of a step.
+func (p *Plan) Find(name string) (number int, ok bool) {
+	number, ok = p.index[name]
+	return number, ok
+}
+
+// Arguments are the arguments of a step's execution with their sources. The
+// slice is the plan's own: do not write to it.
+func (p *Plan) Arguments(step int) []Wire { return p.wires[step] }
+
+// RevertArguments are those of its revert.
+func (p *Plan) RevertArguments(step int) []Wire { return p.reverts[step] }
+
+// Consumed are the fields of a step's result without which another step could
+// not run. The slice is the plan's own: do not write to it.
+func (p *Plan) Consumed(step int) []string { return p.consumed[step] }
+
+// Inputs are the names that steps take from the store, in order, those that
+// are only optional included.
+func (p *Plan) Inputs() []string {
+	names := make(map[string]bool)
+	for step := range p.steps {
+		for _, wire := range slices.Concat(p.wires[step], p.reverts[step]) {
+			if wire.From == FromStore {
+				names[wire.Symbol] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Vertices is the number of steps and gates.
+func (p *Plan) Vertices() int { return len(p.next) }
+
+// Next are the vertices that wait for one. The slice is the plan's own: do
+// not write to it.
+func (p *Plan) Next(vertex int) []int32 { return p.next[vertex] }
+
+// Previous are the vertices that one waits for. The slice is the plan's own:
+// do not write to it.
+func (p *Plan) Previous(vertex int) []int32 { return p.previous[vertex] }
+
+// Predecessors are the steps that a step waits for directly, gates seen through.
+func (p *Plan) Predecessors(step int) []int { return p.through(step, p.previous) }
+
+// Successors are the steps that wait for a step directly, gates seen through.
+func (p *Plan) Successors(step int) []int { return p.through(step, p.next) }
+
+func (p *Plan) through(step int, edges [][]int32) []int {
+	seen := make(map[int]bool)
+	stack := []int{step}
+	for len(stack) > 0 {
+		top := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, vertex := range edges[top] {
+			if v := int(vertex); !seen[v] {
+				seen[v] = true
+				if v >= len(p.steps) {
+					stack = append(stack, v)
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(seen, func(v int, _ bool) bool { return v >= len(p.steps) })
+	return slices.Sorted(maps.Keys(seen))
+}

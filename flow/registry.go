@@ -1,0 +1,80 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Factory builds a flow from its arguments. It must build the same flow from
+// the same arguments every time and everywhere: a flow that one conductor has
+// begun is continued by another that has built it anew.
+type Factory func(args json.RawMessage) (*Flow, error)
+
+// Registry holds factories by the kind of flow that they build. Its methods
+// may be called concurrently.
+type Registry struct {
+	mu        sync.RWMutex
+	factories map[string]Factory
+}
+
+// NewRegistry makes an empty registry.
+func NewRegistry() *Registry { return &Registry{factories: make(map[string]Factory)} }
+
+// Register adds a factory. ErrDuplicate if the kind has one already,
+// ErrInvalid if the kind is no name or the factory is nil.
+func (r *Registry) Register(kind string, factory Factory) error {
+	if err := logbook.MaxLimits.CheckName("kind", kind); err != nil {
+		return fmt.Errorf("cannot register a factory: %w: %w", ErrInvalid, err)
+	}
+	if factory == nil {
+		return fmt.Errorf("cannot register kind %q: %w: no factory", kind, ErrInvalid)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.factories[kind]; ok {
+		return fmt.Errorf("cannot register kind %q: %w", kind, ErrDuplicate)
+	}
+	r.factories[kind] = factory
+	return nil
+}
+
+// Build builds a flow. ErrUnknownKind; ErrFactory if the factory refuses or
+// panics, or builds nothing.
+func (r *Registry) Build(kind string, args json.RawMessage) (*Flow, error) {
+	r.mu.RLock()
+	factory, ok := r.factories[kind]
+	r.mu.RUnlock()
+	if !ok {
+		return nil, fmt.Errorf("cannot build a flow: %w: %q", ErrUnknownKind, kind)
+	}
+	built, err := guarded(factory, args)
+	if err == nil && built == nil {
+		err = fmt.Errorf("it built nothing")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot build a flow of kind %q: %w: %w", kind, ErrFactory, err)
+	}
+	return built, nil
+}
+
+// Kinds are the registered kinds in order.
+func (r *Registry) Kinds() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Sorted(maps.Keys(r.factories))
+}
+
+func guarded(factory Factory, args json.RawMessage) (built *Flow, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			built, err = nil, &PanicError{Value: value, Stack: string(debug.Stack())}
+		}
+	}()
+	return factory(args)
+}

@@ -1,0 +1,55 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// DefaultMaxDelay bounds a delay that grows, where the policy does not:
+	// longer, and a person takes a waiting step for a stuck one. A first
+	// delay that is longer was meant so, and stays.
+	DefaultMaxDelay = 5 * time.Minute
+	// MaxAttempts bounds a policy, because every attempt is kept in the
+	// logbook for as long as its flow is.
+	MaxAttempts = 100
+)
+
+// Again says whether a step that has failed so many times is tried again, and
+// after which delay. Attempts that were cut off by a crash are not failures.
+func (p RetryPolicy) Again(failures int) (time.Duration, bool) {
+	if failures < 1 || failures >= p.Attempts {
+		return 0, false
+	}
+	limit := p.MaxDelay
+	if limit == 0 {
+		limit = max(DefaultMaxDelay, p.Delay)
+	}
+	multiplier := p.Multiplier
+	if multiplier == 0 {
+		multiplier = 1
+	}
+	// In floating point, so that a policy that grows beyond any duration
+	// ends at the limit and not at a negative number.
+	delay := float64(p.Delay)
+	for i := 1; i < failures && delay < float64(limit); i++ {
+		delay *= multiplier
+	}
+	if delay >= float64(limit) {
+		return limit, true
+	}
+	return time.Duration(delay), true
+}
+
+func (p RetryPolicy) check() error {
+	switch {
+	case p.Attempts < 0 || p.Attempts > MaxAttempts:
+		return fmt.Errorf("attempts must be between 0 and %d, not %d", MaxAttempts, p.Attempts)
+	case p.Delay < 0 || p.MaxDelay < 0:
+		return errors.New("a delay is negative")
+	case p.Multiplier < 0 || p.Multiplier != p.Multiplier:
+		return fmt.Errorf("the multiplier must be positive, not %v", p.Multiplier)
+	}
+	return nil
+}

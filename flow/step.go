@@ -1,0 +1,260 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Argument is one thing that a step is given.
+type Argument struct {
+	// Name is what the step itself calls it.
+	Name string
+	// Symbol is the name under which it is provided; the same as Name unless
+	// the step was rebound.
+	Symbol string
+	// Optional arguments are left out where nobody provides them.
+	Optional bool
+}
+
+// Provision is one thing that a step provides to the steps after it.
+type Provision struct {
+	Symbol string
+	// Field is the field of the result, a JSON object; empty: all of it.
+	Field string
+}
+
+// Step is a named task in a flow: make one with NewStep, Func or FuncRevert.
+type Step struct {
+	name           string
+	version        string
+	task           Task
+	requires       []Argument
+	revertRequires []Argument // nil: the same as requires
+	provides       []Provision
+	timeout        time.Duration
+	retry          RetryPolicy
+	atMostOnce     bool
+
+	rebind  map[string]string
+	derived derivation
+	faults  []error // found while building; Compile reports them
+}
+
+// derivation is what Func has read from its types; options go over it.
+type derivation struct {
+	requires []Argument
+	provides []Provision
+}
+
+// Option describes one side of a step.
+type Option func(*Step)
+
+// NewStep makes a step of a task. Contradictions between options are reported
+// by Compile.
+func NewStep(name string, task Task, options ...Option) *Step {
+	return newStep(name, task, derivation{}, nil, options)
+}
+
+func newStep(name string, task Task, derived derivation, faults []error, options []Option) *Step {
+	s := &Step{name: name, task: task, derived: derived, faults: faults}
+	s.requires = slices.Clone(derived.requires)
+	for _, option := range options {
+		option(s)
+	}
+	if s.provides == nil {
+		s.provides = derived.provides
+	}
+	s.applyRebind()
+	s.check()
+	return s
+}
+
+// Requires names arguments that the step cannot do without.
+func Requires(names ...string) Option {
+	return func(s *Step) { s.requires = addArguments(s.requires, false, names) }
+}
+
+// Optional names arguments that the step is given where somebody provides them.
+func Optional(names ...string) Option {
+	return func(s *Step) { s.requires = addArguments(s.requires, true, names) }
+}
+
+// Rebind gives arguments values that are provided under other names:
+// argument to symbol. It holds for execute and revert alike.
+func Rebind(symbols map[string]string) Option {
+	return func(s *Step) {
+		if s.rebind == nil {
+			s.rebind = make(map[string]string, len(symbols))
+		}
+		for argument, symbol := range symbols {
+			s.rebind[argument] = symbol
+		}
+	}
+}
+
+// Provides gives the whole result of the step a name.
+func Provides(symbol string) Option {
+	return func(s *Step) { s.provides = append(s.provides, Provision{Symbol: symbol}) }
+}
+
+// ProvidesFields provides fields of the step's result, a JSON object, each
+// under its own name. With Func, it replaces what the result's type says.
+func ProvidesFields(names ...string) Option {
+	return func(s *Step) {
+		for _, name := range names {
+			s.provides = append(s.provides, Provision{Symbol: name, Field: name})
+		}
+	}
+}
+
+// RevertRequires says what the revert is given, where that is not the same as
+// what the execution is given.
+func RevertRequires(names ...string) Option {
+	return func(s *Step) {
+		if s.revertRequires == nil {
+			s.revertRequires = []Argument{}
+		}
+		s.revertRequires = addArguments(s.revertRequires, false, names)
+	}
+}
+
+// Timeout ends the context of each execution and each revert after a while;
+// an error that comes back then is a failure of kind "timeout". 0: never.
+func Timeout(d time.Duration) Option { return func(s *Step) { s.timeout = d } }
+
+// Retry tries the step again after a failure that is not permanent; it holds
+// for execute and revert, each counted for itself.
+func Retry(policy RetryPolicy) Option { return func(s *Step) { s.retry = policy } }
+
+// AtMostOnce makes the engine never start the step again: one whose conductor
+// died while it ran has failed, whatever it did, and is reverted.
+func AtMostOnce() Option { return func(s *Step) { s.atMostOnce = true } }
+
+// Version marks the step's meaning. A flow that has begun under one version
+// of a step is refused by code that has another.
+func Version(version string) Option { return func(s *Step) { s.version = version } }
+
+// Name is the step's name.
+func (s *Step) Name() string { return s.name }
+
+// Task is the work of the step.
+func (s *Step) Task() Task { return s.task }
+
+// Reverter is the step's task if it can be undone.
+func (s *Step) Reverter() (Reverter, bool) {
+	r, ok := s.task.(Reverter)
+	return r, ok
+}
+
+// Requires are the arguments of the execution.
+func (s *Step) Requires() []Argument { return slices.Clone(s.requires) }
+
+// RevertRequires are the arguments of the revert; none if there is no revert.
+func (s *Step) RevertRequires() []Argument { return slices.Clone(s.revertArguments()) }
+
+// Provides is what the step provides to others.
+func (s *Step) Provides() []Provision { return slices.Clone(s.provides) }
+
+// Timeout is how long one execution or revert may take; 0: for ever.
+func (s *Step) Timeout() time.Duration { return s.timeout }
+
+// Retry is how often the step is tried.
+func (s *Step) Retry() RetryPolicy { return s.retry }
+
+// AtMostOnce tells whether the step must never be started twice.
+func (s *Step) AtMostOnce() bool { return s.atMostOnce }
+
+// Version is the version given by the option of that name.
+func (s *Step) Version() string { return s.version }
+
+func (*Step) node() {}
+
+func (s *Step) revertArguments() []Argument {
+	if _, ok := s.Reverter(); !ok {
+		return nil
+	}
+	if s.revertRequires == nil {
+		return s.requires
+	}
+	return s.revertRequires
+}
+
+func addArguments(list []Argument, optional bool, names []string) []Argument {
+	for _, name := range names {
+		list = append(list, Argument{Name: name, Symbol: name, Optional: optional})
+	}
+	return list
+}
+
+func (s *Step) applyRebind() {
+	for argument, symbol := range s.rebind {
+		found := rebindIn(s.requires, argument, symbol)
+		if rebindIn(s.revertRequires, argument, symbol) || found {
+			continue
+		}
+		s.fault("it rebinds %q, which it does not require", argument)
+	}
+}
+
+func rebindIn(list []Argument, argument, symbol string) bool {
+	found := false
+	for i := range list {
+		if list[i].Name == argument {
+			list[i].Symbol, found = symbol, true
+		}
+	}
+	return found
+}
+
+// check finds what is wrong with the step by itself.
+func (s *Step) check() {
+	if s.task == nil {
+		s.fault("it has no task")
+	}
+	if s.timeout < 0 {
+		s.fault("its timeout is negative: %s", s.timeout)
+	}
+	if s.atMostOnce && s.retry.Attempts > 1 {
+		s.fault("it is to run at most once, and to be tried %d times", s.retry.Attempts)
+	}
+	if err := s.retry.check(); err != nil {
+		s.fault("its retry policy: %w", err)
+	}
+	s.checkNames("requires", argumentNames(s.requires))
+	s.checkNames("requires for its revert", argumentNames(s.revertRequires))
+	s.checkNames("provides", provisionNames(s.provides))
+}
+
+func (s *Step) checkNames(verb string, names []string) {
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		if seen[name] {
+			s.fault("it %s %q twice", verb, name)
+		}
+		if name == "" {
+			s.fault("it %s something without a name", verb)
+		}
+		seen[name] = true
+	}
+}
+
+func argumentNames(arguments []Argument) []string {
+	names := make([]string, len(arguments))
+	for i, argument := range arguments {
+		names[i] = argument.Name
+	}
+	return names
+}
+
+func provisionNames(provisions []Provision) []string {
+	names := make([]string, len(provisions))
+	for i, provision := range provisions {
+		names[i] = provision.Symbol
+	}
+	return names
+}
+
+func (s *Step) fault(format string, arguments ...any) {
+	s.faults = append(s.faults, fmt.Errorf("%w: step %q: "+format, append([]any{ErrInvalid, s.name}, arguments...)...))
+}
