@@ -1,0 +1,252 @@
+// Package handler runs a step that is an executable, in any language: the
+// arguments go in as JSON on stdin, the result comes out as JSON on stdout.
+//
+// A Set is the handlers of a daemon: the executables in its handler
+// directories, found by name and by nothing else. A Task ties a name of the
+// set to a step; a second name undoes what the first did.
+//
+// # What a handler is given
+//
+// On stdin, one JSON object in one line: the step's arguments by name. A
+// revert is given the same object, and besides, under names that begin with a
+// dollar sign so that they stand beside any argument:
+//
+//	$result    the result of the execution, null if it failed or nobody knows
+//	$failure   the step's own failure, null if it did not fail
+//	$failures  every failure of the flow by step: why it is being undone
+//
+// In the environment, and nothing is inherited from the daemon:
+//
+//	PATH, LANG, TZ, HOME, TMPDIR   fixed; the last two name the working directory
+//	CONDUCTORD_HANDLER   the path at which the handler was found ($0 does not say)
+//	CONDUCTORD_JOB, CONDUCTORD_FLOW, CONDUCTORD_STEP   who calls
+//	CONDUCTORD_ACTION    execute or revert
+//	CONDUCTORD_ATTEMPT   counts from 1
+//	CONDUCTORD_TOKEN     generation-index, the fence of the claim
+//	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats
+//
+// Its working directory is empty, its own, and removed afterwards. It has no
+// arguments, and no shell is in between.
+//
+// # What a handler answers
+//
+// Status 0 means done, and stdout then holds one JSON value, or nothing for
+// null. Status 75 (EX_TEMPFAIL) asks to be tried again, 65 (EX_DATAERR) says
+// that trying again is useless, and every other status is tried again as
+// often as the step's policy says, as 75 is. The end of stderr is kept with
+// the attempt.
+//
+// # What is guaranteed
+//
+// A handler runs in a process group of its own. When the context ends, the
+// group is sent SIGTERM, and SIGKILL after a grace; it is also killed when the
+// handler writes more than a result may hold, and what is left of the group
+// when the handler itself has ended. Memory is bounded whatever it writes.
+// If the daemon dies, the handler is killed by the kernel (Linux).
+//
+// Not reached are processes that have left the group by setsid, and, when the
+// daemon dies, the handler's own children. A handler that starts either must
+// see to them by itself.
+package handler
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// namePattern leaves no room for separators, for a leading dot or for
+// anything that a shell or a terminal would interpret.
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+// MaxNames bounds the listing of one directory.
+const MaxNames = 10_000
+
+// CheckName refuses what cannot be the name of a handler.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) {
+		return &logbook.InvalidError{
+			Field:  "handler name",
+			Reason: fmt.Sprintf("%.80q; it is 1 to 64 of a-z, 0-9, dot, underscore and hyphen, the first a letter or digit", name),
+		}
+	}
+	return nil
+}
+
+// Set is the handlers in some directories. What is in them is looked up when
+// it is needed, so a handler can be installed, replaced or removed while the
+// daemon runs. All methods may be called concurrently.
+type Set struct {
+	directories []string // absolute, in the order of the search
+}
+
+// Open checks the directories and gives the set of what they hold. Of two
+// handlers of one name the first directory's counts. A directory that others
+// than root and the daemon's own user can write to is refused: who can put a
+// handler there can run anything as the daemon. All faults are reported.
+//
+// On Linux, descriptors that this process was started with are marked
+// close-on-exec, so that no handler inherits them.
+func Open(directories ...string) (*Set, error) {
+	sealDescriptors()
+	set := &Set{}
+	var faults []error
+	for _, directory := range directories {
+		absolute, err := filepath.Abs(directory)
+		if err == nil {
+			err = checkDirectory(absolute)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("cannot use the handler directory %s: %w", directory, err))
+			continue
+		}
+		set.directories = append(set.directories, absolute)
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	return set, nil
+}
+
+// Directories are where the set looks, in order.
+func (s *Set) Directories() []string { return slices.Clone(s.directories) }
+
+// Names lists the handlers that can be run, sorted. What is in the
+// directories but would be refused is left out; Check says why.
+func (s *Set) Names() []string {
+	names := map[string]bool{}
+	for _, directory := range s.directories {
+		for _, name := range candidates(directory) {
+			if s.Has(name) {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func candidates(directory string) []string {
+	opened, err := os.Open(directory)
+	if err != nil {
+		return nil
+	}
+	defer opened.Close()
+	// What was read before an error is listed: a listing is for people, and
+	// every run looks its handler up again.
+	names, _ := opened.Readdirnames(MaxNames)
+	return names
+}
+
+// Has tells whether the set has a handler of that name that can be run.
+func (s *Set) Has(name string) bool { return s.Check(name) == nil }
+
+// Check says why a handler cannot be run: logbook.ErrInvalid for a name that
+// none can have, logbook.ErrNotFound with the directories searched, and
+// logbook.ErrNotAllowed for a file that is not safe to run.
+func (s *Set) Check(name string) error {
+	file, _, err := s.open(name)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// open finds a handler and opens it. What is checked is the opened file, and
+// that file is what runs: swapping it afterwards changes nothing.
+func (s *Set) open(name string) (*os.File, string, error) {
+	if err := CheckName(name); err != nil {
+		return nil, "", err
+	}
+	for _, directory := range s.directories {
+		file, err := openIn(directory, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		path := filepath.Join(directory, name)
+		if err != nil {
+			// A handler of the same name further on is not taken instead:
+			// that it is shadowed by a broken one must be noticed.
+			return nil, "", fmt.Errorf("cannot run the handler %s: %w", path, err)
+		}
+		return file, path, nil
+	}
+	return nil, "", fmt.Errorf("%w: there is no handler %q in %s", logbook.ErrNotFound, name, s.where())
+}
+
+func (s *Set) where() string {
+	if len(s.directories) == 0 {
+		return "any directory: none is configured"
+	}
+	return strings.Join(s.directories, ", ")
+}
+
+// openIn opens a name below a directory; os.Root refuses links that lead out
+// of it. The directory is opened anew each time, so that an operator can
+// replace it as a whole.
+func openIn(directory, name string) (*os.File, error) {
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	file, err := root.OpenFile(name, openFlags, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", logbook.ErrNotAllowed, err)
+	}
+	if err := checkFile(file); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+func checkDirectory(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return refuse("it is not a directory")
+	}
+	return checkAccess(info)
+}
+
+func checkFile(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	switch mode := info.Mode(); {
+	case !mode.IsRegular():
+		return refuse("it is not a regular file")
+	case mode&(fs.ModeSetuid|fs.ModeSetgid) != 0:
+		return refuse("it is setuid or setgid")
+	case !executable(mode):
+		return refuse("it is not executable")
+	}
+	return checkAccess(info)
+}
+
+func checkAccess(info fs.FileInfo) error {
+	const othersWrite = 0o022
+	if !trustedOwner(info) {
+		return refuse("it belongs neither to root nor to the daemon's user")
+	}
+	if checksModes && info.Mode().Perm()&othersWrite != 0 {
+		return refuse(fmt.Sprintf("its mode %04o lets its group or everybody write to it", info.Mode().Perm()))
+	}
+	return nil
+}
+
+func refuse(why string) error { return fmt.Errorf("%w: %s", logbook.ErrNotAllowed, why) }

@@ -1,0 +1,164 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+)
+
+// drainTime bounds the wait for the pipes of a handler that has ended. Its
+// group is dead by then; only a process that has left the group can still
+// hold them, and what it would write is not part of the answer.
+const drainTime = time.Second
+
+// process is one run of a handler.
+type process struct {
+	name    string
+	command *exec.Cmd
+	child   child
+	grace   time.Duration
+	stdout  *stdout
+	stderr  *stderr
+
+	started chan error    // one value, from the goroutine of begin
+	exited  chan struct{} // closed when the handler itself has ended
+}
+
+// ending is how a run came to its end.
+type ending struct {
+	state    *os.ProcessState
+	stopped  bool // the context ended first
+	overflow bool // it wrote too much
+}
+
+// newProcess prepares a run of the opened file, in a working directory.
+func newProcess(file *os.File, path, directory string, input []byte, call *flow.Call, s settings) *process {
+	p := &process{
+		name:    filepath.Base(path),
+		command: commandFor(file, path),
+		grace:   s.grace,
+		stdout:  newStdout(s.limits.Value + len("\n")),
+		stderr:  &stderr{},
+		started: make(chan error, 1),
+		exited:  make(chan struct{}),
+	}
+	p.command.Dir = directory
+	p.command.Env = environment(path, directory, call)
+	p.command.Stdin = bytes.NewReader(input)
+	p.command.Stdout = p.stdout
+	p.command.Stderr = p.stderr
+	p.command.WaitDelay = drainTime
+	return p
+}
+
+// environment is all that a handler sees of ours. It is a list of what is
+// given, not of what is withheld, so no secret of the daemon can slip through.
+func environment(path, directory string, call *flow.Call) []string {
+	return []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin",
+		"LANG=C.UTF-8",
+		"TZ=UTC",
+		"HOME=" + directory,
+		"TMPDIR=" + directory,
+		"CONDUCTORD_HANDLER=" + path,
+		"CONDUCTORD_JOB=" + call.Job,
+		"CONDUCTORD_FLOW=" + call.Flow.String(),
+		"CONDUCTORD_STEP=" + call.Step,
+		"CONDUCTORD_ACTION=" + string(call.Action),
+		fmt.Sprintf("CONDUCTORD_ATTEMPT=%d", call.Attempt),
+		"CONDUCTORD_TOKEN=" + call.Token.String(),
+		"CONDUCTORD_KEY=" + call.Key(),
+	}
+}
+
+// run sees the process through. When it returns, the handler and its group
+// are dead, and nothing more is written to stdout and stderr.
+func (p *process) run(ctx context.Context) (ending, error) {
+	go p.begin()
+	if err := <-p.started; err != nil {
+		return ending{}, fmt.Errorf("cannot start the handler %s: %w", p.name, err)
+	}
+	var end ending
+	select {
+	case <-p.exited:
+	case <-p.stdout.full:
+		end.overflow = true
+	case <-ctx.Done():
+		end.stopped = p.askToStop()
+	}
+	// Always, also after a good end: whatever the handler has left in its
+	// group is to go with it. On Linux the dead leader still holds the
+	// group's number here, so the signal cannot meet a stranger; and nobody
+	// escapes by forking, which the kernel orders before or after the signal.
+	signalGroup(p.command.Process.Pid, syscall.SIGKILL)
+	<-p.exited
+	// The error says again what the state says, or that the pipes had to be
+	// torn from a process outside the group.
+	_ = p.child.reap(p.command)
+	end.state = p.command.ProcessState
+	select {
+	case <-p.stdout.full:
+		end.overflow = true
+	default:
+	}
+	return end, nil
+}
+
+// begin starts the handler and waits for its end, on a thread that it keeps
+// until then: the kernel sends the parent-death signal when the *thread* that
+// started a process ends. It ends when the handler does.
+func (p *process) begin() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.command.Start()
+	p.started <- err
+	if err != nil {
+		return
+	}
+	p.child.await(p.command)
+	close(p.exited)
+}
+
+// askToStop gives the group the chance to end by itself. False if the handler
+// had ended already: what it has done then counts.
+func (p *process) askToStop() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+	}
+	signalGroup(p.command.Process.Pid, syscall.SIGTERM)
+	grace := time.NewTimer(p.grace)
+	defer grace.Stop()
+	select {
+	case <-p.exited:
+	case <-p.stdout.full:
+	case <-grace.C:
+	}
+	return true
+}
+
+// removeAll removes a working directory, also one in which the handler has
+// taken its own permissions away.
+func removeAll(directory string) error {
+	err := os.RemoveAll(directory)
+	if err == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, _ error) error {
+		if entry != nil && entry.IsDir() {
+			return os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(directory)
+}

@@ -1,0 +1,67 @@
+package handler
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// openFlags do not block on a FIFO; checkFile then refuses it.
+	openFlags   = os.O_RDONLY | syscall.O_NONBLOCK
+	checksModes = true
+)
+
+// executed is where the opened file is in the new process: the first of
+// exec.Cmd's ExtraFiles. An interpreter opens the path by itself, so the file
+// must stay open across exec; the handler inherits one descriptor, read-only,
+// of its own executable.
+const executed = "/proc/self/fd/3"
+
+func commandFor(file *os.File, path string) *exec.Cmd {
+	return &exec.Cmd{
+		Path:        executed,
+		Args:        []string{path},
+		ExtraFiles:  []*os.File{file},
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+}
+
+func trustedOwner(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
+}
+
+func executable(mode fs.FileMode) bool { return mode.Perm()&0o111 != 0 }
+
+// child waits for a process in two steps: it learns of the end first, and
+// gives the process id back only when the group has been killed.
+type child struct{}
+
+func (child) await(command *exec.Cmd) {
+	for {
+		err := unix.Waitid(unix.P_PID, command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+func (child) reap(command *exec.Cmd) error { return command.Wait() }
+
+// signalGroup has nothing to report: a group that is gone needs no signal.
+func signalGroup(leader int, signal syscall.Signal) { _ = syscall.Kill(-leader, signal) }
+
+// sealDescriptors keeps from handlers what the daemon itself was started
+// with, such as the pipe of a supervisor: Go marks the files that it opens,
+// but not those that it inherits. Kernels before 5.11 do not know the call;
+// there they leak, as they do from most programs.
+func sealDescriptors() {
+	const first = 3
+	_ = unix.CloseRange(first, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+}

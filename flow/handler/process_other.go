@@ -1,0 +1,36 @@
+//go:build !unix
+
+package handler
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+const (
+	openFlags   = os.O_RDONLY
+	checksModes = false
+)
+
+// errPlatform: without process groups a handler could not be stopped surely.
+var errPlatform = errors.New("handlers run on Unix only")
+
+func commandFor(_ *os.File, path string) *exec.Cmd {
+	return &exec.Cmd{Path: path, Args: []string{path}, Err: errPlatform}
+}
+
+func trustedOwner(fs.FileInfo) bool    { return true }
+func executable(mode fs.FileMode) bool { return mode.IsRegular() }
+
+type child struct{}
+
+func (child) await(*exec.Cmd)      {}
+func (child) reap(*exec.Cmd) error { return errPlatform }
+
+func signalGroup(int, syscall.Signal) {}
+
+// sealDescriptors does nothing where there is no call that does it at once.
+func sealDescriptors() {}

@@ -1,0 +1,272 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// The exit statuses that mean something, as in sysexits.h.
+const (
+	ExitPermanent = 65 // EX_DATAERR: trying again is useless
+	ExitTryAgain  = 75 // EX_TEMPFAIL: try again later
+)
+
+const (
+	// DefaultGrace is the time between SIGTERM and SIGKILL. A conductor
+	// cancels its steps at 0.8 of the session's time to live; with the
+	// defaults a handler is dead 5.2 s after the last keep-alive, and nobody
+	// else can claim the job before 5.5 s.
+	DefaultGrace = 2 * time.Second
+	// DefaultTimeout ends a handler whose step sets no time of its own: one
+	// that hangs must not hold its job for ever.
+	DefaultTimeout = time.Hour
+)
+
+// A file that somebody has open for writing cannot be run (ETXTBSY). That is
+// so for a moment when a handler is being installed, and also when a process
+// that was just forked has not yet closed what it inherited.
+const (
+	busyTries = 6
+	busyPause = 20 * time.Millisecond
+)
+
+// The names of what a revert is given besides the step's arguments.
+const (
+	inputResult   = "$result"
+	inputFailure  = "$failure"
+	inputFailures = "$failures"
+)
+
+type settings struct {
+	grace   time.Duration
+	timeout time.Duration
+	limits  logbook.Limits
+	scratch string
+}
+
+// Option changes how a handler is run.
+type Option func(*settings)
+
+// Grace sets the time between SIGTERM and SIGKILL; DefaultGrace if not given.
+func Grace(grace time.Duration) Option { return func(s *settings) { s.grace = grace } }
+
+// Timeout sets the time of a run whose context has no deadline;
+// DefaultTimeout if not given.
+func Timeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
+
+// Limits sets the size of a result; logbook.MaxLimits if not given.
+func Limits(limits logbook.Limits) Option { return func(s *settings) { s.limits = limits } }
+
+// Scratch sets where working directories are made; os.TempDir if not given.
+func Scratch(directory string) Option { return func(s *settings) { s.scratch = directory } }
+
+// Task gives the work of a step: the handler that executes it, and the one
+// that reverts it. The Task is a flow.Reverter only if revert is not empty.
+// The handlers are looked up at each run, not here; Check looks now.
+//
+// A failure is a *logbook.Failure of kind handler (it cannot be found or
+// started), handler.exit, handler.signal, result or timeout. When the context
+// is cancelled the error wraps its cause.
+func (s *Set) Task(execute, revert string, options ...Option) flow.Task {
+	t := task{set: s, execute: execute, settings: settings{
+		grace:   DefaultGrace,
+		timeout: DefaultTimeout,
+		limits:  logbook.MaxLimits,
+	}}
+	for _, option := range options {
+		option(&t.settings)
+	}
+	if revert == "" {
+		return &t
+	}
+	return &reverter{task: t, revert: revert}
+}
+
+type task struct {
+	set      *Set
+	execute  string
+	settings settings
+}
+
+type reverter struct {
+	task
+	revert string
+}
+
+// Execute runs the handler; its stdout is the result.
+func (t *task) Execute(ctx context.Context, call *flow.Call) (any, error) {
+	result, err := t.run(ctx, call, t.execute, input(call))
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// Revert runs the handler that undoes. What it prints must be JSON too, and
+// is not kept.
+func (t *reverter) Revert(ctx context.Context, call *flow.Call) error {
+	_, err := t.run(ctx, call, t.revert, revertInput(call))
+	return err
+}
+
+func input(call *flow.Call) map[string]any {
+	values := make(map[string]any, len(call.Arguments)+3)
+	for name, value := range call.Arguments {
+		values[name] = value
+	}
+	return values
+}
+
+func revertInput(call *flow.Call) map[string]any {
+	values := input(call)
+	values[inputResult] = call.Result
+	values[inputFailure] = call.Failure
+	values[inputFailures] = call.FlowFailures
+	return values
+}
+
+// encode writes the input in one line, which a shell can read.
+func encode(values map[string]any) ([]byte, error) {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(values); err != nil {
+		return nil, err
+	}
+	return line.Bytes(), nil
+}
+
+// run is one run of one handler, from its name to its result.
+func (t *task) run(ctx context.Context, call *flow.Call, name string, values map[string]any) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, t.stopped(ctx, name)
+	}
+	line, err := encode(values)
+	if err != nil {
+		return nil, unrunnable(fmt.Errorf("cannot encode the arguments of the handler %s: %w", name, err))
+	}
+	file, path, err := t.set.open(name)
+	if err != nil {
+		return nil, unrunnable(err)
+	}
+	defer file.Close()
+	directory, err := os.MkdirTemp(t.settings.scratch, "conductord-step-")
+	if err != nil {
+		return nil, unrunnable(fmt.Errorf("cannot make a working directory for the handler %s: %w", name, err))
+	}
+	// What cannot be removed is left: the step's outcome is known, and is not
+	// to be lost over it.
+	defer func() { _ = removeAll(directory) }()
+
+	ctx, cancel := t.bounded(ctx)
+	defer cancel()
+	var process *process
+	var end ending
+	for try := 1; ; try++ {
+		process = newProcess(file, path, directory, line, call, t.settings)
+		if end, err = process.run(ctx); !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
+			break
+		}
+		pause(ctx, busyPause)
+	}
+	if err != nil {
+		return nil, unrunnable(err)
+	}
+	call.KeepStderr(process.stderr.text())
+	return t.outcome(ctx, name, process, end)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (t *task) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, t.settings.timeout)
+}
+
+// outcome says what a run has come to. The first reason counts: a handler
+// that we killed is not said to have been killed by a signal.
+func (t *task) outcome(ctx context.Context, name string, p *process, end ending) (json.RawMessage, error) {
+	said, _ := p.stderr.text()
+	switch status, ok := end.state.Sys().(syscall.WaitStatus); {
+	case end.overflow:
+		return nil, failure(logbook.FailureResult, 0,
+			fmt.Sprintf("handler %s wrote more than %d bytes to stdout and was killed", name, t.settings.limits.Value), "")
+	case end.stopped:
+		return nil, t.stopped(ctx, name)
+	case ok && status.Signaled():
+		return nil, failure(logbook.FailureSignal, int(status.Signal()),
+			fmt.Sprintf("handler %s was killed by signal %d (%s)", name, status.Signal(), status.Signal()), said)
+	case !end.state.Success():
+		return nil, exitFailure(name, end.state.ExitCode(), said)
+	}
+	return t.result(name, p.stdout.kept)
+}
+
+// stopped distinguishes the step's own time, which is a failure of the step,
+// from everything else that ends a context, which is not.
+func (t *task) stopped(ctx context.Context, name string) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return failure(logbook.FailureTimeout, 0, fmt.Sprintf("handler %s did not end in its time and was killed", name), "")
+	}
+	return fmt.Errorf("handler %s was stopped: %w", name, context.Cause(ctx))
+}
+
+func exitFailure(name string, status int, said string) *logbook.Failure {
+	message := fmt.Sprintf("handler %s ended with status %d", name, status)
+	switch status {
+	case ExitPermanent:
+		message += ", which forbids another try"
+	case ExitTryAgain:
+		message += ", which asks for another try"
+	}
+	f := failure(logbook.FailureExit, status, message, said)
+	f.Permanent = status == ExitPermanent
+	return f
+}
+
+// result checks what the handler answered. Nothing at all means null.
+func (t *task) result(name string, answer []byte) (json.RawMessage, error) {
+	answer = bytes.TrimSpace(answer)
+	if len(answer) == 0 {
+		return json.RawMessage("null"), nil
+	}
+	if err := t.settings.limits.CheckValue("stdout of handler "+name, answer); err != nil {
+		const excerpt = 120
+		return nil, failure(logbook.FailureResult, 0, err.Error(), fmt.Sprintf("it begins %.*q", excerpt, answer))
+	}
+	return answer, nil
+}
+
+// unrunnable is not a permanent failure: the handler may be installed or
+// repaired while the step waits for its next try. A name is never repaired.
+func unrunnable(err error) *logbook.Failure {
+	f := failure(logbook.FailureHandler, 0, err.Error(), "")
+	f.Permanent = errors.Is(err, logbook.ErrInvalid)
+	return f
+}
+
+// failure makes the record of a failure; said is the evidence, the last line of it.
+func failure(kind string, code int, message, said string) *logbook.Failure {
+	if said = lastLine(said); said != "" {
+		message += ": " + said
+	}
+	return &logbook.Failure{Kind: kind, Code: code, Message: message}
+}

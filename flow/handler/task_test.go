@@ -1,0 +1,463 @@
+//go:build unix
+
+package handler_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/logbook"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// soon bounds what must not take long, on a machine that may be busy.
+const soon = 20 * time.Second
+
+func call(arguments logbook.Values) *flow.Call {
+	id, err := logbook.ParseFlowID("01890a5d-ac96-774b-bcce-b302099a8057")
+	if err != nil {
+		panic(err)
+	}
+	return &flow.Call{
+		Arguments: arguments,
+		Action:    logbook.ActionExecute,
+		Job:       "the-job",
+		Flow:      id,
+		Step:      "the step",
+		Attempt:   2,
+		Token:     logbook.Token{Generation: 1, Index: 42},
+	}
+}
+
+// TestOutcomes is what a handler can do, and what becomes of it.
+func TestOutcomes(t *testing.T) {
+	full := strings.Repeat("x", logbook.MaxLimits.Value-2)
+	rows := []struct {
+		name, script string
+		result       string // if it succeeds
+		kind         string // if it fails
+		code         int
+		permanent    bool
+		message      string // a pattern
+	}{
+		{name: "echoes", script: `cat`, result: `{"a":1,"b":"<x> & ü"}`},
+		{name: "number", script: `echo ' 42 '`, result: `42`},
+		{name: "nothing", script: `:`, result: `null`},
+		{name: "blank", script: `echo; echo`, result: `null`},
+		{name: "never-reads", script: `exec 0<&-; echo true`, result: `true`},
+		{name: "largest", script: `printf '"'; head -c ` + strconv.Itoa(len(full)) + ` /dev/zero | tr '\0' x; echo '"'`, result: `"` + full + `"`},
+		{name: "too-large", script: `head -c 300000 /dev/zero | tr '\0' 1`, kind: logbook.FailureResult, message: `more than 262144 bytes`},
+		{name: "gibibyte", script: `yes | head -c 1073741824`, kind: logbook.FailureResult, message: `wrote more than 262144 bytes .* killed`},
+		{name: "garbage", script: `echo hello world`, kind: logbook.FailureResult, message: `not a JSON value.*begins "hello world"`},
+		{name: "trailing", script: `echo '{"a":1} extra'`, kind: logbook.FailureResult, message: `not a JSON value`},
+		{name: "two-values", script: `echo 1; echo 2`, kind: logbook.FailureResult, message: `not a JSON value`},
+		{name: "half", script: `printf '{"a":'`, kind: logbook.FailureResult, message: `not a JSON value`},
+		{name: "not-utf8", script: `printf '"\377"'`, kind: logbook.FailureResult, message: `not UTF-8`},
+		{name: "deep", script: `printf '%065d' 0 | tr 0 '['; printf '%065d' 0 | tr 0 ']'`, kind: logbook.FailureResult, message: `levels of nesting`},
+		{name: "exit-1", script: `echo '{"a":1}'; echo first >&2; echo the reason >&2; exit 1`, kind: logbook.FailureExit, code: 1, message: `^handler exit-1 ended with status 1: the reason$`},
+		{name: "exit-65", script: `exit 65`, kind: logbook.FailureExit, code: handler.ExitPermanent, permanent: true, message: `forbids another try`},
+		{name: "exit-75", script: `exit 75`, kind: logbook.FailureExit, code: handler.ExitTryAgain, message: `asks for another try`},
+		{name: "signal", script: `kill -9 $$`, kind: logbook.FailureSignal, code: 9, message: `killed by signal 9`},
+		{name: "no-such-handler", kind: logbook.FailureHandler, message: `there is no handler "no-such-handler"`},
+		{name: "../escape", kind: logbook.FailureHandler, permanent: true, message: `handler name is invalid`},
+	}
+	directory := t.TempDir()
+	for _, row := range rows {
+		if row.script != "" {
+			install(t, directory, row.name, row.script)
+		}
+	}
+	set, scratch := open(t, directory), t.TempDir()
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			c := call(logbook.Values{"a": json.RawMessage("1"), "b": json.RawMessage(`"<x> & ü"`)})
+			result, err := set.Task(row.name, "", handler.Scratch(scratch)).Execute(t.Context(), c)
+			if row.kind == "" {
+				if raw, _ := result.(json.RawMessage); err != nil || string(raw) != row.result {
+					t.Errorf("result %.100s, error %v, want %.100s", raw, err, row.result)
+				}
+				return
+			}
+			var failure *logbook.Failure
+			if !errors.As(err, &failure) || result != nil {
+				t.Fatalf("result %v, error %v, want a failure", result, err)
+			}
+			if failure.Kind != row.kind || failure.Code != row.code || failure.Permanent != row.permanent {
+				t.Errorf("failure %+v", failure)
+			}
+			if !regexp.MustCompile(row.message).MatchString(failure.Message) {
+				t.Errorf("message %q does not match %q", failure.Message, row.message)
+			}
+		})
+	}
+	if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
+		t.Errorf("working directories are left: %v, %v", left, err)
+	}
+}
+
+// TestMemoryIsBounded: an endless answer costs what a large one does.
+func TestMemoryIsBounded(t *testing.T) {
+	directory := t.TempDir()
+	install(t, directory, "flood", `yes >&2 & yes`)
+	install(t, directory, "complain", `yes | head -c 50000000 >&2`)
+	set := open(t, directory)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for _, name := range []string{"flood", "complain"} {
+		_, _ = set.Task(name, "").Execute(t.Context(), call(nil))
+	}
+	runtime.ReadMemStats(&after)
+	const bound = 16 << 20
+	if used := after.TotalAlloc - before.TotalAlloc; used > bound {
+		t.Errorf("%d bytes were allocated, want at most %d", used, bound)
+	}
+}
+
+func TestStderr(t *testing.T) {
+	rows := []struct {
+		name, script string
+		first, last  string
+		length       int
+		truncated    bool
+	}{
+		{name: "little", script: `echo hello >&2`, first: "hello\n", last: "hello\n", length: 6},
+		{name: "failing", script: `echo oh >&2; exit 3`, first: "oh\n", last: "oh\n", length: 3},
+		{name: "broken", script: `printf 'a\377b' >&2`, first: "a\uFFFDb", last: "b", length: 5},
+		{name: "exact", script: `head -c 65536 /dev/zero | tr '\0' x >&2`, first: "xx", last: "xx", length: logbook.MaxStderr},
+		{name: "much", script: `echo first >&2; yes middle | head -c 700000 >&2; printf last >&2`, first: "", last: "last", length: logbook.MaxStderr, truncated: true},
+		{name: "runes", script: `yes ü | tr -d '\n' | head -c 200001 >&2`, first: "ü", last: "ü\uFFFD", length: -1, truncated: true},
+		{name: "three-bytes-left", script: `{ yes 😀 | tr -d '\n' | head -c 200000; printf x; } >&2`, first: "😀", last: "😀x", length: -1, truncated: true},
+		{name: "all-broken", script: `yes "$(printf 'a\377')" | head -c 65536 >&2`, first: "", last: "a", length: -1, truncated: true},
+	}
+	directory := t.TempDir()
+	for _, row := range rows {
+		install(t, directory, row.name, row.script)
+	}
+	set := open(t, directory)
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			c := call(nil)
+			_, _ = set.Task(row.name, "").Execute(t.Context(), c)
+			text, truncated := c.Stderr()
+			if !utf8.ValidString(text) || len(text) > logbook.MaxStderr {
+				t.Errorf("%d bytes, valid UTF-8: %v", len(text), utf8.ValidString(text))
+			}
+			if row.length >= 0 && len(text) != row.length {
+				t.Errorf("%d bytes, want %d", len(text), row.length)
+			}
+			if !strings.HasPrefix(text, row.first) || !strings.HasSuffix(text, row.last) || truncated != row.truncated {
+				t.Errorf("%.20q … %q, truncated %v", text, text[max(0, len(text)-20):], truncated)
+			}
+		})
+	}
+}
+
+// TestEnvironment: a handler sees what is documented and nothing of the daemon's.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("SECRET_OF_THE_DAEMON", "hunter2")
+	directory := t.TempDir()
+	path := install(t, directory, "env", `env >&2; pwd >&2; ls -A >&2; echo "args $#" >&2; touch "$TMPDIR/left"; mkdir -p locked/in; chmod 0 locked`)
+	c := call(nil)
+	if _, err := open(t, directory).Task("env", "").Execute(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := c.Stderr()
+	found := regexp.MustCompile(`(?m)^HOME=(.*)$`).FindStringSubmatch(text)
+	if found == nil {
+		t.Fatalf("no HOME in:\n%s", text)
+	}
+	home := found[1]
+	want := []string{
+		"CONDUCTORD_ACTION=execute",
+		"CONDUCTORD_ATTEMPT=2",
+		"CONDUCTORD_FLOW=01890a5d-ac96-774b-bcce-b302099a8057",
+		"CONDUCTORD_HANDLER=" + path,
+		"CONDUCTORD_JOB=the-job",
+		"CONDUCTORD_KEY=" + c.Key(),
+		"CONDUCTORD_STEP=the step",
+		"CONDUCTORD_TOKEN=1-42",
+		"HOME=" + home,
+		"LANG=C.UTF-8",
+		"PATH=/usr/local/bin:/usr/bin:/bin",
+		"PWD=" + home, // dash and bash set it themselves
+		"TMPDIR=" + home,
+		"TZ=UTC",
+		home, // pwd; then ls shows nothing
+		"args 0",
+	}
+	var got []string
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		if !strings.HasPrefix(line, "OLDPWD=") && !strings.HasPrefix(line, "SHLVL=") && !strings.HasPrefix(line, "_=") {
+			got = append(got, line)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the handler saw\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if _, err := os.Stat(home); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the working directory is left: %v", err)
+	}
+}
+
+func TestRevert(t *testing.T) {
+	directory := t.TempDir()
+	install(t, directory, "do", `echo 1`)
+	install(t, directory, "undo", `cat >&2; echo "$CONDUCTORD_ACTION" >&2`)
+	install(t, directory, "undo-fails", `exit 4`)
+	set := open(t, directory)
+	if _, ok := set.Task("do", "").(flow.Reverter); ok {
+		t.Error("a task without a handler for it can revert")
+	}
+	rows := []struct {
+		name string
+		call flow.Call
+		want string
+	}{
+		{"a result", flow.Call{Result: json.RawMessage(`{"id":7}`)},
+			`{"$failure":null,"$failures":null,"$result":{"id":7},"room":"12"}`},
+		{"nobody knows", flow.Call{FlowFailures: map[string]*logbook.Failure{"pay": {Kind: "error", Message: "declined"}}},
+			`{"$failure":null,"$failures":{"pay":{"kind":"error","message":"declined"}},"$result":null,"room":"12"}`},
+		{"a failure", flow.Call{Failure: &logbook.Failure{Kind: "handler.exit", Message: "no", Code: 3}},
+			`{"$failure":{"kind":"handler.exit","message":"no","code":3},"$failures":null,"$result":null,"room":"12"}`},
+	}
+	for _, row := range rows {
+		c := row.call
+		c.Action, c.Arguments = logbook.ActionRevert, logbook.Values{"room": json.RawMessage(`"12"`)}
+		if err := set.Task("do", "undo").(flow.Reverter).Revert(t.Context(), &c); err != nil {
+			t.Errorf("%s: %v", row.name, err)
+		}
+		if text, _ := c.Stderr(); text != row.want+"\nrevert\n" {
+			t.Errorf("%s: the revert was given\n%swant\n%s", row.name, text, row.want)
+		}
+	}
+	var failure *logbook.Failure
+	err := set.Task("do", "undo-fails").(flow.Reverter).Revert(t.Context(), call(nil))
+	if !errors.As(err, &failure) || failure.Code != 4 {
+		t.Errorf("a failing revert: %v", err)
+	}
+}
+
+// TestStops is how handlers that do not end are ended. A handler writes the
+// numbers of its processes into pids, so that the test can see them die.
+func TestStops(t *testing.T) {
+	const announce = `echo $$ >>"$pids"; `
+	rows := []struct {
+		name, script string
+		ignores      bool // SIGTERM
+	}{
+		{name: "hangs", script: announce + `exec sleep 600`},
+		{name: "ends-on-term", script: `trap 'echo bye >&2; exit 0' TERM; ` + announce + `while :; do sleep 0.05; done`},
+		{name: "ignores-term", script: `trap '' TERM; ` + announce + `while :; do sleep 0.05; done`, ignores: true},
+		{name: "children", script: `sleep 600 & echo $! >>"$pids"; (trap '' TERM; exec sleep 600) & echo $! >>"$pids"; ` + announce + `wait`},
+		{name: "stopped", script: announce + `kill -STOP $$`, ignores: true},
+	}
+	directory, scratch := t.TempDir(), t.TempDir()
+	for _, row := range rows {
+		pids := filepath.Join(scratch, row.name)
+		install(t, directory, row.name, "pids="+pids+"\n"+row.script)
+	}
+	set := open(t, directory)
+	for _, row := range rows {
+		for _, reason := range []string{"timeout", "cancelled"} {
+			t.Run(row.name+" "+reason, func(t *testing.T) {
+				pids := filepath.Join(scratch, row.name)
+				_ = os.Remove(pids)
+				ctx, stop := stopper(reason)
+				defer stop()
+				grace := soon
+				if row.ignores {
+					grace = 50 * time.Millisecond
+				}
+				done := make(chan error, 1)
+				go func() {
+					_, err := set.Task(row.name, "", handler.Grace(grace)).Execute(ctx, call(nil))
+					done <- err
+				}()
+				if reason == "cancelled" {
+					waitFor(t, "the handler has begun", func() bool { return len(numbers(pids)) > 0 })
+					stop()
+				}
+				checkStopped(t, reason, within(t, done))
+				for _, pid := range numbers(pids) {
+					waitFor(t, fmt.Sprintf("process %d is dead", pid), func() bool { return dead(pid) })
+				}
+			})
+		}
+	}
+}
+
+var errClaimLost = errors.New("the claim is lost")
+
+func stopper(reason string) (context.Context, func()) {
+	if reason == "timeout" {
+		return context.WithTimeout(context.Background(), 300*time.Millisecond)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return ctx, func() { cancel(errClaimLost) }
+}
+
+func checkStopped(t *testing.T, reason string, err error) {
+	t.Helper()
+	if reason == "cancelled" {
+		if !errors.Is(err, errClaimLost) {
+			t.Errorf("error %v, want the cause of the cancellation", err)
+		}
+		return
+	}
+	var failure *logbook.Failure
+	if !errors.As(err, &failure) || failure.Kind != logbook.FailureTimeout {
+		t.Errorf("error %v, want a timeout", err)
+	}
+}
+
+// TestOrphans: what a handler leaves behind in its group dies with it, and
+// what holds its pipes from outside the group does not hold up the step.
+func TestOrphans(t *testing.T) {
+	directory, scratch := t.TempDir(), t.TempDir()
+	left, escaped := filepath.Join(scratch, "left"), filepath.Join(scratch, "escaped")
+	install(t, directory, "leaves-children", `sleep 600 & echo $! >`+left+`; echo '"done"'`)
+	install(t, directory, "closes-stdout", `sleep 600 >&- 2>&- & echo $! >`+left+`; echo '"done"'`)
+	install(t, directory, "escapes", `setsid sh -c 'echo $$ >`+escaped+`; exec sleep 600' & while [ ! -s `+escaped+` ]; do sleep 0.02; done; echo '"done"'`)
+	set := open(t, directory)
+	for _, name := range []string{"leaves-children", "closes-stdout", "escapes"} {
+		t.Run(name, func(t *testing.T) {
+			if name == "escapes" && !canSetsid() {
+				t.Skip("no setsid here")
+			}
+			done := make(chan error, 1)
+			go func() {
+				result, err := set.Task(name, "").Execute(t.Context(), call(nil))
+				if raw, _ := result.(json.RawMessage); err == nil && string(raw) != `"done"` {
+					err = fmt.Errorf("the result is %s", raw)
+				}
+				done <- err
+			}()
+			if err := within(t, done); err != nil {
+				t.Error(err)
+			}
+			if name == "escapes" {
+				for _, pid := range numbers(escaped) {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+				return
+			}
+			for _, pid := range numbers(left) {
+				waitFor(t, "the child is dead", func() bool { return dead(pid) })
+			}
+		})
+	}
+}
+
+// TestBusy: a handler that is being written is waited for, but not for long.
+func TestBusy(t *testing.T) {
+	directory := t.TempDir()
+	path := install(t, directory, "busy", "echo 1")
+	set := open(t, directory)
+	for _, row := range []struct {
+		name     string
+		released bool
+	}{{"released", true}, {"held", false}} {
+		t.Run(row.name, func(t *testing.T) {
+			writer, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer writer.Close()
+			if row.released {
+				time.AfterFunc(30*time.Millisecond, func() { writer.Close() })
+			}
+			_, err = set.Task("busy", "").Execute(t.Context(), call(nil))
+			var failure *logbook.Failure
+			if row.released && err != nil || !row.released && (!errors.As(err, &failure) || failure.Kind != logbook.FailureHandler || failure.Permanent) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// TestBinary runs an executable that is not a script.
+func TestBinary(t *testing.T) {
+	directory := t.TempDir()
+	binary, err := os.ReadFile("/bin/cat")
+	if err != nil {
+		t.Skip("no /bin/cat here")
+	}
+	if err := os.WriteFile(filepath.Join(directory, "cat"), binary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	result, err := open(t, directory).Task("cat", "").Execute(t.Context(), call(logbook.Values{"a": json.RawMessage("[1]")}))
+	if raw, _ := result.(json.RawMessage); err != nil || string(raw) != `{"a":[1]}` {
+		t.Errorf("%s, %v", raw, err)
+	}
+}
+
+func canSetsid() bool {
+	_, err := os.Stat("/usr/bin/setsid")
+	return err == nil
+}
+
+func within(t *testing.T, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(soon):
+		t.Fatal("the handler is not stopped")
+		return nil
+	}
+}
+
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline, tick := time.After(soon), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("it never came true that %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// dead tells whether a process is gone, or gone but for its entry: who adopts
+// it may be slow to take notice.
+func dead(pid int) bool {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return true
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(stat), ") Z ")
+}
+
+func numbers(path string) []int {
+	text, _ := os.ReadFile(path)
+	var pids []int
+	for _, field := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

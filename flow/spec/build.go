@@ -1,0 +1,194 @@
+package spec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Factory builds flows from documents, with the handlers of one daemon. Its
+// arguments are what JSON gives. A handler that the set does not have is an
+// error that names it and the directories searched: a conductor that cannot
+// run a step must not begin the flow.
+func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
+	return func(args json.RawMessage) (*flow.Flow, error) {
+		document, err := Parse(args, "flow document.json")
+		if err != nil {
+			return nil, err
+		}
+		return document.Build(handlers, options...)
+	}
+}
+
+// Build makes the flow. Without handlers (nil) it is a flow to be compiled,
+// planned and drawn, whose steps refuse to run.
+func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flow.Flow, error) {
+	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
+	built := b.flow(d.Name, d.Pattern, d.Steps)
+	if len(b.faults) > 0 {
+		return nil, fmt.Errorf("cannot build the flow %q: %w", d.Name, errors.Join(b.faults...))
+	}
+	return built, nil
+}
+
+// Compile checks the flow as a whole, without handlers: missing requirements,
+// ambiguous providers, cycles. Every input and everything in the store is
+// taken to be there.
+func (d *Document) Compile() (*flow.Plan, error) {
+	built, err := d.Build(nil)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := flow.Compile(built, d.Symbols()...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot compile %s: %w", d.source, err)
+	}
+	return plan, nil
+}
+
+// Symbols are the names of all that a job finds in its store: the inputs and
+// what has a default.
+func (d *Document) Symbols() []string {
+	return append(slices.Clone(d.Inputs), slices.Sorted(maps.Keys(d.Store))...)
+}
+
+// Fill puts what a job brings over the defaults of the document, and refuses
+// a job that does not bring every input.
+func (d *Document) Fill(given logbook.Values) (logbook.Values, error) {
+	store := maps.Clone(d.Store)
+	if store == nil {
+		store = logbook.Values{}
+	}
+	maps.Copy(store, given)
+	for _, input := range d.Inputs {
+		if _, ok := store[input]; !ok {
+			return nil, &logbook.InvalidError{Field: "input " + input, Reason: fmt.Sprintf("the flow %q needs it, and it is not given", d.Name)}
+		}
+	}
+	return store, nil
+}
+
+// Handlers are the names of all handlers that the document uses, sorted.
+func (d *Document) Handlers() []string {
+	names := map[string]bool{}
+	collectHandlers(d.Steps, names)
+	return slices.Sorted(maps.Keys(names))
+}
+
+func collectHandlers(steps []Step, names map[string]bool) {
+	for i := range steps {
+		for _, name := range []string{steps[i].Handler, steps[i].Revert} {
+			if name != "" {
+				names[name] = true
+			}
+		}
+		collectHandlers(steps[i].Steps, names)
+	}
+}
+
+// builder turns steps into nodes of a flow.
+type builder struct {
+	handlers *handler.Set
+	options  []handler.Option
+	checked  map[string]bool // the handlers that have been looked up
+	faults   []error
+}
+
+func (b *builder) flow(name string, pattern Pattern, steps []Step) *flow.Flow {
+	nodes := make([]flow.Node, len(steps))
+	for i := range steps {
+		nodes[i] = b.node(&steps[i])
+	}
+	switch pattern {
+	case Linear:
+		return flow.Linear(name, nodes...)
+	case Unordered:
+		return flow.Unordered(name, nodes...)
+	}
+	graph := flow.Graph(name, nodes...)
+	for i := range steps {
+		for _, before := range steps[i].After {
+			graph.Link(before, steps[i].Name)
+		}
+	}
+	return graph
+}
+
+func (b *builder) node(s *Step) flow.Node {
+	if s.Nested() {
+		return b.flow(s.Name, s.Pattern, s.Steps)
+	}
+	options := []flow.Option{
+		flow.Requires(slices.Sorted(maps.Keys(s.Requires))...),
+		flow.Optional(slices.Sorted(maps.Keys(s.Optional))...),
+		flow.Rebind(s.Requires),
+		flow.Rebind(s.Optional),
+		flow.Timeout(time.Duration(s.Timeout)),
+		flow.Version(s.Version),
+	}
+	if s.Provides.Whole != "" {
+		options = append(options, flow.Provides(s.Provides.Whole))
+	}
+	if len(s.Provides.Fields) > 0 {
+		options = append(options, flow.ProvidesFields(s.Provides.Fields...))
+	}
+	if s.Retry != nil {
+		options = append(options, flow.Retry(s.Retry.policy()))
+	}
+	if s.AtMostOnce {
+		options = append(options, flow.AtMostOnce())
+	}
+	return flow.NewStep(s.Name, b.task(s), options...)
+}
+
+func (r *Retry) policy() flow.RetryPolicy {
+	return flow.RetryPolicy{
+		Attempts:   r.Attempts,
+		Delay:      time.Duration(r.Delay),
+		Multiplier: r.Multiplier,
+		MaxDelay:   time.Duration(r.MaxDelay),
+	}
+}
+
+func (b *builder) task(s *Step) flow.Task {
+	if b.handlers == nil {
+		if s.Revert == "" {
+			return absent{}
+		}
+		return absentReverter{}
+	}
+	for _, name := range []string{s.Handler, s.Revert} {
+		if name == "" || b.checked[name] {
+			continue
+		}
+		b.checked[name] = true
+		if err := b.handlers.Check(name); err != nil {
+			b.faults = append(b.faults, fmt.Errorf("step %q: %w", s.Name, err))
+		}
+	}
+	return b.handlers.Task(s.Handler, s.Revert, b.options...)
+}
+
+// absent stands for a handler where there are none.
+type absent struct{}
+
+func (absent) Execute(context.Context, *flow.Call) (any, error) { return nil, errAbsent() }
+
+// absentReverter stands for a pair of handlers.
+type absentReverter struct{ absent }
+
+func (absentReverter) Revert(context.Context, *flow.Call) error { return errAbsent() }
+
+func errAbsent() error {
+	return &logbook.Failure{
+		Kind: logbook.FailureHandler, Message: "this flow was built without handlers, to be looked at only", Permanent: true,
+	}
+}

@@ -1,0 +1,89 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Fault is one thing wrong with a document.
+type Fault struct {
+	Line   int    // 0 if it is not known
+	Where  string // such as: step "book-flight", timeout
+	Reason string
+}
+
+func (f Fault) String() string {
+	if f.Where == "" {
+		return f.Reason
+	}
+	return f.Where + ": " + f.Reason
+}
+
+// MaxFaults bounds how many faults of one document are told.
+const MaxFaults = 50
+
+// FaultError is all that is wrong with a document, in the order of its lines.
+// It is a logbook.ErrInvalid.
+type FaultError struct {
+	Source string
+	Faults []Fault
+	More   int // faults beyond MaxFaults
+}
+
+// Error gives a line for each fault, in the form of a compiler's.
+func (e *FaultError) Error() string {
+	lines := make([]string, 0, len(e.Faults)+1)
+	for _, fault := range e.Faults {
+		place := e.Source
+		if fault.Line > 0 {
+			place = fmt.Sprintf("%s:%d", e.Source, fault.Line)
+		}
+		lines = append(lines, place+": "+fault.String())
+	}
+	if e.More > 0 {
+		lines = append(lines, fmt.Sprintf("%s: and %d more faults", e.Source, e.More))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Is makes errors.Is(err, logbook.ErrInvalid) hold.
+func (e *FaultError) Is(target error) bool { return target == logbook.ErrInvalid }
+
+// faults collects what is wrong, and where each key of the document stands.
+type faults struct {
+	source string
+	lines  map[string]int // the line of a path such as steps[0].name
+	found  []Fault
+	more   int
+}
+
+// add notes a fault at a path, or at the nearest thing above it whose line is known.
+func (f *faults) add(path, where, reason string) {
+	if len(f.found) == MaxFaults {
+		f.more++
+		return
+	}
+	f.found = append(f.found, Fault{Line: f.line(path), Where: where, Reason: reason})
+}
+
+func (f *faults) line(path string) int {
+	for path != "" {
+		if line, known := f.lines[path]; known {
+			return line
+		}
+		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
+	}
+	return 0
+}
+
+func (f *faults) err() error {
+	if len(f.found) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(f.found, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	return &FaultError{Source: f.source, Faults: f.found, More: f.more}
+}

@@ -1,0 +1,347 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/logbook"
+)
+
+// MaxDuration bounds every time in a document. What takes longer than a month
+// is not a step.
+const MaxDuration = 31 * 24 * time.Hour
+
+// maxMultiplier is beyond any use: the delay is at its maximum after one attempt.
+const maxMultiplier = 1_000
+
+// Parse reads a document and checks it by itself; what only shows when the
+// flow is put together, such as a missing requirement, Compile reports. The
+// name is that of the file, for messages; its extension tells TOML (.toml)
+// from JSON (.json), and without either the first character does.
+//
+// All faults are told at once, in a *FaultError, which is a
+// logbook.ErrInvalid. A document over the limits is a logbook.ErrLimit.
+func Parse(data []byte, name string) (*Document, error) {
+	f := &faults{source: name}
+	values, err := decode(data, f)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{faults: f, names: map[string]bool{}}
+	document := r.document(newTable(f, "", "", values))
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	document.source = name
+	if err := logbook.MaxLimits.CheckValue(name, document.JSON()); err != nil {
+		return nil, fmt.Errorf("cannot use the document: %w", err)
+	}
+	return document, nil
+}
+
+// reader makes a document of plain values.
+type reader struct {
+	faults *faults
+	names  map[string]bool // of all steps and flows so far
+	steps  int
+}
+
+func (r *reader) document(t *table) *Document {
+	d := &Document{
+		Name:        r.name(t, "name"),
+		Description: t.text("description"),
+		Pattern:     r.pattern(t),
+		Inputs:      t.texts("inputs"),
+		Store:       r.store(t, "store"),
+	}
+	for _, input := range d.Inputs {
+		r.checkSymbol(t, "inputs", input)
+		if _, both := d.Store[input]; both {
+			t.fault("inputs", "%q has a default in store, and so need not be brought", input)
+		}
+	}
+	d.Steps = r.stepsOf(t, d.Pattern)
+	t.rest()
+	return d
+}
+
+// stepsOf reads the steps of the document or of a flow within it.
+func (r *reader) stepsOf(t *table, pattern Pattern) []Step {
+	tables := t.tables("steps")
+	if len(tables) == 0 && !t.failed("steps") {
+		t.fault("steps", "missing; a flow has at least one step")
+	}
+	var steps []Step
+	var places []*table
+	for i, values := range tables {
+		where := fmt.Sprintf("step %d", i+1)
+		if name, ok := values["name"].(string); ok && name != "" {
+			where = "step " + quoted(name)
+		} else if t.where != "" {
+			where = t.where + ", " + where
+		}
+		if r.steps++; r.steps > logbook.MaxLimits.Steps {
+			t.fault("steps", "more than %d steps", logbook.MaxLimits.Steps)
+			return nil
+		}
+		place := newTable(r.faults, fmt.Sprintf("%s[%d]", t.pathOf("steps"), i), where, values)
+		steps = append(steps, r.step(place))
+		places = append(places, place)
+	}
+	r.checkAfter(steps, places, pattern)
+	return steps
+}
+
+func (r *reader) step(t *table) Step {
+	s := Step{
+		Name:        r.name(t, "name"),
+		Description: t.text("description"),
+		After:       t.texts("after"),
+	}
+	if s.Name != "" && r.names[s.Name] {
+		t.fault("name", "another step has the same name")
+	}
+	r.names[s.Name] = true
+	if t.has("steps") {
+		s.Pattern = r.pattern(t)
+		s.Steps = r.stepsOf(t, s.Pattern)
+	} else {
+		r.work(t, &s)
+	}
+	t.rest()
+	return s
+}
+
+// work reads what a step has that a flow has not.
+func (r *reader) work(t *table, s *Step) {
+	s.Handler = r.handler(t, "handler", s.Name)
+	s.Revert = r.handler(t, "revert", "")
+	s.Requires = r.arguments(t, "requires")
+	s.Optional = r.arguments(t, "optional")
+	for _, argument := range slices.Sorted(maps.Keys(s.Optional)) {
+		if _, both := s.Requires[argument]; both {
+			t.fault("optional", "%s is required already", quoted(argument))
+		}
+	}
+	s.Provides = r.provides(t)
+	s.Timeout = t.duration("timeout")
+	s.Retry = r.retry(t)
+	s.AtMostOnce = t.truth("at_most_once")
+	if s.AtMostOnce && s.Retry != nil && s.Retry.Attempts > 1 {
+		t.fault("retry", "a step that runs at most once cannot be tried again")
+	}
+	if s.Version = t.text("version"); s.Version != "" {
+		r.checkSymbol(t, "version", s.Version)
+	}
+}
+
+// name reads a name that must be there.
+func (r *reader) name(t *table, key string) string {
+	name := t.text(key)
+	if t.failed(key) {
+		return ""
+	}
+	if !t.has(key) {
+		t.fault(key, "missing")
+		return ""
+	}
+	r.checkSymbol(t, key, name)
+	return name
+}
+
+func (r *reader) checkSymbol(t *table, key, name string) {
+	if err := logbook.MaxLimits.CheckName(key, name); err != nil {
+		t.fault(key, "%s is not a name: %s", quoted(name), reasonOf(err))
+	}
+}
+
+func (r *reader) pattern(t *table) Pattern {
+	switch pattern := Pattern(t.text("pattern")); pattern {
+	case Linear, Unordered, Graph:
+		return pattern
+	default:
+		if t.has("pattern") && !t.failed("pattern") {
+			t.fault("pattern", "%s is none of linear, unordered, graph", quoted(string(pattern)))
+		}
+		return Graph
+	}
+}
+
+// handler reads the name of a handler. A step's own name is as good as a
+// handler's if it can be one.
+func (r *reader) handler(t *table, key, otherwise string) string {
+	name := t.text(key)
+	if t.failed(key) {
+		return ""
+	}
+	if !t.has(key) {
+		if otherwise == "" {
+			return ""
+		}
+		name = otherwise
+	}
+	if err := handler.CheckName(name); err != nil {
+		reason := reasonOf(err)
+		if !t.has(key) {
+			reason = "missing, and the step's name cannot stand in for it: " + reason
+		}
+		t.fault(key, "%s", reason)
+	}
+	return name
+}
+
+// arguments reads a list of names, or a table of argument = "symbol".
+func (r *reader) arguments(t *table, key string) Arguments {
+	if !t.has(key) {
+		return nil
+	}
+	arguments := Arguments{}
+	if values, ok := t.values[key].(map[string]any); ok {
+		for name, value := range values {
+			symbol, ok := value.(string)
+			if !ok {
+				t.fault(key, "%s where the name of a value belongs, at %s", kindOf(value), shortened(name))
+				symbol = name
+			}
+			arguments[name] = symbol
+		}
+	} else {
+		for _, name := range t.texts(key) {
+			arguments[name] = name
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+		r.checkSymbol(t, key, name)
+		if arguments[name] != name {
+			r.checkSymbol(t, key, arguments[name])
+		}
+		if strings.HasPrefix(name, "$") {
+			t.fault(key, "%s: names that begin with $ are kept for what a revert is given", quoted(name))
+		}
+	}
+	if len(arguments) == 0 {
+		return nil
+	}
+	return arguments
+}
+
+func (r *reader) provides(t *table) Provides {
+	if !t.has("provides") {
+		return Provides{}
+	}
+	if whole, ok := t.values["provides"].(string); ok {
+		r.checkSymbol(t, "provides", whole)
+		return Provides{Whole: whole}
+	}
+	fields := t.texts("provides")
+	for _, field := range fields {
+		r.checkSymbol(t, "provides", field)
+	}
+	return Provides{Fields: fields}
+}
+
+func (r *reader) retry(t *table) *Retry {
+	values := t.table("retry")
+	if values == nil {
+		return nil
+	}
+	where := strings.TrimPrefix(t.where+", retry", ", ")
+	inner := newTable(r.faults, t.pathOf("retry"), where, values)
+	retry := &Retry{
+		Attempts:   inner.integer("attempts", 1, flow.MaxAttempts),
+		Delay:      inner.duration("delay"),
+		Multiplier: inner.number("multiplier", 1, maxMultiplier),
+		MaxDelay:   inner.duration("max_delay"),
+	}
+	if !inner.has("attempts") {
+		inner.fault("attempts", "missing; it counts the first attempt too")
+	}
+	inner.rest()
+	return retry
+}
+
+func (r *reader) store(t *table, key string) logbook.Values {
+	values := t.table(key)
+	if len(values) == 0 {
+		return nil
+	}
+	store := make(logbook.Values, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := values[name]
+		if reason := unfit(value); reason != "" {
+			t.fault(key+"."+name, "%s", reason)
+			continue
+		}
+		text, err := encode(value)
+		if err != nil {
+			t.fault(key+"."+name, "%v", err)
+			continue
+		}
+		store[name] = text
+	}
+	if err := logbook.MaxLimits.CheckValues("store", store); err != nil {
+		t.fault(key, "%v", err)
+	}
+	return store
+}
+
+// unfit says why a value of TOML has no JSON.
+func unfit(value any) string {
+	switch value := value.(type) {
+	case time.Time:
+		return "a date or time; write it as a string, in the form that the handler reads"
+	case float64:
+		if math.IsNaN(value) || math.IsInf(value, 0) {
+			return "not a number that JSON can write"
+		}
+	case []any:
+		for _, inner := range value {
+			if reason := unfit(inner); reason != "" {
+				return reason
+			}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if reason := unfit(value[name]); reason != "" {
+				return reason
+			}
+		}
+	}
+	return ""
+}
+
+// checkAfter checks the explicit order among the steps of one flow.
+func (r *reader) checkAfter(steps []Step, places []*table, pattern Pattern) {
+	siblings := make(map[string]bool, len(steps))
+	for i := range steps {
+		siblings[steps[i].Name] = true
+	}
+	for i := range steps {
+		if len(steps[i].After) > 0 && pattern != Graph {
+			places[i].fault("after", "the order of the steps is given by the pattern %s", pattern)
+			continue
+		}
+		for _, name := range steps[i].After {
+			switch {
+			case name == steps[i].Name:
+				places[i].fault("after", "a step cannot come after itself")
+			case !siblings[name]:
+				places[i].fault("after", "there is no step %s in the same flow", quoted(name))
+			}
+		}
+	}
+}
+
+// AsFaults gives the single faults of an error from Parse, for those who show
+// them in their own way.
+func AsFaults(err error) (*FaultError, bool) {
+	var faults *FaultError
+	return faults, errors.As(err, &faults)
+}

@@ -1,0 +1,232 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// table is one table (TOML) or object (JSON) of a document while it is read.
+// Its methods take a key, note what is wrong with its value, and remember the
+// key as known; rest then notes the keys that nobody asked for.
+type table struct {
+	faults *faults
+	path   string // of the table, for the line: steps[0]
+	where  string // of the table, for people: step "book-flight"
+	values map[string]any
+	known  map[string]bool
+	bad    map[string]bool // keys with a fault
+}
+
+func newTable(f *faults, path, where string, values map[string]any) *table {
+	return &table{faults: f, path: path, where: where, values: values, known: map[string]bool{}, bad: map[string]bool{}}
+}
+
+func (t *table) pathOf(key string) string { return joined(t.path, key) }
+
+func (t *table) fault(key, format string, args ...any) {
+	where := t.where
+	if where != "" && key != "" {
+		where += ", "
+	}
+	t.bad[key] = true
+	t.faults.add(t.pathOf(key), where+key, fmt.Sprintf(format, args...))
+}
+
+func (t *table) has(key string) bool {
+	t.known[key] = true
+	_, present := t.values[key]
+	return present
+}
+
+// rest notes unknown keys. It is called when all known keys have been asked for.
+func (t *table) rest() {
+	for _, key := range slices.Sorted(maps.Keys(t.values)) {
+		if !t.known[key] {
+			t.fault(shortened(key), "unknown key; known are %s", strings.Join(slices.Sorted(maps.Keys(t.known)), ", "))
+		}
+	}
+}
+
+func (t *table) text(key string) string {
+	if !t.has(key) {
+		return ""
+	}
+	text, ok := t.values[key].(string)
+	if !ok {
+		t.fault(key, "%s where a string belongs", kindOf(t.values[key]))
+	}
+	return text
+}
+
+func (t *table) truth(key string) bool {
+	if !t.has(key) {
+		return false
+	}
+	truth, ok := t.values[key].(bool)
+	if !ok {
+		t.fault(key, "%s where true or false belongs", kindOf(t.values[key]))
+	}
+	return truth
+}
+
+func (t *table) number(key string, least, most float64) float64 {
+	if !t.has(key) {
+		return 0
+	}
+	number, ok := numberOf(t.values[key])
+	switch {
+	case !ok:
+		t.fault(key, "%s where a number belongs", kindOf(t.values[key]))
+	case math.IsNaN(number) || number < least || number > most:
+		t.fault(key, "%s is not between %v and %v", shortened(fmt.Sprint(t.values[key])), least, most)
+	default:
+		return number
+	}
+	return 0
+}
+
+func (t *table) integer(key string, least, most int) int {
+	number := t.number(key, float64(least), float64(most))
+	if number != math.Trunc(number) {
+		t.fault(key, "%v is not a whole number", number)
+		return 0
+	}
+	return int(number)
+}
+
+func (t *table) duration(key string) Duration {
+	text := t.text(key)
+	if text == "" {
+		if _, isText := t.values[key].(string); isText {
+			t.fault(key, "empty; write a time such as 30s")
+		}
+		return 0
+	}
+	duration, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		t.fault(key, "%.40q is not a time; write 500ms, 30s, 5m or 1h30m", text)
+	case duration <= 0 || duration > MaxDuration:
+		t.fault(key, "%s is not above 0 and at most %s", text, MaxDuration)
+	default:
+		return Duration(duration)
+	}
+	return 0
+}
+
+// texts reads a list of strings, none of them twice.
+func (t *table) texts(key string) []string {
+	if !t.has(key) {
+		return nil
+	}
+	list, ok := t.values[key].([]any)
+	if !ok {
+		t.fault(key, "%s where a list of strings belongs", kindOf(t.values[key]))
+		return nil
+	}
+	var texts []string
+	seen := make(map[string]bool, len(list))
+	for _, item := range list {
+		text, ok := item.(string)
+		switch {
+		case !ok:
+			t.fault(key, "%s in a list of strings", kindOf(item))
+		case seen[text]:
+			t.fault(key, "%.80q stands twice in the list", text)
+		default:
+			texts = append(texts, text)
+		}
+		seen[text] = true
+	}
+	return texts
+}
+
+func (t *table) table(key string) map[string]any {
+	if !t.has(key) {
+		return nil
+	}
+	values, ok := t.values[key].(map[string]any)
+	if !ok {
+		t.fault(key, "%s where a table belongs", kindOf(t.values[key]))
+	}
+	return values
+}
+
+func (t *table) tables(key string) []map[string]any {
+	if !t.has(key) {
+		return nil
+	}
+	list, ok := t.values[key].([]any)
+	if !ok {
+		t.fault(key, "%s where a list of tables belongs", kindOf(t.values[key]))
+		return nil
+	}
+	var tables []map[string]any
+	for i, item := range list {
+		values, ok := item.(map[string]any)
+		if !ok {
+			t.fault(fmt.Sprintf("%s[%d]", key, i), "%s where a table belongs", kindOf(item))
+			values = nil // keeps the place, so that later ones keep their lines
+		}
+		tables = append(tables, values)
+	}
+	return tables
+}
+
+func numberOf(value any) (float64, bool) {
+	switch number := value.(type) {
+	case int64:
+		return float64(number), true
+	case float64:
+		return number, true
+	case json.Number:
+		parsed, err := strconv.ParseFloat(number.String(), 64)
+		return parsed, err == nil
+	}
+	return 0, false
+}
+
+func kindOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "a string"
+	case bool:
+		return "true or false"
+	case int64, float64, json.Number:
+		return "a number"
+	case time.Time:
+		return "a date or time"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a table"
+	}
+	return fmt.Sprintf("a %T", value)
+}
+
+// shortened keeps a message readable whatever stands in the document.
+func shortened(key string) string {
+	const enough = 80
+	if len(key) > enough {
+		key = key[:enough] + "…"
+	}
+	if quoted := strconv.Quote(key); quoted != `"`+key+`"` {
+		return quoted
+	}
+	return key
+}
+
+// failed tells whether a fault was noted at the key: what is wrong in kind is
+// not to be called missing or misspelt besides.
+func (t *table) failed(key string) bool { return t.bad[key] }
+
+// quoted shows a name of any length and content in a message.
+func quoted(name string) string { return fmt.Sprintf("%.80q", name) }
