@@ -1,0 +1,83 @@
+package conductor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// cluster is the real state machine without raft.
+type cluster interface {
+	jobs.Board
+	logbook.Connection
+}
+
+// until waits for a condition, for as long as a busy machine may need.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("gave up waiting until %s", what)
+		}
+		timer := time.NewTimer(2 * time.Millisecond)
+		<-timer.C
+	}
+}
+
+// post puts a job on the default board, with a book of one flow of the kind.
+func post(t *testing.T, c cluster, kind string, store logbook.Values) jobs.Job {
+	t.Helper()
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "book of " + kind}
+	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: kind, Factory: logbook.Factory{Name: kind}}}
+	return postOne(t, c, jobs.Posting{Name: "job of " + kind, Book: &book, Store: store})
+}
+
+func postOne(t *testing.T, c cluster, posting jobs.Posting) jobs.Job {
+	t.Helper()
+	posted, err := c.Post(t.Context(), posting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if posted[0].Err != nil {
+		t.Fatal(posted[0].Err)
+	}
+	return posted[0].Job
+}
+
+// finished waits for a job's end.
+func finished(t *testing.T, c cluster, id jobs.JobID) jobs.Job {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	job, err := c.Wait(ctx, id)
+	if err != nil {
+		t.Fatalf("cannot wait for job %s: %v", id, err)
+	}
+	return job
+}
+
+func detailOf(t *testing.T, c cluster, job jobs.Job) logbook.FlowDetail {
+	t.Helper()
+	detail, err := c.FlowDetail(t.Context(), job.Flow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return detail
+}
+
+// attempts counts the executions of a step that were recorded.
+func attempts(detail logbook.FlowDetail, step string) int {
+	count := 0
+	if atom, ok := detail.Atom(step); ok {
+		for i := range atom.Attempts {
+			if atom.Attempts[i].Action == logbook.ActionExecute {
+				count++
+			}
+		}
+	}
+	return count
+}

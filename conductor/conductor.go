@@ -1,0 +1,221 @@
+// Package conductor claims jobs from boards and sees each one through: it
+// builds the job's flow, runs it in an engine, and ends the job.
+//
+// A Conductor lives by a session. While the session is kept alive it parks on
+// the board and takes as many jobs as it has free places; every flow that it
+// runs writes to the logbook through one journal, under the token of its
+// claim. When the session is lost, so are the claims: the runs are stopped,
+// and the conductor starts over with a new session.
+//
+// Guarantees: it never holds more than MaxJobs jobs; it starts no step while
+// it does not know that its session lives, and stops its steps before others
+// may claim its jobs; whatever goes wrong with a job, the job gets an ending
+// (outcome.go holds the table) or stays claimable; no error of the board or
+// the logbook ends the conductor.
+//
+// It assumes that a step stops soon after its context has ended. One that
+// does not may still be at work while another conductor starts the step
+// again; the token in its Call tells outside systems which of the two to
+// believe.
+package conductor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// The defaults of Options.
+const (
+	// DefaultMaxJobs is more than a small machine has processors, since the
+	// steps of most flows wait for something outside.
+	DefaultMaxJobs = 8
+	// DefaultGrace leaves half of the promised second for the writes that
+	// hand the jobs over.
+	DefaultGrace           = 500 * time.Millisecond
+	DefaultAbandonDelay    = time.Second
+	DefaultMaxAbandonDelay = time.Minute
+	// DefaultMaxTries, with the default delays, keeps trying for a quarter of
+	// an hour.
+	DefaultMaxTries = 20
+)
+
+// Options say what a conductor works on.
+type Options struct {
+	Board    jobs.Board         // where the jobs are; required
+	Logbook  logbook.Connection // where their flows are; required
+	Registry *flow.Registry     // what it can build; required, and filled before New
+
+	Name   string   // for people, two conductors may share one; empty: host name and process id
+	Boards []string // where it claims; empty: jobs.DefaultBoard
+
+	MaxJobs int // jobs at once, at most jobs.MaxClaims; 0: DefaultMaxJobs
+	Workers int // steps of one job at once; 0: the engine's default
+
+	TTL   time.Duration // of its session; 0: jobs.DefaultTTL
+	Grace time.Duration // how long a drain waits for running steps before it stops them; 0: DefaultGrace
+
+	// A job that met trouble which is not its flow's fault is abandoned with a
+	// delay that doubles with every claim, between these two.
+	AbandonDelay    time.Duration // 0: DefaultAbandonDelay
+	MaxAbandonDelay time.Duration // 0: DefaultMaxAbandonDelay
+	// MaxTries is the claim at which such a job is trashed with its evidence
+	// instead, so that it does not go round for ever. 0: DefaultMaxTries.
+	MaxTries int
+
+	Metadata logbook.Values // kept with its entity on the board
+	Limits   logbook.Limits // of results and names; zero: logbook.MaxLimits
+	Logger   hclog.Logger   // nil: none
+
+	// Notify is told what happens, from several goroutines at once. It must
+	// not block: the job waits for it. A panic in it is logged and forgotten.
+	Notify func(Notice)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Name == "" {
+		o.Name = fmt.Sprintf("%s:%d", hostname(), os.Getpid())
+	}
+	if len(o.Boards) == 0 {
+		o.Boards = []string{jobs.DefaultBoard}
+	}
+	if o.Limits == (logbook.Limits{}) {
+		o.Limits = logbook.MaxLimits
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	setDefault(&o.MaxJobs, DefaultMaxJobs)
+	setDefault(&o.MaxTries, DefaultMaxTries)
+	setDefault(&o.TTL, jobs.DefaultTTL)
+	setDefault(&o.Grace, DefaultGrace)
+	setDefault(&o.AbandonDelay, DefaultAbandonDelay)
+	setDefault(&o.MaxAbandonDelay, DefaultMaxAbandonDelay)
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate reports all problems at once.
+func (o Options) validate() error {
+	var problems []error
+	require := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	require(o.Board != nil, "there is no board")
+	require(o.Logbook != nil, "there is no logbook")
+	require(o.Registry != nil, "there is no registry")
+	// An empty list of kinds would ask the board for jobs of any kind.
+	require(o.Registry == nil || len(o.Registry.Kinds()) > 0, "the registry holds no factory, so that no job could be run")
+	require(o.MaxJobs > 0 && o.MaxJobs <= jobs.MaxClaims, "max jobs is %d; it must be 1 to %d", o.MaxJobs, jobs.MaxClaims)
+	require(o.Workers >= 0, "workers is %d; it must not be negative", o.Workers)
+	require(o.TTL >= jobs.MinTTL && o.TTL <= jobs.MaxTTL, "ttl is %s; it must be %s to %s", o.TTL, jobs.MinTTL, jobs.MaxTTL)
+	require(o.Grace > 0, "grace is %s; it must be positive", o.Grace)
+	require(o.AbandonDelay > 0, "abandon delay is %s; it must be positive", o.AbandonDelay)
+	require(o.MaxAbandonDelay >= o.AbandonDelay, "max abandon delay is %s, below the abandon delay of %s", o.MaxAbandonDelay, o.AbandonDelay)
+	require(o.MaxTries > 0, "max tries is %d; it must be positive", o.MaxTries)
+	problems = append(problems, o.Limits.CheckName("name", o.Name), o.Limits.CheckValues("metadata", o.Metadata))
+	for _, board := range o.Boards {
+		problems = append(problems, o.Limits.CheckName("board", board))
+	}
+	return errors.Join(problems...)
+}
+
+func hostname() string {
+	if name, err := os.Hostname(); err == nil && name != "" {
+		return name
+	}
+	return "unknown-host"
+}
+
+// ErrRunning: the conductor is running already.
+var ErrRunning = errors.New("the conductor is running already")
+
+// Conductor claims jobs and runs their flows. Its methods may be called
+// concurrently.
+type Conductor struct {
+	options Options
+
+	mu    sync.Mutex
+	shift *shift // the call of Run that is in progress; nil: none
+}
+
+// New makes a conductor. It does nothing until Run. The error names every
+// problem of the options.
+func New(options Options) (*Conductor, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return nil, fmt.Errorf("cannot make a conductor: %w", err)
+	}
+	return &Conductor{options: options}, nil
+}
+
+// Run claims and runs jobs until ctx ends or Drain is called, hands over what
+// it still holds, and returns when nothing of it runs any more. Errors of the
+// board do not end it. It returns ErrRunning if it runs already, and an error
+// if its session could not be closed: then its jobs are claimable when the
+// session has expired. It can be called again after it has returned.
+func (c *Conductor) Run(ctx context.Context) error {
+	s, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, s.drain)
+	defer stop()
+	err = s.work()
+
+	c.mu.Lock()
+	c.shift = nil
+	c.mu.Unlock()
+	close(s.done)
+	return err
+}
+
+func (c *Conductor) begin(ctx context.Context) (*shift, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shift != nil {
+		return nil, ErrRunning
+	}
+	c.shift = newShift(ctx, &c.options)
+	return c.shift, nil
+}
+
+// Drain stops claiming, suspends the running flows, waits for their running
+// steps for Options.Grace, stops the steps that are left, gives all jobs back
+// with what was recorded of them, closes the session, and returns when Run is
+// about to return. If ctx ends first, steps are stopped at once and the
+// error is ctx's; Run then returns by itself. A conductor that does not run
+// is drained already: so Drain can be called at any time, and repeatedly.
+func (c *Conductor) Drain(ctx context.Context) error {
+	c.mu.Lock()
+	s := c.shift
+	c.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	s.drain()
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		s.cut(errHandOver)
+		return fmt.Errorf("cannot wait for the conductor to drain: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,142 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// run is one job under one claim.
+type run struct {
+	shift   *shift
+	tenure  *tenure
+	claimed jobs.Claimed
+	token   jobs.Token
+	logger  hclog.Logger
+}
+
+// seeThrough takes a job from its claim to its ending.
+func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed) {
+	r := &run{shift: s, tenure: t, claimed: claimed, token: claimed.Job.Token}
+	if claim := claimed.Job.Claim; claim != nil {
+		r.token = claim.Token
+	}
+	// Details and store are never logged: they may hold secrets.
+	r.logger = s.logger.With("job", claimed.Job.ID, "name", claimed.Job.Name, "token", r.token)
+	r.logger.Debug("job claimed", "kind", claimed.Job.Kind, "claims", claimed.Job.Claims)
+	r.notify(Notice{Moment: MomentClaimed})
+
+	line := s.journal.open(t.alive)
+	defer line.close()
+	result := r.carryOut(t.working(), line)
+	if errors.Is(result.err, errDoubt) {
+		// Giving the job back now, we might be the ones who claim it again:
+		// so not before the doubt is over, one way or the other.
+		_ = t.admit(t.alive)
+	}
+	// The last update is written with the job's ending, so all before it must
+	// have been.
+	line.flush(t.alive)
+	r.end(s.options.decide(&r.claimed.Job, r.token, result), result)
+}
+
+// carryOut builds the flow and runs it as far as it can.
+func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
+	if r.shift.claiming.Err() != nil {
+		return result{err: errHandOver} // the claim was on its way when the drain began
+	}
+	detail, err := r.detail(ctx)
+	if err != nil {
+		return result{err: err}
+	}
+	if detail == nil {
+		return unbuildable(errors.New("the job has no flow"))
+	}
+	if detail.State.Finished() {
+		// The last owner died between the end of the flow and that of the job,
+		// or the flow was run outside any job.
+		return result{end: engine.End{State: detail.State, Cause: detail.Cause}}
+	}
+	store := maps.Clone(detail.Store)
+	if store == nil {
+		store = logbook.Values{}
+	}
+	maps.Copy(store, r.claimed.Job.Store)
+	plan, err := r.plan(detail, store)
+	if err != nil {
+		return unbuildable(err)
+	}
+	r.notify(Notice{Moment: MomentStarted, FlowState: detail.State})
+	end, err := r.drive(ctx, plan, detail, store, journal)
+	r.logger.Debug("flow ended", "flow", detail.ID, "state", end.State, "error", err)
+	r.notify(Notice{Moment: MomentFlowEnded, FlowState: end.State, Err: err})
+	return result{end: end, err: err}
+}
+
+// detail is the job's flow as the logbook has it; nil if the job has none.
+func (r *run) detail(ctx context.Context) (*logbook.FlowDetail, error) {
+	if r.claimed.Flow != nil || r.claimed.Job.Flow.IsZero() {
+		return r.claimed.Flow, nil
+	}
+	var detail logbook.FlowDetail
+	err := repeat(ctx, func(ctx context.Context) (err error) {
+		detail, err = r.shift.options.Logbook.FlowDetail(ctx, r.claimed.Job.Flow)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot load flow %s: %w", r.claimed.Job.Flow, err)
+	}
+	return &detail, nil
+}
+
+// plan builds the flow and checks it against the values that it will have.
+func (r *run) plan(detail *logbook.FlowDetail, store logbook.Values) (*flow.Plan, error) {
+	if detail.Factory.Name == "" {
+		return nil, errors.New("the flow detail names no factory")
+	}
+	built, err := r.shift.options.Registry.Build(detail.Factory.Name, detail.Factory.Args)
+	if err != nil {
+		return nil, err
+	}
+	return flow.CompileWithin(r.shift.options.Limits, built, slices.Sorted(maps.Keys(store))...)
+}
+
+// drive runs the engine. The engine guards the steps against their own
+// panics; one of the engine itself costs this job a try, and no other job
+// anything.
+func (r *run) drive(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDetail, store logbook.Values, journal engine.Journal) (end engine.End, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = &flow.PanicError{Value: panicked, Stack: string(debug.Stack())}
+		}
+	}()
+	options := r.shift.options
+	end, err = engine.Run(ctx, engine.Options{
+		Plan: plan, Detail: *detail, Store: store,
+		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name,
+		Journal: journal, Workers: options.Workers,
+		Suspend: r.shift.claiming.Done(), Gate: r.tenure.admit,
+		Limits: options.Limits, Logger: r.logger.Named("engine"),
+	})
+	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
+		err = context.Cause(ctx)
+	}
+	return end, err
+}
+
+// notify fills in what every notice of a job says.
+func (r *run) notify(n Notice) {
+	n.Session, n.Job, n.Name = r.tenure.id, r.claimed.Job.ID, r.claimed.Job.Name
+	n.Token, n.Claims = r.token, r.claimed.Job.Claims
+	r.shift.notify(n)
+}

@@ -1,0 +1,72 @@
+package conductor
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// What the tests see of the inside.
+
+var (
+	ErrHandOver  = errHandOver
+	ErrDoubt     = errDoubt
+	ErrClaimLost = errClaimLost
+)
+
+const (
+	MaxCallUpdates = maxCallUpdates
+	MaxCallBytes   = maxCallBytes
+)
+
+func (s standing) String() string {
+	return [...]string{"sound", "doubtful", "failing", "lost"}[s]
+}
+
+type Attendance struct{ a attendance }
+
+func NewAttendance(ttl time.Duration, sent time.Time) *Attendance {
+	return &Attendance{newAttendance(ttl, sent)}
+}
+
+func (w *Attendance) Standing(now time.Time) string { return w.a.standing(now).String() }
+
+func (w *Attendance) Acknowledged(sent, now time.Time) { w.a.acknowledged(sent, now) }
+
+func (w *Attendance) Look(now time.Time) (string, bool, time.Time) {
+	s, ask, next := w.a.look(now)
+	return s.String(), ask, next
+}
+
+// Decide gives the verb and the ending for what became of a run.
+func Decide(o Options, job jobs.Job, end engine.End, err error) (string, jobs.Ending) {
+	o = o.withDefaults()
+	d := o.decide(&job, job.Token, result{end: end, err: err})
+	return string(d.verb), d.ending
+}
+
+func DecideUnbuildable(o Options, job jobs.Job, err error) (string, jobs.Ending) {
+	o = o.withDefaults()
+	d := o.decide(&job, job.Token, unbuildable(err))
+	return string(d.verb), d.ending
+}
+
+type Journal struct{ j *journal }
+
+func NewJournal(connection logbook.Connection) Journal {
+	return Journal{newJournal(connection, hclog.NewNullLogger())}
+}
+
+func (j Journal) Run(ctx context.Context) { j.j.run(ctx) }
+
+func (j Journal) Open(alive context.Context) Line { return Line{j.j.open(alive)} }
+
+type Line struct{ *line }
+
+func (l Line) Flush(ctx context.Context) { l.flush(ctx) }
+func (l Line) Close()                    { l.close() }

@@ -1,0 +1,52 @@
+package conductor
+
+import (
+	"runtime/debug"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Moment says what has happened to a conductor or to one of its jobs.
+type Moment string
+
+// The moments, in the order of a job's life. Every job that was claimed ends
+// with one of consumed, abandoned, trashed and claim lost.
+const (
+	MomentSessionOpened Moment = "session opened"
+	MomentClaimed       Moment = "claimed"
+	MomentStarted       Moment = "started"    // its flow was built and is given to an engine
+	MomentFlowEnded     Moment = "flow ended" // or was suspended, or could not go on; FlowState and Err say which
+	MomentConsumed      Moment = "consumed"
+	MomentAbandoned     Moment = "abandoned"
+	MomentTrashed       Moment = "trashed"
+	MomentClaimLost     Moment = "claim lost" // the job is somebody else's, or nobody's
+	MomentSessionLost   Moment = "session lost"
+)
+
+// Notice is one moment.
+type Notice struct {
+	Moment    Moment
+	Session   jobs.SessionID
+	Job       jobs.JobID // zero where the moment is of the session
+	Name      string     // of the job
+	Token     jobs.Token
+	Claims    int               // how often the job has been claimed, this claim included
+	FlowState logbook.FlowState // from MomentFlowEnded on
+	Outcome   jobs.Outcome      // MomentConsumed
+	Err       error             // what was wrong, if anything
+}
+
+// notify tells the program. A panic of the program's function is not
+// allowed to harm a job.
+func (s *shift) notify(notice Notice) {
+	if s.options.Notify == nil {
+		return
+	}
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			s.logger.Error("notify function panicked", "moment", notice.Moment, "panic", panicked, "stack", string(debug.Stack()))
+		}
+	}()
+	s.options.Notify(notice)
+}

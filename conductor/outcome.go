@@ -1,0 +1,207 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// result is what has become of a job's run.
+type result struct {
+	end         engine.End
+	err         error            // why the run could not go on; nil if it came to an end
+	unbuildable *logbook.Failure // why it could not begin
+}
+
+// verb is the way in which a conductor lets go of a job.
+type verb string
+
+const (
+	letGo   verb = "let go" // the claim is over: nothing may be said about the job
+	consume verb = "consume"
+	abandon verb = "abandon"
+	trash   verb = "trash"
+)
+
+// decision is a job's ending.
+type decision struct {
+	verb   verb
+	ending jobs.Ending
+}
+
+// maxReason bounds the sentence for a person; the failure beside it says all.
+const maxReason = 1 << 10
+
+// decide is the table of outcomes:
+//
+//	what became of the run                      the job is   with
+//	──────────────────────────────────────────  ───────────  ─────────────────────────────────
+//	flow SUCCESS                                consumed     outcome success, the last update
+//	flow REVERTED                               consumed     outcome reverted, the last update, the cause
+//	flow FAILURE (an undo failed)               consumed     outcome failed, the last update, the cause
+//	one of these three already when loaded      consumed     the same, without an update
+//	flow SUSPENDED                              abandoned    the last update, no delay
+//	stopped for a hand-over or a doubtful       abandoned    no update, no delay: steps that ran
+//	session                                                  stand as RUNNING, as after a crash
+//	fenced, or the claim is lost                let go       nothing: another may own it
+//	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
+//	trouble that is not the flow's fault        abandoned    the failure, a growing delay
+//	the same at the last of MaxTries claims     trashed      the failure
+//
+// A flow's failure is never a reason to try the job again: retries are the
+// steps' own, and what they could not save has been undone.
+func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
+	ending := jobs.Ending{Job: job.ID, Token: token}
+	switch {
+	case r.unbuildable != nil:
+		ending.Failure = r.unbuildable
+		ending.Reason = clip("its flow cannot be built: " + r.unbuildable.Message)
+		return decision{trash, ending}
+	case errors.Is(r.err, logbook.ErrFenced), errors.Is(r.err, errClaimLost), errors.Is(r.err, jobs.ErrSessionExpired):
+		return decision{letGo, ending}
+	case errors.Is(r.err, errHandOver), errors.Is(r.err, errDoubt):
+		ending.Reason = r.err.Error()
+		return decision{abandon, ending}
+	case r.err != nil:
+		return o.trouble(job, ending, r.err)
+	}
+	ending.Update = r.end.Update
+	switch r.end.State {
+	case logbook.FlowSuccess:
+		ending.Outcome = jobs.OutcomeSuccess
+	case logbook.FlowReverted:
+		ending.Outcome, ending.Failure = jobs.OutcomeReverted, r.end.Cause
+	case logbook.FlowFailure:
+		ending.Outcome, ending.Failure = jobs.OutcomeFailed, r.end.Cause
+	case logbook.FlowSuspended:
+		ending.Reason = "its flow was suspended"
+		return decision{abandon, ending}
+	default:
+		ending.Update = nil
+		return o.trouble(job, ending, fmt.Errorf("the engine ended a flow in state %q", r.end.State))
+	}
+	return decision{consume, ending}
+}
+
+// trouble is the ending of a job that has met what is not its flow's fault.
+func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision {
+	ending.Failure = flow.FailureOf(err)
+	if job.Claims >= o.MaxTries {
+		ending.Reason = clip(fmt.Sprintf("given up at claim %d: %v", job.Claims, err))
+		return decision{trash, ending}
+	}
+	ending.Reason = clip(err.Error())
+	ending.Delay = o.delay(job.Claims)
+	return decision{abandon, ending}
+}
+
+// delay doubles with every claim of the job.
+func (o *Options) delay(claims int) time.Duration {
+	delay := o.AbandonDelay
+	for range claims - 1 {
+		if delay >= o.MaxAbandonDelay/2 {
+			return o.MaxAbandonDelay
+		}
+		delay *= 2
+	}
+	return min(delay, o.MaxAbandonDelay)
+}
+
+func unbuildable(err error) result {
+	failure := flow.FailureOf(err)
+	failure.Kind, failure.Permanent = logbook.FailureBuild, true
+	return result{unbuildable: failure}
+}
+
+// clip shortens a text to maxReason bytes of whole characters.
+func clip(text string) string {
+	if len(text) <= maxReason {
+		return text
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(text[:maxReason-len(mark)], "") + mark
+}
+
+// end carries a decision out, and repeats it until the board has answered or
+// the claim is lost. A board that refuses it (the flow's last update may be
+// at fault) is asked to take the job back, the second time with nothing that
+// could be refused.
+func (r *run) end(d decision, res result) {
+	if d.verb == letGo {
+		r.lost(res.err)
+		return
+	}
+	err := r.say(d)
+	if refused(err) {
+		r.logger.Error("the board refuses the job's ending", "verb", d.verb, "error", err)
+		d = r.shift.options.trouble(&r.claimed.Job, jobs.Ending{Job: d.ending.Job, Token: d.ending.Token}, err)
+		err = r.say(d)
+	}
+	if refused(err) {
+		bare := jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Reason: "its ending was refused", Delay: r.shift.options.MaxAbandonDelay}
+		d = decision{abandon, bare}
+		err = r.say(d)
+	}
+	if err == nil {
+		r.ended(d, res)
+		return
+	}
+	if refused(err) {
+		r.logger.Error("the job stays claimed until the session ends", "error", err)
+	}
+	r.lost(err)
+}
+
+// say makes the call, again and again while its answer is unknown.
+func (r *run) say(d decision) error {
+	board := r.shift.options.Board
+	return repeat(r.tenure.alive, func(ctx context.Context) error {
+		switch d.verb {
+		case consume:
+			return board.Consume(ctx, d.ending)
+		case abandon:
+			return board.Abandon(ctx, d.ending)
+		case trash:
+			return board.Trash(ctx, d.ending)
+		}
+		panic(fmt.Sprintf("internal error: no call for %q", d.verb))
+	})
+}
+
+// refused tells whether the claim stands and the ending is at fault.
+func refused(err error) bool {
+	for _, over := range []error{jobs.ErrFenced, jobs.ErrNotFound, jobs.ErrSessionExpired, errClaimLost, errHandOver, errClosed} {
+		if errors.Is(err, over) {
+			return false
+		}
+	}
+	return err != nil
+}
+
+func (r *run) ended(d decision, res result) {
+	level := hclog.Info
+	if d.ending.Outcome == jobs.OutcomeSuccess {
+		level = hclog.Debug // there may be thousands of these a second
+	}
+	r.logger.Log(level, "job ended", "by", d.verb, "outcome", d.ending.Outcome, "state", res.end.State, "reason", d.ending.Reason, "delay", d.ending.Delay)
+	moment := map[verb]Moment{consume: MomentConsumed, abandon: MomentAbandoned, trash: MomentTrashed}[d.verb]
+	notice := Notice{Moment: moment, FlowState: res.end.State, Outcome: d.ending.Outcome, Err: res.err}
+	if d.ending.Failure != nil {
+		notice.Err = d.ending.Failure
+	}
+	r.notify(notice)
+}
+
+func (r *run) lost(err error) {
+	r.logger.Warn("claim lost", "error", err)
+	r.notify(Notice{Moment: MomentClaimLost, Err: err})
+}

@@ -1,0 +1,106 @@
+package conductor_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+func TestOutcomes(t *testing.T) {
+	cause := &logbook.Failure{Kind: "error", Message: "no seats", Step: "book"}
+	last := &logbook.Update{Sequence: 7}
+	rows := []struct {
+		name    string
+		state   logbook.FlowState
+		update  *logbook.Update
+		cause   *logbook.Failure
+		err     error
+		claims  int
+		verb    string
+		outcome jobs.Outcome
+		failure string // the kind
+		delay   time.Duration
+	}{
+		{name: "success", state: logbook.FlowSuccess, update: last, verb: "consume", outcome: jobs.OutcomeSuccess},
+		{name: "reverted", state: logbook.FlowReverted, update: last, cause: cause, verb: "consume", outcome: jobs.OutcomeReverted, failure: "error"},
+		{name: "undo failed", state: logbook.FlowFailure, update: last, cause: cause, verb: "consume", outcome: jobs.OutcomeFailed, failure: "error"},
+		{name: "success when loaded", state: logbook.FlowSuccess, verb: "consume", outcome: jobs.OutcomeSuccess},
+		{name: "reverted when loaded", state: logbook.FlowReverted, cause: cause, verb: "consume", outcome: jobs.OutcomeReverted, failure: "error"},
+		{name: "suspended", state: logbook.FlowSuspended, update: last, verb: "abandon"},
+		{name: "handed over", err: conductor.ErrHandOver, verb: "abandon"},
+		{name: "session in doubt", err: conductor.ErrDoubt, verb: "abandon"},
+		{name: "fenced", err: fmt.Errorf("cannot record: %w", jobs.ErrFenced), verb: "let go"},
+		{name: "claim lost", err: fmt.Errorf("%w: gone", conductor.ErrClaimLost), verb: "let go"},
+		{name: "session expired", err: jobs.ErrSessionExpired, verb: "let go"},
+		{name: "trouble, first claim", err: errors.New("bad detail"), claims: 1, verb: "abandon", failure: "error", delay: time.Second},
+		{name: "trouble, third claim", err: errors.New("bad detail"), claims: 3, verb: "abandon", failure: "error", delay: 4 * time.Second},
+		{name: "trouble, sixth claim", err: errors.New("bad detail"), claims: 6, verb: "abandon", failure: "error", delay: 32 * time.Second},
+		{name: "trouble, seventh claim", err: errors.New("bad detail"), claims: 7, verb: "abandon", failure: "error", delay: time.Minute},
+		{name: "trouble, last but one", err: errors.New("bad detail"), claims: 19, verb: "abandon", failure: "error", delay: time.Minute},
+		{name: "trouble, last", err: errors.New("bad detail"), claims: 20, verb: "trash", failure: "error"},
+		{name: "refused update", err: &logbook.LimitError{Field: "result"}, claims: 1, verb: "abandon", failure: "error", delay: time.Second},
+		{name: "engine panicked", err: &flow.PanicError{Value: "internal error: x"}, claims: 1, verb: "abandon", failure: "panic", delay: time.Second},
+		{name: "engine ended nowhere", state: logbook.FlowRunning, update: last, claims: 1, verb: "abandon", failure: "error", delay: time.Second},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			job := jobs.Job{ID: jobs.NewJobID(), Token: jobs.Token{Generation: 1, Index: 9}, Claims: row.claims}
+			end := engine.End{State: row.state, Update: row.update, Cause: row.cause}
+			verb, ending := conductor.Decide(conductor.Options{}, job, end, row.err)
+			if verb != row.verb || ending.Outcome != row.outcome || ending.Delay != row.delay {
+				t.Errorf("%s, outcome %q, delay %s; want %s, %q, %s", verb, ending.Outcome, ending.Delay, row.verb, row.outcome, row.delay)
+			}
+			if ending.Job != job.ID || ending.Token != job.Token {
+				t.Errorf("for job %s under %s", ending.Job, ending.Token)
+			}
+			if got := kindOf(ending.Failure); got != row.failure {
+				t.Errorf("failure %q, want %q", got, row.failure)
+			}
+			wantUpdate := row.update
+			if row.failure != "" && verb != "consume" {
+				wantUpdate = nil
+			}
+			if ending.Update != wantUpdate {
+				t.Errorf("update %v, want %v", ending.Update, wantUpdate)
+			}
+			if verb == "abandon" && ending.Reason == "" {
+				t.Error("abandoned without a reason")
+			}
+		})
+	}
+}
+
+func TestUnbuildableIsTrashed(t *testing.T) {
+	faults := errors.Join(fmt.Errorf("%w: x", flow.ErrMissing), fmt.Errorf("%w: y", flow.ErrDuplicate))
+	verb, ending := conductor.DecideUnbuildable(conductor.Options{}, jobs.Job{ID: jobs.NewJobID()}, faults)
+	if verb != "trash" || kindOf(ending.Failure) != logbook.FailureBuild || !ending.Failure.Permanent {
+		t.Fatalf("%s with %+v", verb, ending.Failure)
+	}
+	for _, part := range []string{"missing requirement: x", "duplicate: y"} {
+		if !strings.Contains(ending.Reason, part) || !strings.Contains(ending.Failure.Message, part) {
+			t.Errorf("%q is not in the reason %q", part, ending.Reason)
+		}
+	}
+}
+
+func TestReasonIsBounded(t *testing.T) {
+	_, ending := conductor.DecideUnbuildable(conductor.Options{}, jobs.Job{}, errors.New(strings.Repeat("é", 5000)))
+	if size := len(ending.Reason); size > 1024 || size < 1000 || strings.ToValidUTF8(ending.Reason, "") != ending.Reason {
+		t.Errorf("reason of %d bytes", size)
+	}
+}
+
+func kindOf(f *logbook.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return f.Kind
+}

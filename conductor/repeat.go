@@ -1,0 +1,65 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// pace says how the waits between tries grow.
+type pace struct{ first, most time.Duration }
+
+var (
+	// boardBackoff is for calls that nobody's claim depends on.
+	boardBackoff = pace{100 * time.Millisecond, 2 * time.Second}
+	// journalBackoff is for writes under a claim: steps wait for them, and the
+	// time to live runs.
+	journalBackoff = pace{20 * time.Millisecond, 500 * time.Millisecond}
+)
+
+func newBackoff(p pace) *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = p.first, p.most
+	b.Reset()
+	return b
+}
+
+// pause waits, or returns early when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// repeatable tells whether making the same call again is right: it did not
+// happen, or nobody knows. The end of a call's own time is of the second kind.
+func repeatable(err error) bool {
+	return errors.Is(err, logbook.ErrUnavailable) || errors.Is(err, logbook.ErrUncertain) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// callTime bounds one try of a call that is repeated.
+const callTime = 5 * time.Second
+
+// repeat makes a call until it has an answer, and returns the cause of ctx's
+// end if that comes first.
+func repeat(ctx context.Context, call func(context.Context) error) error {
+	wait := newBackoff(journalBackoff)
+	for ctx.Err() == nil {
+		callCtx, cancel := context.WithTimeout(ctx, callTime)
+		err := call(callCtx)
+		cancel()
+		if !repeatable(err) {
+			return err
+		}
+		pause(ctx, wait.NextBackOff())
+	}
+	return context.Cause(ctx)
+}

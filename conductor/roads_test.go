@@ -1,0 +1,307 @@
+package conductor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// road is the real board, with hooks on the way to it. A hook that returns an
+// error keeps the call from happening.
+type road struct {
+	cluster
+	open, opened func(jobs.Opening) error
+	close        func(ctx context.Context) error
+	end          func(verb string, ending jobs.Ending) error
+	bare         bool // claims come without their flow details
+
+	mu       sync.Mutex
+	openings []jobs.SessionID
+}
+
+func (r *road) OpenSession(ctx context.Context, o jobs.Opening) (jobs.Session, error) {
+	r.mu.Lock()
+	r.openings = append(r.openings, o.ID)
+	r.mu.Unlock()
+	if r.open != nil {
+		if err := r.open(o); err != nil {
+			return jobs.Session{}, err
+		}
+	}
+	session, err := r.cluster.OpenSession(ctx, o)
+	if err == nil && r.opened != nil {
+		err = r.opened(o)
+	}
+	return session, err
+}
+
+func (r *road) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
+	claimed, err := r.cluster.ClaimNext(ctx, request)
+	for i := range claimed {
+		if r.bare {
+			claimed[i].Flow = nil
+		}
+	}
+	return claimed, err
+}
+
+func (r *road) CloseSession(ctx context.Context, id jobs.SessionID) error {
+	if r.close != nil {
+		return r.close(ctx)
+	}
+	return r.cluster.CloseSession(ctx, id)
+}
+
+func (r *road) Consume(ctx context.Context, e jobs.Ending) error {
+	if r.end != nil {
+		if err := r.end("consume", e); err != nil {
+			return err
+		}
+	}
+	return r.cluster.Consume(ctx, e)
+}
+
+func (r *road) Abandon(ctx context.Context, e jobs.Ending) error {
+	if r.end != nil {
+		if err := r.end("abandon", e); err != nil {
+			return err
+		}
+	}
+	return r.cluster.Abandon(ctx, e)
+}
+
+func simple(t *testing.T) *flow.Registry {
+	return factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
+}
+
+func TestOpeningASession(t *testing.T) {
+	rows := []struct {
+		name         string
+		open, opened func(call int64) error
+		ids          int // different ids that were tried
+		openings     int
+	}{
+		{name: "at once", ids: 1, openings: 1},
+		{name: "no leader", ids: 1, openings: 4, open: func(call int64) error {
+			if call <= 3 {
+				return jobs.ErrUnavailable
+			}
+			return nil
+		}},
+		{name: "the answer is lost", ids: 1, openings: 2, opened: func(call int64) error {
+			if call == 1 {
+				return jobs.ErrUncertain
+			}
+			return nil
+		}},
+		{name: "the id is taken", ids: 2, openings: 2, open: func(call int64) error {
+			if call == 1 {
+				return jobs.ErrConflict
+			}
+			return nil
+		}},
+		{name: "the answer takes longer than a keep-alive", ids: 1, openings: 1, opened: func(int64) error {
+			time.Sleep(ttl * 3 / 10)
+			return nil
+		}},
+		{name: "the answer takes longer than the session lives", ids: 1, openings: 1, opened: func(int64) error {
+			time.Sleep(ttl * 11 / 10)
+			return nil
+		}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int64
+				board := &road{cluster: openCluster(t)}
+				board.open = func(jobs.Opening) error {
+					call := calls.Add(1)
+					if row.open == nil {
+						return nil
+					}
+					return row.open(call)
+				}
+				board.opened = func(jobs.Opening) error {
+					if row.opened == nil {
+						return nil
+					}
+					return row.opened(calls.Load())
+				}
+				var notices diary
+				o := options(board, simple(t))
+				o.TTL, o.Notify = ttl, notices.note
+				running(t, o)
+				if job := finished(t, board, post(t, board, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
+					t.Errorf("outcome %q", job.Outcome)
+				}
+				if lost := notices.count(conductor.MomentSessionLost); lost != 0 {
+					t.Errorf("%d sessions were lost", lost)
+				}
+				different := slices.Clone(board.openings)
+				slices.SortFunc(different, func(a, b jobs.SessionID) int { return strings.Compare(a.String(), b.String()) })
+				if ids := len(slices.Compact(different)); ids != row.ids || len(board.openings) != row.openings {
+					t.Errorf("%d openings with %d ids, want %d with %d", len(board.openings), ids, row.openings, row.ids)
+				}
+			})
+		})
+	}
+}
+
+// A flow that is too large for the answer to a claim is read apart.
+func TestFlowIsReadApart(t *testing.T) {
+	board := &road{cluster: openCluster(t), bare: true}
+	running(t, options(board, simple(t)))
+	if job := finished(t, board, post(t, board, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
+		t.Errorf("outcome %q, failure %+v", job.Outcome, job.Failure)
+	}
+}
+
+func TestStopsWithoutABoard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		board := &road{cluster: openCluster(t), open: func(jobs.Opening) error { return jobs.ErrUnavailable }}
+		c, err := conductor.New(options(board, simple(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(t.Context()) }()
+		synctest.Wait()
+		drain(t, c)
+		if err := <-ended; err != nil {
+			t.Errorf("run ended with: %v", err)
+		}
+	})
+}
+
+func TestSessionThatCannotBeClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := func(ctx context.Context) error {
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())
+		}
+		board := &road{cluster: openCluster(t), close: silent}
+		c, err := conductor.New(options(board, simple(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(t.Context()) }()
+		synctest.Wait()
+		began := time.Now()
+		drain(t, c)
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "cannot close session") {
+			t.Errorf("run ended with: %v", err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// An ending that the board refuses must not leave the job with an owner who
+// does nothing about it.
+func TestRefusedEndings(t *testing.T) {
+	tooLarge := &logbook.LimitError{Field: "update", Limit: 1, Size: 2, Unit: "bytes"}
+	rows := []struct {
+		name    string
+		refuses func(verb string, e jobs.Ending) error
+		reason  string
+	}{
+		{"the flow's end", func(verb string, e jobs.Ending) error {
+			if verb == "consume" {
+				return tooLarge
+			}
+			return nil
+		}, "update is too large"},
+		{"the flow's end, and the evidence", func(verb string, e jobs.Ending) error {
+			if verb == "consume" || e.Failure != nil {
+				return tooLarge
+			}
+			return nil
+		}, "its ending was refused"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var healed atomic.Bool
+				board := &road{cluster: openCluster(t)}
+				board.end = func(verb string, e jobs.Ending) error {
+					if healed.Load() {
+						return nil
+					}
+					return row.refuses(verb, e)
+				}
+				var notices diary
+				o := options(board, simple(t))
+				o.Notify = notices.note
+				running(t, o)
+				id := post(t, board, "work", nil).ID
+				until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
+				job, err := board.Job(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if job.State != jobs.StateCooling || !strings.Contains(job.Reason, row.reason) {
+					t.Errorf("job is %s: %q", job.State, job.Reason)
+				}
+				healed.Store(true)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				if job, err := board.Wait(ctx, id); err != nil || job.Outcome != jobs.OutcomeSuccess {
+					t.Errorf("outcome %q, %v", job.Outcome, err)
+				}
+			})
+		})
+	}
+}
+
+// A claim that ends while the session lives, as when a person takes the job
+// away, costs only that run.
+func TestFencedRunStopsAlone(t *testing.T) {
+	c := openCluster(t)
+	began, proceed := make(chan struct{}), make(chan struct{})
+	registry := factories{
+		"taken": func() ([]flow.Node, error) {
+			return []flow.Node{do("a", func(context.Context) error { close(began); <-proceed; return nil }), do("b", func(context.Context) error {
+				return errors.New("this step must not start")
+			}, flow.AtMostOnce())}, nil
+		},
+		"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil },
+	}.registry(t)
+	var notices diary
+	o := options(c, registry)
+	o.Notify = notices.note
+	running(t, o)
+	job := post(t, c, "taken", nil)
+	<-began
+	held, err := c.Job(t.Context(), job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Trash(t.Context(), jobs.Ending{Job: job.ID, Token: held.Token, Reason: "not wanted any more"}); err != nil {
+		t.Fatal(err)
+	}
+	close(proceed)
+	until(t, "the loss is noticed", func() bool { return notices.count(conductor.MomentClaimLost) == 1 })
+	if got := detailOf(t, c, job); attempts(got, "b") != 0 || got.State.Finished() {
+		t.Errorf("after the loss the flow is %s, step b was executed %d times", got.State, attempts(got, "b"))
+	}
+	if other := finished(t, c, post(t, c, "work", nil).ID); other.Outcome != jobs.OutcomeSuccess {
+		t.Errorf("another job: outcome %q", other.Outcome)
+	}
+	if notices.count(conductor.MomentSessionLost) != 0 {
+		t.Error("the session was given up")
+	}
+}

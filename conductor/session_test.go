@@ -1,0 +1,138 @@
+package conductor_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/conductor"
+)
+
+// step is one thing that happens to an attendance, at a time in thousandths
+// of the time to live.
+type step struct {
+	at   int
+	do   string // "look", "ask" (a look that must send), "ack", "check"
+	sent int    // of an ack
+	want string // the standing afterwards
+	next int    // of a look: when the next one is due; 0: not checked
+}
+
+func TestAttendance(t *testing.T) {
+	const ttl = 4 * time.Second
+	rows := []struct {
+		name  string
+		steps []step
+	}{
+		{"acknowledged in time", []step{
+			{at: 0, do: "look", want: "sound", next: 200},
+			{at: 200, do: "ask", want: "sound", next: 400},
+			{at: 210, do: "ack", sent: 200, want: "sound"},
+			{at: 399, do: "look", want: "sound", next: 400},
+			{at: 400, do: "ask", want: "sound", next: 600},
+		}},
+		{"counts from the sending, not from the answer", []step{
+			{at: 200, do: "ask", want: "sound"},
+			{at: 390, do: "ack", sent: 200, want: "sound"},
+			{at: 400, do: "ask", want: "sound"}, {at: 600, do: "ask", want: "sound"},
+			{at: 799, do: "check", want: "sound"},
+			{at: 800, do: "ask", want: "doubtful"},
+		}},
+		{"silence: the gate closes, the steps stop, all is lost", []step{
+			{at: 200, do: "ask", want: "sound", next: 400},
+			{at: 400, do: "ask", want: "sound", next: 500},
+			{at: 500, do: "ask", want: "sound", next: 600},
+			{at: 599, do: "check", want: "sound"},
+			{at: 600, do: "ask", want: "doubtful", next: 700},
+			{at: 700, do: "ask", want: "doubtful", next: 800},
+			{at: 799, do: "check", want: "doubtful"},
+			{at: 800, do: "ask", want: "failing", next: 900},
+			{at: 900, do: "ask", want: "failing", next: 1000},
+			{at: 999, do: "check", want: "failing"},
+			{at: 1000, do: "look", want: "lost"},
+		}},
+		{"thresholds are watched between keep-alives", []step{
+			{at: 200, do: "ask", want: "sound"},
+			{at: 210, do: "ack", sent: 200, want: "sound"},
+			{at: 390, do: "look", want: "sound", next: 400},
+			{at: 410, do: "ask", want: "sound", next: 610},
+			{at: 610, do: "ask", want: "sound", next: 710},
+			{at: 710, do: "ask", want: "sound", next: 800},
+			{at: 800, do: "look", want: "doubtful", next: 810},
+		}},
+		{"an answer at the last moment saves the session", []step{
+			{at: 200, do: "ask", want: "sound"}, {at: 400, do: "ask", want: "sound"}, {at: 600, do: "ask", want: "doubtful"},
+			{at: 800, do: "ask", want: "failing"},
+			{at: 990, do: "ack", sent: 800, want: "sound"},
+		}},
+		{"lost is for ever", []step{
+			{at: 200, do: "ask", want: "sound"}, {at: 400, do: "ask", want: "sound"}, {at: 600, do: "ask", want: "doubtful"},
+			{at: 800, do: "ask", want: "failing"},
+			{at: 1001, do: "ack", sent: 800, want: "lost"},
+			{at: 1010, do: "look", want: "lost"},
+		}},
+		{"an old answer takes nothing back", []step{
+			{at: 200, do: "ask", want: "sound"}, {at: 400, do: "ask", want: "sound"},
+			{at: 450, do: "ack", sent: 400, want: "sound"},
+			{at: 460, do: "ack", sent: 200, want: "sound"},
+			{at: 600, do: "ask", want: "sound"}, {at: 800, do: "ask", want: "sound"},
+			{at: 990, do: "check", want: "sound"},
+			{at: 1000, do: "check", want: "doubtful"},
+		}},
+		{"after a pause only a new keep-alive ends the doubt", []step{
+			{at: 200, do: "ask", want: "sound"}, // and now it sleeps
+			{at: 590, do: "check", want: "sound"},
+			{at: 605, do: "check", want: "doubtful"},
+			{at: 610, do: "ack", sent: 200, want: "doubtful"},
+			{at: 620, do: "ask", want: "doubtful"},
+			{at: 630, do: "ack", sent: 200, want: "doubtful"},
+			{at: 640, do: "ack", sent: 620, want: "sound"},
+		}},
+		{"a pause is seen by who asks before the watch wakes", []step{
+			{at: 200, do: "ask", want: "sound", next: 400},
+			{at: 210, do: "ack", sent: 200, want: "sound"},
+			{at: 601, do: "check", want: "doubtful"},
+		}},
+		{"a pause longer than the time to live loses everything at once", []step{
+			{at: 200, do: "ask", want: "sound"},
+			{at: 5000, do: "check", want: "lost"},
+			{at: 5000, do: "look", want: "lost"},
+		}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			start := time.Now()
+			moment := func(thousandths int) time.Time { return start.Add(ttl * time.Duration(thousandths) / 1000) }
+			attendance := conductor.NewAttendance(ttl, start)
+			for _, s := range row.steps {
+				now := moment(s.at)
+				switch s.do {
+				case "look", "ask":
+					_, ask, next := attendance.Look(now)
+					if ask != (s.do == "ask") {
+						t.Errorf("at %d: sends a keep-alive: %v", s.at, ask)
+					}
+					if s.next != 0 && !next.Equal(moment(s.next)) {
+						t.Errorf("at %d: looks again at %s, want %s", s.at, next.Sub(start), moment(s.next).Sub(start))
+					}
+				case "ack":
+					attendance.Acknowledged(moment(s.sent), now)
+				}
+				if got := attendance.Standing(now); got != s.want {
+					t.Errorf("at %d, after %s: %s, want %s", s.at, s.do, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+// A machine that was suspended has a monotonic clock that stood still.
+func TestAttendanceSeesTheWallClock(t *testing.T) {
+	start := time.Now()
+	attendance := conductor.NewAttendance(4*time.Second, start)
+	if got := attendance.Standing(start.Round(0).Add(time.Hour)); got != "lost" {
+		t.Errorf("an hour later by the wall clock: %s", got)
+	}
+	if got := attendance.Standing(start.Add(time.Second)); got != "sound" {
+		t.Errorf("a second later by both: %s", got)
+	}
+}

@@ -1,0 +1,214 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+const (
+	// claimWait bounds one parking on the board, so that a connection that
+	// died in silence is noticed.
+	claimWait = 30 * time.Second
+	// closeTime bounds the closing of a session. If it does not work in that
+	// time, the session's expiry does the same.
+	closeTime = 2 * time.Second
+)
+
+// shift is one call of Run.
+type shift struct {
+	options *Options
+	logger  hclog.Logger
+	journal *journal
+	free    chan struct{}  // holds a token for every job that may yet be claimed
+	runs    sync.WaitGroup // of the jobs that are seen through
+	done    chan struct{}  // closed when Run returns
+
+	// Three contexts, each within the one before: of all calls to the board,
+	// of the steps, and of claiming. A drain ends them from the last to the
+	// first.
+	base     context.Context
+	stop     context.CancelCauseFunc
+	stepping context.Context
+	cut      context.CancelCauseFunc
+	claiming context.Context
+	drain    func() // ends claiming; running flows are suspended
+}
+
+func newShift(ctx context.Context, options *Options) *shift {
+	s := &shift{
+		options: options,
+		logger:  options.Logger,
+		journal: newJournal(options.Logbook, options.Logger),
+		free:    make(chan struct{}, options.MaxJobs),
+		done:    make(chan struct{}),
+	}
+	for range options.MaxJobs {
+		s.free <- struct{}{}
+	}
+	// What is held when ctx ends must still be handed over.
+	s.base, s.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.stepping, s.cut = context.WithCancelCause(s.base)
+	claiming, drain := context.WithCancelCause(s.stepping)
+	s.claiming, s.drain = claiming, func() { drain(errHandOver) }
+	return s
+}
+
+// work lives through one session after the other until the drain.
+func (s *shift) work() error {
+	var journal sync.WaitGroup
+	journal.Go(func() { s.journal.run(s.base) })
+	defer journal.Wait()
+	defer s.stop(errHandOver)
+
+	var last *tenure
+	for s.claiming.Err() == nil {
+		if last = s.openSession(s.claiming); last == nil {
+			break
+		}
+		s.serve(last)
+	}
+	s.awaitRuns()
+	if last == nil {
+		return nil
+	}
+	return last.close(closeTime)
+}
+
+// serve claims jobs under a session until it is lost or the drain begins.
+func (s *shift) serve(t *tenure) {
+	s.logger.Info("session opened", "session", t.id, "ttl", s.options.TTL)
+	s.notify(Notice{Moment: MomentSessionOpened, Session: t.id})
+
+	ctx, cancel := context.WithCancelCause(s.claiming)
+	defer cancel(nil)
+	defer context.AfterFunc(t.alive, func() { cancel(context.Cause(t.alive)) })()
+	if s.register(ctx, t) {
+		s.claim(ctx, t)
+	}
+	if t.alive.Err() != nil {
+		t.watcher.Wait()
+		s.logger.Warn("session lost", "session", t.id, "cause", context.Cause(t.alive))
+		s.notify(Notice{Moment: MomentSessionLost, Session: t.id, Err: context.Cause(t.alive)})
+	}
+}
+
+// awaitRuns waits for the suspended flows, and stops the steps that take
+// longer than the grace.
+func (s *shift) awaitRuns() {
+	timer := time.AfterFunc(s.options.Grace, func() { s.cut(errHandOver) })
+	defer timer.Stop()
+	s.runs.Wait()
+}
+
+// register makes the conductor known on the board. It returns false when ctx
+// ends first.
+func (s *shift) register(ctx context.Context, t *tenure) bool {
+	wait := newBackoff(boardBackoff)
+	for ctx.Err() == nil {
+		callCtx, cancel := context.WithTimeout(ctx, callTime)
+		err := s.options.Board.Register(callCtx, t.id, s.entity())
+		cancel()
+		if err == nil {
+			return true
+		}
+		if errors.Is(err, jobs.ErrSessionExpired) {
+			t.lose(err)
+			return false
+		}
+		if ctx.Err() == nil {
+			s.logger.Warn("cannot register the conductor now", "session", t.id, "error", err)
+		}
+		pause(ctx, wait.NextBackOff())
+	}
+	return false
+}
+
+func (s *shift) entity() jobs.Entity {
+	opening := s.opening()
+	return jobs.Entity{
+		Kind: jobs.EntityConductor, Name: s.options.Name, Boards: s.options.Boards,
+		JobKinds: s.options.Registry.Kinds(), MaxJobs: s.options.MaxJobs,
+		Host: opening.Host, PID: opening.PID, Metadata: s.options.Metadata,
+	}
+}
+
+// claim takes jobs while there are free places, until ctx ends.
+func (s *shift) claim(ctx context.Context, t *tenure) {
+	wait := newBackoff(boardBackoff)
+	for {
+		// A job that is claimed in doubt could only be given back.
+		if t.admit(ctx) != nil {
+			return
+		}
+		places := s.takePlaces(ctx)
+		if places == 0 {
+			return
+		}
+		claimed := s.claimNext(ctx, t, places, wait)
+		for range places - len(claimed) {
+			s.free <- struct{}{}
+		}
+		for _, c := range claimed {
+			s.runs.Go(func() {
+				defer func() { s.free <- struct{}{} }()
+				s.seeThrough(t, c)
+			})
+		}
+	}
+}
+
+// takePlaces waits for a free place and takes all that there are. It returns
+// 0 when ctx ends.
+func (s *shift) takePlaces(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	select {
+	case <-s.free:
+	case <-ctx.Done():
+		return 0
+	}
+	for places := 1; ; places++ {
+		select {
+		case <-s.free:
+		default:
+			return places
+		}
+	}
+}
+
+// claimNext asks for jobs until it has an answer. The nonce stays the same
+// meanwhile, so that claims whose announcement was lost are found again.
+func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait interface {
+	Reset()
+	NextBackOff() time.Duration
+}) []jobs.Claimed {
+	request := jobs.ClaimRequest{
+		Session: t.id, Nonce: jobs.NewNonce(), Boards: s.options.Boards,
+		Kinds: s.options.Registry.Kinds(), Max: places, Wait: claimWait,
+	}
+	for ctx.Err() == nil {
+		callCtx, cancel := context.WithTimeout(ctx, claimWait+callTime)
+		claimed, err := s.options.Board.ClaimNext(callCtx, request)
+		cancel()
+		if err == nil {
+			wait.Reset()
+			return claimed
+		}
+		if errors.Is(err, jobs.ErrSessionExpired) {
+			t.lose(err)
+			return nil
+		}
+		if ctx.Err() == nil {
+			s.logger.Warn("cannot claim jobs now", "session", t.id, "error", err)
+		}
+		pause(ctx, wait.NextBackOff())
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+// Package config is what a daemon is told: a TOML file, environment variables
+// and flags, brought together into one checked Config.
+//
+// Every key of the file is also an environment variable and a flag, and all
+// three come from one table (see Settings), which also makes the example file
+// and the documentation. For the key raft.heartbeat they are
+// CONDUCTORD_RAFT_HEARTBEAT and --raft-heartbeat. A flag goes over the
+// environment, that over the file, and that over the default.
+//
+// Load reports everything that is wrong at once, each fault with its place: a
+// key that is not known, a value of the wrong type or out of its range, and
+// values that do not fit together. A Config that Load gives has no fault.
+package config
+
+import "time"
+
+// Config is all that a daemon can be told.
+type Config struct {
+	Node         string // this node's name: one of the members'
+	DataDir      string
+	RaftListen   string // empty: the node's own raft address
+	APIListen    string // empty: the node's own API address
+	DrainTimeout time.Duration
+
+	Cluster   Cluster
+	Raft      Raft
+	Sessions  Sessions
+	Limits    Limits
+	Retention Retention
+	Conductor Conductor
+	Log       Log
+}
+
+// Cluster is what the files of all nodes have in common.
+type Cluster struct {
+	ID      string
+	Members []Member
+}
+
+// Member is one node, and where the others find it.
+type Member struct {
+	Name string
+	Raft string // host:port
+	API  string // host:port
+}
+
+// Raft holds the timing and the sizes of the replicated log.
+type Raft struct {
+	Heartbeat         time.Duration
+	Election          time.Duration
+	LeaderLease       time.Duration
+	MaxAppendEntries  int
+	SnapshotInterval  time.Duration
+	SnapshotThreshold int
+	TrailingLogs      int
+}
+
+// Sessions holds how presence is judged.
+type Sessions struct {
+	TTL        time.Duration
+	Grace      time.Duration
+	CoolDown   time.Duration
+	MaxCrashes int
+}
+
+// Limits bound what is accepted: the defaults are the largest there are.
+type Limits struct {
+	Name    int
+	Value   int
+	Command int
+	Steps   int
+}
+
+// Retention says which finished jobs are kept.
+type Retention struct {
+	MaxAge time.Duration
+	Keep   int
+}
+
+// Conductor is the conductor inside the daemon.
+type Conductor struct {
+	Enabled  bool
+	Name     string // empty: the node's name
+	Boards   []string
+	MaxJobs  int
+	Workers  int
+	Handlers []string // the directories in which handlers are looked for
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level string
+	JSON  bool
+}
+
+// Default is what holds where nothing is said. It is not complete: a node
+// needs a name, a data directory, a cluster id and members.
+func Default() Config {
+	return Config{
+		DrainTimeout: 500 * time.Millisecond, // half of the second within which a stopped node hands over
+		Raft: Raft{
+			Heartbeat:         500 * time.Millisecond,
+			Election:          500 * time.Millisecond,
+			LeaderLease:       250 * time.Millisecond,
+			MaxAppendEntries:  512,
+			SnapshotInterval:  30 * time.Second,
+			SnapshotThreshold: 16_384,
+			TrailingLogs:      65_536,
+		},
+		Sessions:  Sessions{TTL: 4 * time.Second, Grace: time.Second, CoolDown: 500 * time.Millisecond, MaxCrashes: 5},
+		Limits:    Limits{Name: maxName, Value: maxValue, Command: maxCommand, Steps: maxSteps},
+		Retention: Retention{MaxAge: 7 * 24 * time.Hour, Keep: 100_000},
+		Conductor: Conductor{Enabled: true, Boards: []string{"default"}, MaxJobs: 16, Workers: 8},
+		Log:       Log{Level: "info"},
+	}
+}
+
+// Self is the member that the node itself is.
+func (c *Config) Self() (Member, bool) {
+	for _, member := range c.Cluster.Members {
+		if member.Name == c.Node {
+			return member, true
+		}
+	}
+	return Member{}, false
+}
+
+// RaftAddress is where the node listens for the other members.
+func (c *Config) RaftAddress() string {
+	self, _ := c.Self()
+	return orElse(c.RaftListen, self.Raft)
+}
+
+// APIAddress is where the node listens for clients.
+func (c *Config) APIAddress() string {
+	self, _ := c.Self()
+	return orElse(c.APIListen, self.API)
+}
+
+// ConductorName is the name under which the node's conductor is known.
+func (c *Config) ConductorName() string { return orElse(c.Conductor.Name, c.Node) }
+
+func orElse(text, otherwise string) string {
+	if text != "" {
+		return text
+	}
+	return otherwise
+}

@@ -1,0 +1,410 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/config"
+)
+
+// good is the least that a file must say, in 16 lines.
+const good = `node = "n1"
+data_dir = "/var/lib/conductord"
+
+[cluster]
+id = "shop"
+
+[[cluster.members]]
+name = "n1"
+raft = "10.0.0.1:7071"
+api = "10.0.0.1:7070"
+
+[[cluster.members]]
+name = "n2"
+raft = "10.0.0.2:7071"
+api = "10.0.0.2:7070"
+
+`
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "node1.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func goodConfig() config.Config {
+	c := config.Default()
+	c.Node, c.DataDir = "n1", "/var/lib/conductord"
+	c.Cluster = config.Cluster{ID: "shop", Members: []config.Member{
+		{Name: "n1", Raft: "10.0.0.1:7071", API: "10.0.0.1:7070"},
+		{Name: "n2", Raft: "10.0.0.2:7071", API: "10.0.0.2:7070"},
+	}}
+	return c
+}
+
+func TestGoodFiles(t *testing.T) {
+	for _, row := range []struct {
+		name, text string
+		change     func(*config.Config)
+	}{
+		{"the least", good, func(*config.Config) {}},
+		{"a duration", good + "[sessions]\nttl = \"6s\"", func(c *config.Config) { c.Sessions.TTL = 6 * time.Second }},
+		{"a number", good + "[conductor]\nmax_jobs = 3", func(c *config.Config) { c.Conductor.MaxJobs = 3 }},
+		{"a truth", good + "[log]\njson = true", func(c *config.Config) { c.Log.JSON = true }},
+		{"a list", good + "[conductor]\nhandlers = [\n  '/a', # one\n  '/b']", func(c *config.Config) { c.Conductor.Handlers = []string{"/a", "/b"} }},
+		{"an empty list", good + "[conductor]\nenabled = false\nboards = []", func(c *config.Config) {
+			c.Conductor.Enabled, c.Conductor.Boards = false, []string{}
+		}},
+		{"listening elsewhere", "raft_listen = \":9000\"\napi_listen = \"0.0.0.0:9001\"\n" + good, func(c *config.Config) {
+			c.RaftListen, c.APIListen = ":9000", "0.0.0.0:9001"
+		}},
+		{"an IPv6 member", strings.ReplaceAll(good, "10.0.0.1:", "[fd00::1]:"), func(c *config.Config) {
+			c.Cluster.Members[0] = config.Member{Name: "n1", Raft: "[fd00::1]:7071", API: "[fd00::1]:7070"}
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			want := goodConfig()
+			row.change(&want)
+			got, err := config.Load(write(t, row.text), nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestFaults(t *testing.T) {
+	for _, row := range []struct {
+		name, text string
+		want       []string // each a fault, as "line: key: part of the message"
+	}{
+		{"unknown key", "colour = 1\n" + good, []string{"1: colour: there is no such key"}},
+		{"unknown table", good + "[colours]\nred = 1", []string{"17: colours: there is no such key"}},
+		{"unknown key in a table", good + "[raft]\nhartbeat = \"1s\"", []string{"18: raft.hartbeat: there is no such key"}},
+		{"key in the wrong table", good + "[raft]\nttl = \"1s\"", []string{"18: raft.ttl: there is no such key; is it sessions.ttl?"}},
+		{"unknown key of a member", good + "role = \"voter\"", []string{"17: cluster.members[1].role: there is no such key: a member has"}},
+		{"table that is a value", "raft = 3\n" + good, []string{"1: raft: must be a table: [raft]"}},
+		{"number for a string", strings.Replace(good, `"n1"`, "1", 1), []string{`1: node: must be a string, not the number 1`}},
+		{"string for a number", good + "[limits]\nsteps = \"many\"", []string{`18: limits.steps: must be a whole number, not the string "many"`}},
+		{"fraction for a number", good + "[limits]\nsteps = 1.5", []string{`18: limits.steps: must be a whole number, not the number 1.5`}},
+		{"number for a duration", good + "[sessions]\nttl = 4", []string{`18: sessions.ttl: must be a duration such as`}},
+		{"no duration", good + "[sessions]\nttl = \"soon\"", []string{`18: sessions.ttl: must be a duration such as`}},
+		{"string for a truth", good + "[log]\njson = \"yes\"", []string{`18: log.json: must be true or false`}},
+		{"string for a list", good + "[conductor]\nboards = \"a\"", []string{`18: conductor.boards: must be a list of strings`}},
+		{"list of numbers", good + "[conductor]\nboards = [1]", []string{`18: conductor.boards: must be a list of strings, and holds the number 1`}},
+		{"members no tables", "node=\"n1\"\ndata_dir=\"/d\"\n[cluster]\nid=\"c\"\nmembers = \"n1\"", []string{`5: cluster.members: must be a list of tables`}},
+		{"below the range", good + "[conductor]\nmax_jobs = 0", []string{"18: conductor.max_jobs: is 0, and must be from 1 to 256"}},
+		{"above the range", good + "[limits]\nname = 256", []string{"18: limits.name: is 256, and must be from 16 to 255"}},
+		{"duration above the range", good + "[sessions]\nttl = \"61m\"", []string{"18: sessions.ttl: is 1h1m, and must be from 500ms to 1h"}},
+		{"lease over heartbeat", good + "[raft]\nleader_lease = \"600ms\"", []string{"18: raft.leader_lease: is 600ms, and must not be over raft.heartbeat, 500ms"}},
+		{"election under heartbeat", good + "[raft]\nelection = \"400ms\"", []string{"18: raft.election: is 400ms, and must not be under raft.heartbeat"}},
+		{"too few trailing logs", good + "[raft]\ntrailing_logs = 32767", []string{"18: raft.trailing_logs: is 32767, and must be at least twice"}},
+		{"session shorter than an election", good + "[sessions]\nttl = \"1999ms\"", []string{"18: sessions.ttl: is 1.999s, and must be at least twice"}},
+		{"no time to hand over", good + "[sessions]\nttl = \"2s\"\ngrace = \"0s\"\ncool_down = \"99ms\"", []string{"19: sessions.grace: is too short"}},
+		{"values larger than commands", good + "[limits]\ncommand = 500_000", []string{"0: limits.value: is 262144, and must be at most half"}},
+		{"log level", good + "[log]\nlevel = \"loud\"", []string{`18: log.level: must be trace, debug`}},
+		{"node is no member", strings.Replace(good, `"n1"`, `"n3"`, 1), []string{`1: node: there is no member "n3"`}},
+		{"node's name", strings.ReplaceAll(good, "n1", "n 1"), []string{"1: node: must begin with a letter", "8: cluster.members[0].name: must begin with a letter"}},
+		{"member's name twice", strings.Replace(good, `"n2"`, `"n1"`, 1), []string{`13: cluster.members[1].name: there is another member "n1"`}},
+		{"member's address twice", strings.ReplaceAll(good, "10.0.0.2:7071", "10.0.0.1:7070"), []string{"14: cluster.members[1].raft: is the address of cluster.members[0].api too"}},
+		{"member without a port", strings.ReplaceAll(good, "10.0.0.2:7071", "10.0.0.2"), []string{`14: cluster.members[1].raft: must be HOST:PORT, not "10.0.0.2"`}},
+		{"member's port", strings.ReplaceAll(good, "10.0.0.2:7071", "10.0.0.2:70710"), []string{`14: cluster.members[1].raft: must have a port from 1 to 65535`}},
+		{"member anywhere", strings.ReplaceAll(good, "10.0.0.2:7071", "0.0.0.0:7071"), []string{`14: cluster.members[1].raft: must name the host`}},
+		{"member without API", strings.ReplaceAll(good, `api = "10.0.0.2:7070"`, ""), []string{`12: cluster.members[1].api: must be set`}},
+		{"one port for both", "api_listen = \"10.0.0.1:7071\"\n" + good, []string{"1: api_listen: is where the node listens for the other members"}},
+		{"a board twice", good + "[conductor]\nboards = [\"a\", \"a\"]", []string{`18: conductor.boards: holds "a" twice`}},
+		{"conductor without boards", good + "[conductor]\nboards = []", []string{`18: conductor.boards: must name a board`}},
+		{"nothing", "", []string{"0: node: must be set", "0: cluster.id: must be set", "0: data_dir: must be set", "0: cluster.members: must list"}},
+		{"syntax", good + "[raft\n", []string{"18: expected"}},
+		{"a key twice", good + "[log]\njson = true\njson = true", []string{"19: "}},
+		{"several at once", "colour = 1\nnode = 3\n[log]\nlevel = \"loud\"\njson = 1\n", []string{
+			"1: colour: ", "2: node: must be a string", "4: log.level: ", "5: log.json: ", "0: cluster.id: ", "0: data_dir: ", "0: cluster.members: ",
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			path := write(t, row.text)
+			_, err := config.Load(path, nil, nil)
+			got := faultLines(t, path, err)
+			if len(got) != len(row.want) {
+				t.Fatalf("%d faults, want %d:\n%s", len(got), len(row.want), strings.Join(got, "\n"))
+			}
+			for _, want := range row.want {
+				if !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, want) }) {
+					t.Errorf("no fault %q in:\n%s", want, strings.Join(got, "\n"))
+				}
+			}
+		})
+	}
+}
+
+// faultLines gives each fault as "line: key: message", and checks that its text
+// begins with the file.
+func faultLines(t *testing.T, path string, err error) []string {
+	t.Helper()
+	var faults config.Faults
+	if !errors.As(err, &faults) {
+		t.Fatalf("got %v, want faults", err)
+	}
+	var texts []string
+	for _, fault := range faults {
+		rest, found := strings.CutPrefix(fault.Error(), path+":")
+		if !found {
+			t.Errorf("%q does not name the file", fault)
+		}
+		if fault.Line == 0 {
+			rest = "0:" + rest
+		}
+		texts = append(texts, rest)
+	}
+	return texts
+}
+
+func TestPrecedence(t *testing.T) {
+	file := write(t, good+"[log]\nlevel = \"warn\"\n")
+	env := []string{"CONDUCTORD_LOG_LEVEL=error"}
+	flags := map[string]string{"log-level": "debug"}
+	for _, row := range []struct {
+		name  string
+		path  string
+		env   []string
+		flags map[string]string
+		want  string
+	}{
+		{"default", write(t, good), nil, nil, "info"},
+		{"file", file, nil, nil, "warn"},
+		{"environment over file", file, env, nil, "error"},
+		{"flag over environment", file, env, flags, "debug"},
+		{"an empty variable says nothing", file, []string{"CONDUCTORD_LOG_LEVEL="}, nil, "warn"},
+		{"other variables are not ours", file, []string{"CONDUCTORD_COLOUR=1", "LOG_LEVEL=error", "CONDUCTORD_SERVER=x"}, nil, "warn"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := config.Load(row.path, row.env, row.flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Log.Level != row.want {
+				t.Errorf("got %q, want %q", got.Log.Level, row.want)
+			}
+		})
+	}
+}
+
+// TestWithoutFile says everything by flags, and then by variables.
+func TestWithoutFile(t *testing.T) {
+	want := goodConfig()
+	want.Conductor.Handlers, want.Log.JSON, want.Sessions.TTL, want.Limits.Steps = []string{"/a", "/b"}, true, 5*time.Second, 7
+	given := map[string]string{
+		"node": "n1", "data-dir": "/var/lib/conductord", "cluster-id": "shop",
+		"cluster-members":    "n1=10.0.0.1:7071,10.0.0.1:7070; n2=10.0.0.2:7071,10.0.0.2:7070",
+		"conductor-handlers": "/a, /b", "log-json": "true", "sessions-ttl": "5s", "limits-steps": "7",
+	}
+	var env []string
+	for name, value := range given {
+		env = append(env, "CONDUCTORD_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"="+value)
+	}
+	for name, load := range map[string]func() (config.Config, error){
+		"flags":       func() (config.Config, error) { return config.Load("", nil, given) },
+		"environment": func() (config.Config, error) { return config.Load("", env, nil) },
+	} {
+		got, err := load()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
+		}
+	}
+}
+
+func TestFaultsElsewhere(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		env   []string
+		flags map[string]string
+		want  string
+	}{
+		{"a variable", []string{"CONDUCTORD_LIMITS_STEPS=x"}, nil, `environment: CONDUCTORD_LIMITS_STEPS: must be a whole number, not "x"`},
+		{"a flag", nil, map[string]string{"sessions-ttl": "x"}, `flags: --sessions-ttl: must be a duration`},
+		{"a flag out of range", nil, map[string]string{"limits-steps": "0"}, `flags: --limits-steps: is 0, and must be from 1 to 10000`},
+		{"an unknown flag", nil, map[string]string{"colour": "1"}, `flags: --colour: there is no such flag`},
+		{"members", nil, map[string]string{"cluster-members": "n1"}, `flags: --cluster-members: must be NAME=RAFT_HOST:PORT,API_HOST:PORT, not "n1"`},
+		{"one member", nil, map[string]string{"cluster-members": "n1=h:1,h:2;n2=h:0,h:3"}, `flags: --cluster-members: members[1].raft: must have a port`},
+		{"no truth", []string{"CONDUCTORD_LOG_JSON=perhaps"}, nil, `environment: CONDUCTORD_LOG_JSON: must be true or false`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := config.Load(write(t, good), row.env, row.flags)
+			var faults config.Faults
+			if !errors.As(err, &faults) || len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), row.want) {
+				t.Errorf("got %v\nwant %s", err, row.want)
+			}
+		})
+	}
+}
+
+func TestUnreadableFiles(t *testing.T) {
+	for name, path := range map[string]string{
+		"missing":   filepath.Join(t.TempDir(), "none.toml"),
+		"directory": t.TempDir(),
+		"too large": write(t, good+"#"+strings.Repeat("x", 1<<20)),
+	} {
+		_, err := config.Load(path, nil, nil)
+		var faults config.Faults
+		if err == nil || errors.As(err, &faults) || !strings.HasPrefix(err.Error(), "cannot read the configuration: ") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestValidateInCode(t *testing.T) {
+	c := goodConfig()
+	if err := c.Validate(); err != nil {
+		t.Errorf("a good configuration: %v", err)
+	}
+	c.Raft.LeaderLease = time.Second
+	if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), "raft.leader_lease: is 1s") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOwnAddresses(t *testing.T) {
+	c := goodConfig()
+	if got := []string{c.RaftAddress(), c.APIAddress(), c.ConductorName()}; !slices.Equal(got, []string{"10.0.0.1:7071", "10.0.0.1:7070", "n1"}) {
+		t.Errorf("from the member: %v", got)
+	}
+	c.RaftListen, c.APIListen, c.Conductor.Name = ":1", ":2", "c"
+	if got := []string{c.RaftAddress(), c.APIAddress(), c.ConductorName()}; !slices.Equal(got, []string{":1", ":2", "c"}) {
+		t.Errorf("said apart: %v", got)
+	}
+}
+
+// TestExample loads the example file, as it is and with every comment that
+// hides a default taken away: both must say the same.
+func TestExample(t *testing.T) {
+	want := goodConfig()
+	want.DataDir = "/var/lib/conductord/n1"
+	example := config.Example("n1", "shop", want.Cluster.Members...)
+	hidden := regexp.MustCompile(`(?m)^#([a-z_]+ = )`)
+	full := hidden.ReplaceAllString(example, "$1")
+	if full == example {
+		t.Fatal("the example hides no default")
+	}
+	for name, text := range map[string]string{"as it is": example, "in full": full} {
+		got, err := config.Load(write(t, text), nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, text)
+		}
+		if len(got.Conductor.Handlers) == 0 {
+			got.Conductor.Handlers = nil
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
+		}
+	}
+	for _, setting := range config.Settings() {
+		if !strings.Contains(example, setting.Doc) && setting.Key != "cluster.members" {
+			t.Errorf("the example does not explain %s", setting.Key)
+		}
+	}
+}
+
+// TestSettings checks that every field of Config has a key, and that defaults
+// are within their own ranges.
+func TestSettings(t *testing.T) {
+	settings := config.Settings()
+	if want := countFields(reflect.TypeFor[config.Config]()); len(settings) != want {
+		t.Errorf("%d settings for %d fields", len(settings), want)
+	}
+	env := []string{}
+	for _, setting := range settings {
+		if setting.Doc == "" || strings.HasSuffix(setting.Doc, ".") {
+			t.Errorf("%s: the doc %q", setting.Key, setting.Doc)
+		}
+		env = append(env, setting.Env+"="+setting.Default)
+	}
+	got, err := config.Load(write(t, good), env, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, goodConfig()) {
+		t.Errorf("the defaults as text say something else: %+v", got)
+	}
+}
+
+func countFields(of reflect.Type) int {
+	count := 0
+	for i := range of.NumField() {
+		if field := of.Field(i); field.Type.Kind() == reflect.Struct {
+			count += countFields(field.Type)
+		} else {
+			count++
+		}
+	}
+	return count
+}
+
+// TestLines puts faults behind everything that a line counter could trip over.
+func TestLines(t *testing.T) {
+	for _, row := range []struct {
+		name, before string
+	}{
+		{"comments", "# [raft]\n#node = 1 \"\n"},
+		{"windows line ends", "\r\n\r\n"},
+		{"quoted keys", "\"data_dir\" = \"/x # no comment\"\n"},
+		{"several lines of text", "data_dir = \"\"\"\n[raft]\nfoo = 1 \\\"\"\"\"\n"},
+		{"several lines of raw text", "data_dir = '''\n'[raft]''\nfoo = 1'''\n"},
+		{"quotes at the end", "data_dir = \"\"\"\nx\"\"\"\"\"\n"},
+		{"brackets in strings", "data_dir = \"[[{\"\napi_listen = '}]' # ]\n"},
+		{"escaped quotes", "data_dir = \"a\\\"[\\\\\"\n"},
+		{"inline tables", "log = { level = \"info\", json = false }\n"},
+		{"lists of lists", "data_dir = [\n [1,\n 2], # ]\n [\"]\"]\n]\n"},
+		{"dotted keys", "raft . heartbeat = \"1s\"\n"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			text := row.before + "colour = 1\n"
+			path := write(t, text)
+			_, err := config.Load(path, nil, nil)
+			want := strings.Count(row.before, "\n") + 1
+			for _, line := range faultLines(t, path, err) {
+				if strings.Contains(line, ": colour: ") {
+					if got := regexp.MustCompile(`^\d+`).FindString(line); got != strconv.Itoa(want) {
+						t.Errorf("got line %s, want %d", got, want)
+					}
+					return
+				}
+			}
+			t.Errorf("the fault was not found: %v", err)
+		})
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(good)
+	f.Add("a = '''\n'''\n[b]\n[[c.d]]\n\"e\".f = {g = [1, \"]\"]}")
+	f.Add("x = \"\\")
+	f.Fuzz(func(t *testing.T, text string) {
+		_, err := config.Load(write(t, text), nil, nil) // must come back, whatever the text
+		var faults config.Faults
+		if errors.As(err, &faults) {
+			lines := strings.Count(text, "\n") + 1
+			for _, fault := range faults {
+				if fault.Line < 0 || fault.Line > lines {
+					t.Errorf("a fault on line %d of %d: %v", fault.Line, lines, fault)
+				}
+			}
+		}
+	})
+}

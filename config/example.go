@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Example writes a configuration file for one node of a new cluster: what must
+// be said, and every other key as a comment with its default.
+func Example(node, clusterID string, members ...Member) string {
+	example := Default()
+	example.Node, example.DataDir = node, "/var/lib/conductord/"+node
+	example.Cluster = Cluster{ID: clusterID, Members: members}
+	return Write(example)
+}
+
+// Write makes the file that says what the configuration says, with every key
+// that has its default as a comment.
+func Write(example Config) string {
+	var file strings.Builder
+	file.WriteString("# Configuration of a conductord node. Lines that are commented out show the\n" +
+		"# defaults. Every key is also a flag and an environment variable: data_dir is\n" +
+		"# --data-dir and CONDUCTORD_DATA_DIR.\n\n")
+	defaults := Default()
+	section := ""
+	for _, row := range table() {
+		key := row.key
+		if table, inner, nested := strings.Cut(row.key, "."); nested {
+			if key = inner; table != section {
+				fmt.Fprintf(&file, "[%s]\n", table)
+				section = table
+			}
+		}
+		if row.key == "cluster.members" {
+			writeMembers(&file, example.Cluster.Members)
+			continue
+		}
+		fmt.Fprintf(&file, "# %s.\n", row.doc)
+		text, standard := tomlOf(row.target(&example)), tomlOf(row.target(&defaults))
+		if text == standard {
+			key = "#" + key
+		}
+		fmt.Fprintf(&file, "%s = %s\n\n", key, text)
+	}
+	return strings.TrimRight(file.String(), "\n") + "\n"
+}
+
+func writeMembers(file *strings.Builder, members []Member) {
+	file.WriteString("# The nodes of the cluster: alike in the files of all of them. raft is where\n" +
+		"# they find each other, api where clients do.\n")
+	for _, member := range members {
+		fmt.Fprintf(file, "[[cluster.members]]\nname = %s\nraft = %s\napi = %s\n\n",
+			strconv.Quote(member.Name), strconv.Quote(member.Raft), strconv.Quote(member.API))
+	}
+}
+
+// tomlOf writes a value as the file takes it. Go's quoting of the plain text
+// that stands in a configuration is TOML's too.
+func tomlOf(target any) string {
+	switch value := target.(type) {
+	case *string, *time.Duration:
+		return strconv.Quote(textOf(target))
+	case *[]string:
+		quoted := make([]string, 0, len(*value))
+		for _, item := range *value {
+			quoted = append(quoted, strconv.Quote(item))
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	}
+	return textOf(target)
+}

@@ -1,0 +1,351 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// maxFile bounds a configuration file: a larger one is the wrong file.
+const maxFile = 1 << 20
+
+// Load brings a file, environment variables ("NAME=value", as os.Environ gives
+// them) and flags (by their names without dashes, only those that were given)
+// together over the defaults. An empty path stands for no file. Variables that
+// are set to nothing count as not set, and those that are not in Settings are
+// left alone, since the environment is not ours. What is wrong comes back as
+// Faults; a file that cannot be read as another error.
+func Load(path string, env []string, flags map[string]string) (Config, error) {
+	l := loader{config: Default(), origins: make(map[string]origin)}
+	if path != "" {
+		if err := l.loadFile(path); err != nil {
+			return Config{}, err
+		}
+	}
+	l.loadEnv(env)
+	l.loadFlags(flags)
+	l.checkRanges()
+	checkTogether(&l.config, l.blame)
+	if len(l.faults) > 0 {
+		// As a person reads the file; what it does not hold comes last.
+		slices.SortStableFunc(l.faults, func(a, b Fault) int { return cmp.Compare(uint(a.Line-1), uint(b.Line-1)) })
+		return Config{}, l.faults
+	}
+	return l.config, nil
+}
+
+// Validate checks a Config that was made in code. Its faults have no place.
+func (c *Config) Validate() error {
+	l := loader{config: *c}
+	l.checkRanges()
+	checkTogether(&l.config, l.blame)
+	if len(l.faults) > 0 {
+		return l.faults
+	}
+	return nil
+}
+
+// origin is where a setting got its value.
+type origin struct {
+	place string
+	line  int
+	key   string // as the place spells it
+}
+
+// loader gathers values and faults.
+type loader struct {
+	config  Config
+	file    string
+	lines   lines             // of the keys in the file
+	origins map[string]origin // by setting
+	bad     []string          // settings with a fault already: they are not blamed twice
+	faults  Faults
+}
+
+func (l *loader) loadFile(path string) error {
+	text, err := readBounded(path)
+	if err != nil {
+		return fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	l.file = path
+	var document map[string]any
+	if _, err := toml.Decode(text, &document); err != nil {
+		var syntax toml.ParseError
+		if errors.As(err, &syntax) {
+			l.faults = append(l.faults, Fault{Place: path, Line: syntax.Position.Line, Message: syntax.Message})
+			return l.faults // nothing else can be said about a file that cannot be parsed
+		}
+		return fmt.Errorf("cannot read the configuration %s: %w", path, err)
+	}
+	l.lines = scanLines(text)
+	for _, row := range table() {
+		if value, found := take(document, row.key); found {
+			l.origins[row.key] = origin{path, l.lines.of(row.key), row.key}
+			l.setAny(row, value)
+		}
+	}
+	l.refuseRest("", document)
+	return nil
+}
+
+func readBounded(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxFile {
+		return "", fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return string(text), nil
+}
+
+// take removes a dotted key from the document and returns its value.
+func take(document map[string]any, key string) (any, bool) {
+	table, rest, nested := strings.Cut(key, ".")
+	value, found := document[table]
+	if !nested {
+		delete(document, table)
+		return value, found
+	}
+	inner, isTable := value.(map[string]any)
+	if !isTable {
+		return nil, false
+	}
+	return take(inner, rest)
+}
+
+// refuseRest blames every key that no setting has taken.
+func (l *loader) refuseRest(prefix string, document map[string]any) {
+	sections := make(map[string]bool)
+	for _, row := range table() {
+		if section, _, nested := strings.Cut(row.key, "."); nested {
+			sections[section] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(document)) {
+		path := prefix + key
+		inner, isTable := document[key].(map[string]any)
+		switch {
+		case isTable && prefix == "" && sections[key]:
+			l.refuseRest(key+".", inner)
+		case prefix == "" && sections[key]:
+			l.addInFile(path, "must be a table: ["+key+"]")
+		default:
+			l.addInFile(path, "there is no such key"+similar(key))
+		}
+	}
+}
+
+// similar names keys that end in the same word: one in the wrong table is the
+// common mistake.
+func similar(key string) string {
+	for _, row := range table() {
+		if row.key == key || strings.HasSuffix(row.key, "."+key) {
+			return "; is it " + row.key + "?"
+		}
+	}
+	return ""
+}
+
+func (l *loader) addInFile(key, message string) {
+	l.faults = append(l.faults, Fault{Place: l.file, Line: l.lines.of(key), Key: key, Message: message})
+}
+
+func (l *loader) loadEnv(env []string) {
+	values := make(map[string]string, len(env))
+	for _, item := range env {
+		name, value, _ := strings.Cut(item, "=")
+		values[name] = value
+	}
+	for _, row := range table() {
+		if value := values[row.env()]; value != "" {
+			l.setText(row, value, origin{place: "environment", key: row.env()})
+		}
+	}
+}
+
+func (l *loader) loadFlags(flags map[string]string) {
+	known := make(map[string]bool, len(flags))
+	for _, row := range table() {
+		known[row.flag()] = true
+		if value, given := flags[row.flag()]; given {
+			l.setText(row, value, origin{place: "flags", key: "--" + row.flag()})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if !known[name] {
+			l.faults = append(l.faults, Fault{Place: "flags", Key: "--" + name, Message: "there is no such flag"})
+		}
+	}
+}
+
+// setText takes a value from a flag or a variable. A value that was bad in a
+// place below does not matter any more when a good one goes over it, but it is
+// still told: the file is wrong.
+func (l *loader) setText(row setting, text string, from origin) {
+	l.origins[row.key] = from
+	if message := row.setText(&l.config, text); message != "" {
+		l.blame(row.key, message)
+	}
+}
+
+// setAny takes a value from the file.
+func (l *loader) setAny(row setting, value any) {
+	message := ""
+	switch target := row.target(&l.config).(type) {
+	case *string:
+		message = assign(target, value, "a string")
+	case *bool:
+		message = assign(target, value, "true or false")
+	case *int:
+		var number int64
+		if message = assign(&number, value, "a whole number"); message == "" {
+			*target = int(number)
+		}
+	case *time.Duration:
+		var text string
+		if message = assign(&text, value, `a duration such as "500ms", "4s" or "24h"`); message == "" {
+			message = setDuration(target, text)
+		}
+	case *[]string:
+		message = assignStrings(target, value)
+	case *[]Member:
+		l.setMembersAny(target, value)
+	}
+	if message != "" {
+		l.blame(row.key, message)
+	}
+}
+
+func assign[T any](target *T, value any, want string) string {
+	typed, ok := value.(T)
+	if !ok {
+		return fmt.Sprintf("must be %s, not %s", want, describe(value))
+	}
+	*target = typed
+	return ""
+}
+
+func assignStrings(target *[]string, value any) string {
+	items, ok := value.([]any)
+	if !ok {
+		return "must be a list of strings, not " + describe(value)
+	}
+	texts := make([]string, 0, len(items))
+	for _, item := range items {
+		text, isString := item.(string)
+		if !isString {
+			return "must be a list of strings, and holds " + describe(item)
+		}
+		texts = append(texts, text)
+	}
+	*target = texts
+	return ""
+}
+
+// setMembersAny reads [[cluster.members]]; each member's faults have lines of
+// their own.
+func (l *loader) setMembersAny(target *[]Member, value any) {
+	tables, ok := tablesOf(value)
+	if !ok {
+		l.blame("cluster.members", "must be a list of tables: [[cluster.members]]")
+		return
+	}
+	members := make([]Member, len(tables))
+	for i, table := range tables {
+		prefix := memberKey(i)
+		fields := map[string]*string{"name": &members[i].Name, "raft": &members[i].Raft, "api": &members[i].API}
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			field, known := fields[key]
+			if !known {
+				l.addInFile(prefix+"."+key, "there is no such key: a member has name, raft and api")
+				continue
+			}
+			if message := assign(field, table[key], "a string"); message != "" {
+				l.blame(prefix+"."+key, message)
+			}
+		}
+	}
+	*target = members
+}
+
+func tablesOf(value any) ([]map[string]any, bool) {
+	if tables, ok := value.([]map[string]any); ok {
+		return tables, true
+	}
+	items, ok := value.([]any)
+	tables := make([]map[string]any, 0, len(items))
+	for _, item := range items {
+		table, isTable := item.(map[string]any)
+		ok = ok && isTable
+		tables = append(tables, table)
+	}
+	return tables, ok
+}
+
+// describe names the type of a TOML value as a person would.
+func describe(value any) string {
+	switch value := value.(type) {
+	case string:
+		return fmt.Sprintf("the string %.64q", value)
+	case int64:
+		return "the number " + strconv.FormatInt(value, 10)
+	case float64:
+		return "the number " + strconv.FormatFloat(value, 'g', -1, 64)
+	case bool:
+		return strconv.FormatBool(value)
+	case time.Time:
+		return "a date"
+	case []any, []map[string]any:
+		return "a list"
+	}
+	return "a table"
+}
+
+// blame records a fault of a setting, at the place that gave its value.
+func (l *loader) blame(key, message string) {
+	if slices.Contains(l.bad, key) {
+		return
+	}
+	l.bad = append(l.bad, key)
+	if from, known := l.origins[settingOf(key)]; known {
+		fault := Fault{Place: from.place, Line: from.line, Key: from.key, Message: message}
+		if from.place == l.file {
+			fault.Key, fault.Line = key, l.lines.of(key)
+		} else if key != settingOf(key) {
+			fault.Message = strings.TrimPrefix(key, "cluster.") + ": " + message
+		}
+		l.faults = append(l.faults, fault)
+		return
+	}
+	l.faults = append(l.faults, Fault{Place: l.file, Key: key, Message: message})
+}
+
+// settingOf is the key in the table to which a key like
+// cluster.members[2].raft belongs.
+func settingOf(key string) string {
+	setting, _, _ := strings.Cut(key, "[")
+	return setting
+}
+
+func (l *loader) checkRanges() {
+	for _, row := range table() {
+		if message := row.outOfRange(&l.config); message != "" {
+			l.blame(row.key, message)
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The largest limits, which are those that package logbook has: it stands
+// beside this package and not below it, so the command's tests compare them.
+const (
+	maxName    = 255
+	maxValue   = 256 << 10
+	maxCommand = 1 << 20
+	maxSteps   = 10_000
+)
+
+// Setting is one key, with all of its names.
+type Setting struct {
+	Key     string // as in the file: "raft.heartbeat"
+	Flag    string // without dashes: "raft-heartbeat"
+	Env     string // "CONDUCTORD_RAFT_HEARTBEAT"
+	Default string // in the text form that flag and variable take; may be empty
+	Doc     string // one sentence, without a full stop
+	Bool    bool   // the flag may stand alone, and then means true
+}
+
+// setting is a row of the table: where the value lives and what it may be.
+type setting struct {
+	key    string
+	target func(*Config) any // *string, *int, *bool, *time.Duration, *[]string or *[]Member
+	low    int64             // of *int and *time.Duration: the least value
+	high   int64             // of *int and *time.Duration: the largest
+	doc    string
+}
+
+// Units of the ranges in the table.
+const (
+	ms   = int64(time.Millisecond)
+	hour = int64(time.Hour)
+)
+
+// table holds every key there is, in the order of the example file.
+func table() []setting {
+	return slices.Concat(nodeSettings(), clusterSettings(), raftSettings(), sessionSettings(),
+		limitSettings(), retentionSettings(), conductorSettings(), logSettings())
+}
+
+func nodeSettings() []setting {
+	return []setting{
+		{key: "node", target: func(c *Config) any { return &c.Node },
+			doc: "This node's name: one of the members'"},
+		{key: "data_dir", target: func(c *Config) any { return &c.DataDir },
+			doc: "The directory that holds this node's log, snapshots and identity"},
+		{key: "raft_listen", target: func(c *Config) any { return &c.RaftListen },
+			doc: "Listen here for the other members, if not at the member's own raft address"},
+		{key: "api_listen", target: func(c *Config) any { return &c.APIListen },
+			doc: "Listen here for clients, if not at the member's own API address"},
+		{key: "drain_timeout", target: func(c *Config) any { return &c.DrainTimeout }, low: 0, high: hour,
+			doc: "How long a stopping node lets running steps go on before it kills them and gives their jobs back; 500ms keeps to a hand-over within a second"},
+	}
+}
+
+func clusterSettings() []setting {
+	return []setting{
+		{key: "cluster.id", target: func(c *Config) any { return &c.Cluster.ID },
+			doc: "The cluster's name, checked in every handshake between nodes"},
+		{key: "cluster.members", target: func(c *Config) any { return &c.Cluster.Members },
+			doc: "The nodes, alike in the files of all; as a flag or variable: NAME=RAFT_HOST:PORT,API_HOST:PORT;…"},
+	}
+}
+
+func raftSettings() []setting {
+	return []setting{
+		{key: "raft.heartbeat", target: func(c *Config) any { return &c.Raft.Heartbeat }, low: 10 * ms, high: 60_000 * ms,
+			doc: "A follower that hears nothing for this long stands for election"},
+		{key: "raft.election", target: func(c *Config) any { return &c.Raft.Election }, low: 10 * ms, high: 60_000 * ms,
+			doc: "How long a candidate waits for votes; at least raft.heartbeat"},
+		{key: "raft.leader_lease", target: func(c *Config) any { return &c.Raft.LeaderLease }, low: 5 * ms, high: 60_000 * ms,
+			doc: "A leader without a majority steps down after this long; at most raft.heartbeat"},
+		{key: "raft.max_append_entries", target: func(c *Config) any { return &c.Raft.MaxAppendEntries }, low: 1, high: 1024,
+			doc: "How many log entries go into one message"},
+		{key: "raft.snapshot_interval", target: func(c *Config) any { return &c.Raft.SnapshotInterval }, low: 100 * ms, high: 24 * hour,
+			doc: "How often a node looks whether a snapshot is due"},
+		{key: "raft.snapshot_threshold", target: func(c *Config) any { return &c.Raft.SnapshotThreshold }, low: 16, high: 10_000_000,
+			doc: "How many new log entries make a snapshot due"},
+		{key: "raft.trailing_logs", target: func(c *Config) any { return &c.Raft.TrailingLogs }, low: 32, high: 100_000_000,
+			doc: "How many log entries stay behind a snapshot; at least twice raft.snapshot_threshold"},
+	}
+}
+
+func sessionSettings() []setting {
+	return []setting{
+		{key: "sessions.ttl", target: func(c *Config) any { return &c.Sessions.TTL }, low: 500 * ms, high: hour,
+			doc: "How long the conductor's session lives without a keep-alive"},
+		{key: "sessions.grace", target: func(c *Config) any { return &c.Sessions.Grace }, low: 0, high: hour,
+			doc: "How much longer the leader waits before it expires a session"},
+		{key: "sessions.cool_down", target: func(c *Config) any { return &c.Sessions.CoolDown }, low: 0, high: hour,
+			doc: "How long the jobs of an expired session rest before others can claim them"},
+		{key: "sessions.max_crashes", target: func(c *Config) any { return &c.Sessions.MaxCrashes }, low: 1, high: 1000,
+			doc: "A job whose owner vanished this often is trashed with its evidence"},
+	}
+}
+
+func limitSettings() []setting {
+	return []setting{
+		{key: "limits.name", target: func(c *Config) any { return &c.Limits.Name }, low: 16, high: maxName,
+			doc: "Bytes of a name"},
+		{key: "limits.value", target: func(c *Config) any { return &c.Limits.Value }, low: 1 << 10, high: maxValue,
+			doc: "Bytes of one JSON value: a result, an argument, a job's details"},
+		{key: "limits.command", target: func(c *Config) any { return &c.Limits.Command }, low: 64 << 10, high: maxCommand,
+			doc: "Bytes of one encoded command"},
+		{key: "limits.steps", target: func(c *Config) any { return &c.Limits.Steps }, low: 1, high: maxSteps,
+			doc: "Steps of one flow"},
+	}
+}
+
+func retentionSettings() []setting {
+	return []setting{
+		{key: "retention.max_age", target: func(c *Config) any { return &c.Retention.MaxAge }, low: 60_000 * ms, high: 10 * 365 * 24 * hour,
+			doc: "Finished jobs and their books are removed after this long"},
+		{key: "retention.keep", target: func(c *Config) any { return &c.Retention.Keep }, low: 1, high: 10_000_000,
+			doc: "How many finished jobs are kept at most: the latest"},
+	}
+}
+
+func conductorSettings() []setting {
+	return []setting{
+		{key: "conductor.enabled", target: func(c *Config) any { return &c.Conductor.Enabled },
+			doc: "Whether this node runs flows, or only keeps the board"},
+		{key: "conductor.name", target: func(c *Config) any { return &c.Conductor.Name },
+			doc: "The conductor's name, if not the node's"},
+		{key: "conductor.boards", target: func(c *Config) any { return &c.Conductor.Boards },
+			doc: "The boards from which it claims jobs"},
+		{key: "conductor.max_jobs", target: func(c *Config) any { return &c.Conductor.MaxJobs }, low: 1, high: 256,
+			doc: "How many jobs it runs at once"},
+		{key: "conductor.workers", target: func(c *Config) any { return &c.Conductor.Workers }, low: 1, high: 1024,
+			doc: "How many steps of one job it runs at once"},
+		{key: "conductor.handlers", target: func(c *Config) any { return &c.Conductor.Handlers },
+			doc: "The directories in which executables that do steps are looked for, and nowhere else"},
+	}
+}
+
+func logSettings() []setting {
+	return []setting{
+		{key: "log.level", target: func(c *Config) any { return &c.Log.Level },
+			doc: "trace, debug, info, warn or error"},
+		{key: "log.json", target: func(c *Config) any { return &c.Log.JSON },
+			doc: "Log lines as JSON objects"},
+	}
+}
+
+// Settings lists every key there is, in the order of the example file.
+func Settings() []Setting {
+	defaults := Default()
+	rows := table()
+	settings := make([]Setting, 0, len(rows))
+	for _, row := range rows {
+		target := row.target(&defaults)
+		_, isBool := target.(*bool)
+		settings = append(settings, Setting{
+			Key: row.key, Flag: row.flag(), Env: row.env(), Default: textOf(target), Doc: row.doc, Bool: isBool,
+		})
+	}
+	return settings
+}
+
+func (s setting) flag() string {
+	return strings.NewReplacer(".", "-", "_", "-").Replace(s.key)
+}
+
+func (s setting) env() string {
+	return "CONDUCTORD_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+}
+
+// textOf writes a value as a flag takes it.
+func textOf(target any) string {
+	switch value := target.(type) {
+	case *string:
+		return *value
+	case *int:
+		return strconv.Itoa(*value)
+	case *bool:
+		return strconv.FormatBool(*value)
+	case *time.Duration:
+		return durationText(*value)
+	case *[]string:
+		return strings.Join(*value, ",")
+	case *[]Member:
+		texts := make([]string, 0, len(*value))
+		for _, member := range *value {
+			texts = append(texts, fmt.Sprintf("%s=%s,%s", member.Name, member.Raft, member.API))
+		}
+		return strings.Join(texts, ";")
+	}
+	panic(fmt.Sprintf("internal error: no text form for %T", target))
+}
+
+// durationText leaves out the zero minutes and seconds that String adds.
+func durationText(d time.Duration) string {
+	text := d.String()
+	if trimmed, found := strings.CutSuffix(text, "m0s"); found {
+		text = trimmed + "m"
+	}
+	if trimmed, found := strings.CutSuffix(text, "h0m"); found {
+		text = trimmed + "h"
+	}
+	return text
+}
+
+// setText gives a setting the value that a flag or a variable has. The string
+// that comes back says what is wrong; it is empty if nothing is.
+func (s setting) setText(c *Config, text string) string {
+	switch target := s.target(c).(type) {
+	case *string:
+		*target = text
+	case *int:
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Sprintf("must be a whole number, not %.64q", text)
+		}
+		*target = number
+	case *bool:
+		value, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Sprintf("must be true or false, not %.64q", text)
+		}
+		*target = value
+	case *time.Duration:
+		return setDuration(target, text)
+	case *[]string:
+		*target = splitList(text, ",")
+	case *[]Member:
+		return setMembers(target, text)
+	}
+	return ""
+}
+
+func setDuration(target *time.Duration, text string) string {
+	value, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Sprintf(`must be a duration such as "500ms", "4s" or "24h", not %.64q`, text)
+	}
+	*target = value
+	return ""
+}
+
+func setMembers(target *[]Member, text string) string {
+	var members []Member
+	for _, item := range splitList(text, ";") {
+		name, addresses, named := strings.Cut(item, "=")
+		raft, api, both := strings.Cut(addresses, ",")
+		if !named || !both {
+			return fmt.Sprintf("must be NAME=RAFT_HOST:PORT,API_HOST:PORT, not %.128q", item)
+		}
+		members = append(members, Member{
+			Name: strings.TrimSpace(name), Raft: strings.TrimSpace(raft), API: strings.TrimSpace(api),
+		})
+	}
+	*target = members
+	return ""
+}
+
+// splitList leaves out empty items, so that an empty text is an empty list.
+func splitList(text, separator string) []string {
+	var items []string
+	for item := range strings.SplitSeq(text, separator) {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// outOfRange says so if a number or a duration is. Empty: it is not.
+func (s setting) outOfRange(c *Config) string {
+	switch value := s.target(c).(type) {
+	case *int:
+		if number := int64(*value); number < s.low || number > s.high {
+			return fmt.Sprintf("is %d, and must be from %d to %d", number, s.low, s.high)
+		}
+	case *time.Duration:
+		if number := int64(*value); number < s.low || number > s.high {
+			return fmt.Sprintf("is %s, and must be from %s to %s", durationText(*value),
+				durationText(time.Duration(s.low)), durationText(time.Duration(s.high)))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Bounds of a cluster.
+const (
+	// MaxMembers: more voters make every write slower and nothing safer.
+	MaxMembers = 9
+	// maxBoards bounds the boards of one conductor, and maxHandlerDirs the
+	// directories that every step's handler is looked for in.
+	maxBoards      = 64
+	maxHandlerDirs = 16
+	// minHandOver is the time that must lie between the moment in which a
+	// conductor that has lost touch kills its steps, at 0.8 TTL, and the moment
+	// in which another can claim its jobs.
+	minHandOver = 500 * time.Millisecond
+)
+
+// plainName is what nodes and clusters are called: it stands in file names,
+// headers, metrics and logs.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+const plainNameRule = "must begin with a letter or digit, and hold at most 63 letters, digits, dots, dashes and underscores"
+
+// checkTogether finds what ranges cannot tell. It blames keys of the table, or
+// keys like cluster.members[0].raft.
+func checkTogether(c *Config, blame func(key, message string)) {
+	checkNode(c, blame)
+	checkMembers(c.Cluster.Members, blame)
+	checkTimes(c, blame)
+	checkConductor(c, blame)
+	if !slices.Contains([]string{"trace", "debug", "info", "warn", "error"}, c.Log.Level) {
+		blame("log.level", fmt.Sprintf("must be trace, debug, info, warn or error, not %.64q", c.Log.Level))
+	}
+}
+
+func checkNode(c *Config, blame func(key, message string)) {
+	checkPlainName("node", c.Node, blame)
+	checkPlainName("cluster.id", c.Cluster.ID, blame)
+	if _, found := c.Self(); !found && c.Node != "" && len(c.Cluster.Members) > 0 {
+		blame("node", fmt.Sprintf("there is no member %.64q among the cluster's", c.Node))
+	}
+	switch {
+	case c.DataDir == "":
+		blame("data_dir", "must be set")
+	case strings.ContainsFunc(c.DataDir, unicode.IsControl):
+		blame("data_dir", "holds a control character")
+	}
+	if c.RaftListen != "" {
+		checkAddress("raft_listen", c.RaftListen, true, blame)
+	}
+	if c.APIListen != "" {
+		checkAddress("api_listen", c.APIListen, true, blame)
+	}
+	if c.RaftAddress() != "" && c.RaftAddress() == c.APIAddress() {
+		blame("api_listen", "is where the node listens for the other members; raft has its own port")
+	}
+}
+
+func checkPlainName(key, name string, blame func(key, message string)) {
+	switch {
+	case name == "":
+		blame(key, "must be set")
+	case !plainName.MatchString(name):
+		blame(key, plainNameRule)
+	}
+}
+
+// memberKey is the key of a member, from which faults and lines are named.
+func memberKey(i int) string { return "cluster.members[" + strconv.Itoa(i) + "]" }
+
+func checkMembers(members []Member, blame func(key, message string)) {
+	switch {
+	case len(members) == 0:
+		blame("cluster.members", "must list the nodes of the cluster, this one included")
+	case len(members) > MaxMembers:
+		blame("cluster.members", fmt.Sprintf("lists %d nodes, and the limit is %d", len(members), MaxMembers))
+		return
+	}
+	names, addresses := make(map[string]bool), make(map[string]string)
+	for i, member := range members {
+		key := memberKey(i)
+		checkPlainName(key+".name", member.Name, blame)
+		if names[member.Name] {
+			blame(key+".name", fmt.Sprintf("there is another member %.64q", member.Name))
+		}
+		names[member.Name] = true
+		for _, of := range []struct{ field, address string }{{".raft", member.Raft}, {".api", member.API}} {
+			checkAddress(key+of.field, of.address, false, blame)
+			if other, taken := addresses[of.address]; taken && of.address != "" {
+				blame(key+of.field, fmt.Sprintf("is the address of %s too", other))
+			}
+			addresses[of.address] = key + of.field
+		}
+	}
+}
+
+// checkAddress checks host:port. Where one listens the host may be missing or
+// stand for all; where others are to find a member it must name one machine.
+func checkAddress(key, address string, listen bool, blame func(key, message string)) {
+	if address == "" {
+		blame(key, "must be set")
+		return
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || strings.ContainsFunc(host, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+		blame(key, fmt.Sprintf("must be HOST:PORT, not %.128q", address))
+		return
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		blame(key, fmt.Sprintf("must have a port from 1 to 65535, not %.64q", port))
+	}
+	if ip := net.ParseIP(host); !listen && (host == "" || ip != nil && ip.IsUnspecified()) {
+		blame(key, fmt.Sprintf("must name the host by which the others reach it, not %.64q", host))
+	}
+}
+
+func checkTimes(c *Config, blame func(key, message string)) {
+	raft, sessions := c.Raft, c.Sessions
+	if raft.LeaderLease > raft.Heartbeat {
+		blame("raft.leader_lease", fmt.Sprintf("is %s, and must not be over raft.heartbeat, %s: an old leader would outlive the new one's election",
+			durationText(raft.LeaderLease), durationText(raft.Heartbeat)))
+	}
+	if raft.Election < raft.Heartbeat {
+		blame("raft.election", fmt.Sprintf("is %s, and must not be under raft.heartbeat, %s", durationText(raft.Election), durationText(raft.Heartbeat)))
+	}
+	if raft.TrailingLogs < 2*raft.SnapshotThreshold {
+		blame("raft.trailing_logs", fmt.Sprintf("is %d, and must be at least twice raft.snapshot_threshold, %d: a node that falls back to an older snapshot needs the log since",
+			raft.TrailingLogs, raft.SnapshotThreshold))
+	}
+	if change := 2 * (raft.Heartbeat + raft.Election); len(c.Cluster.Members) > 1 && sessions.TTL < change {
+		blame("sessions.ttl", fmt.Sprintf("is %s, and must be at least twice raft.heartbeat and raft.election together, %s: a change of leader would cost healthy claims",
+			durationText(sessions.TTL), durationText(change)))
+	}
+	if spare := sessions.TTL/5 + sessions.Grace + sessions.CoolDown; spare < minHandOver {
+		blame("sessions.grace", fmt.Sprintf("is too short: a fifth of sessions.ttl, sessions.grace and sessions.cool_down together are %s, and a step that is killed needs %s to be gone",
+			durationText(spare), durationText(minHandOver)))
+	}
+	if c.Limits.Value > c.Limits.Command/2 {
+		blame("limits.value", fmt.Sprintf("is %d, and must be at most half of limits.command, %d: a command carries more than one value",
+			c.Limits.Value, c.Limits.Command))
+	}
+}
+
+func checkConductor(c *Config, blame func(key, message string)) {
+	if c.Conductor.Name != "" {
+		checkPlainName("conductor.name", c.Conductor.Name, blame)
+	}
+	checkList("conductor.boards", c.Conductor.Boards, maxBoards, blame)
+	checkList("conductor.handlers", c.Conductor.Handlers, maxHandlerDirs, blame)
+	if c.Conductor.Enabled && len(c.Conductor.Boards) == 0 {
+		blame("conductor.boards", "must name a board, or set conductor.enabled to false")
+	}
+}
+
+func checkList(key string, items []string, most int, blame func(key, message string)) {
+	if len(items) > most {
+		blame(key, fmt.Sprintf("has %d items, and the limit is %d", len(items), most))
+	}
+	for i, item := range items {
+		switch {
+		case item == "" || len(item) > 4096 || strings.ContainsFunc(item, unicode.IsControl):
+			blame(key, fmt.Sprintf("item %d is empty, too long, or holds a control character", i+1))
+		case slices.Contains(items[:i], item):
+			blame(key, fmt.Sprintf("holds %.128q twice", item))
+		}
+	}
+}
