@@ -1,0 +1,119 @@
+package command
+
+import (
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/logbook"
+)
+
+// AtomDetailToProto converts an atom and its attempts; nil stays nil.
+func AtomDetailToProto(a *logbook.AtomDetail) *v1.AtomDetail {
+	if a == nil {
+		return nil
+	}
+	return &v1.AtomDetail{
+		Name:      a.Name,
+		Kind:      string(a.Kind),
+		Version:   a.Version,
+		State:     string(a.State),
+		Intention: string(a.Intention),
+		RetryAt:   TimeToProto(a.RetryAt),
+		Attempts:  attemptsToProto(a.Attempts),
+	}
+}
+
+// AtomDetailFromProto converts an atom and its attempts. Nil is the zero atom.
+func AtomDetailFromProto(message *v1.AtomDetail) (logbook.AtomDetail, error) {
+	var r reader
+	a := logbook.AtomDetail{
+		Name:      message.GetName(),
+		Kind:      word(&r, "atom kind", message.GetKind(), knownAtomKind),
+		Version:   message.GetVersion(),
+		State:     word(&r, "atom state", message.GetState(), knownAtomState),
+		Intention: word(&r, "atom intention", message.GetIntention(), knownIntention),
+		RetryAt:   r.time("atom retry_at", message.GetRetryAt()),
+		Attempts:  r.attempts(message.GetAttempts()),
+	}
+	if r.err != nil {
+		return logbook.AtomDetail{}, inAtom(message.GetName(), r.err)
+	}
+	return a, nil
+}
+
+// AttemptToProto converts an attempt; nil stays nil.
+func AttemptToProto(a *logbook.Attempt) *v1.Attempt {
+	if a == nil {
+		return nil
+	}
+	return &v1.Attempt{
+		Action:          string(a.Action),
+		Number:          countOf(a.Number),
+		Token:           TokenToProto(a.Token),
+		Owner:           a.Owner,
+		StartedAt:       TimeToProto(a.StartedAt),
+		EndedAt:         TimeToProto(a.EndedAt),
+		Result:          ValueToProto(a.Result),
+		Failure:         FailureToProto(a.Failure),
+		Stderr:          text(a.Stderr),
+		StderrTruncated: a.StderrTruncated,
+	}
+}
+
+// AttemptFromProto converts an attempt. Nil is the zero attempt.
+func AttemptFromProto(message *v1.Attempt) (logbook.Attempt, error) {
+	var r reader
+	a := logbook.Attempt{
+		Action:          word(&r, "attempt action", message.GetAction(), knownAction),
+		Number:          r.count("attempt number", message.GetNumber()),
+		Token:           TokenFromProto(message.GetToken()),
+		Owner:           message.GetOwner(),
+		StartedAt:       r.time("attempt started_at", message.GetStartedAt()),
+		EndedAt:         r.time("attempt ended_at", message.GetEndedAt()),
+		Result:          ValueFromProto(message.GetResult()),
+		Failure:         FailureFromProto(message.GetFailure()),
+		Stderr:          message.GetStderr(),
+		StderrTruncated: message.GetStderrTruncated(),
+	}
+	if r.err != nil {
+		return logbook.Attempt{}, r.err
+	}
+	return a, nil
+}
+
+func attemptsToProto(attempts []logbook.Attempt) []*v1.Attempt {
+	var messages []*v1.Attempt
+	for i := range attempts {
+		messages = append(messages, AttemptToProto(&attempts[i]))
+	}
+	return messages
+}
+
+func (r *reader) attempts(messages []*v1.Attempt) []logbook.Attempt {
+	var attempts []logbook.Attempt
+	for _, message := range messages {
+		converted, err := AttemptFromProto(message)
+		attempts = append(attempts, keep(r, converted, err))
+	}
+	return attempts
+}
+
+// inAtom says in which of perhaps thousands of atoms the fault is.
+func inAtom(name string, err error) error { return fmt.Errorf("atom %.64q: %w", name, err) }
+
+func knownAtomKind(k logbook.AtomKind) bool { return k == logbook.KindTask || k == logbook.KindRetry }
+
+// knownAtomState asks the table of transitions, as knownFlowState does.
+func knownAtomState(s logbook.AtomState) bool { return s.Move(s) == nil }
+
+func knownIntention(i logbook.Intention) bool {
+	switch i {
+	case logbook.IntendExecute, logbook.IntendRevert, logbook.IntendRetry, logbook.IntendIgnore:
+		return true
+	}
+	return false
+}
+
+func knownAction(a logbook.Action) bool {
+	return a == logbook.ActionExecute || a == logbook.ActionRevert
+}

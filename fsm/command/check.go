@@ -1,0 +1,263 @@
+package command
+
+import (
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// MaxPostings bounds the postings of one command, so that no command keeps
+// the others waiting for long.
+const MaxPostings = 1_000
+
+// MaxTimerWork bounds the jobs that one wake_due or sweep changes; what is left
+// is for the next one.
+const MaxTimerWork = 10_000
+
+// Check refuses everything that must not get into the log, by
+// *logbook.LimitError or *logbook.InvalidError with the name of the field:
+// names, values, counts, sizes and ids. It reads the command only, and not the
+// state: whether a job exists is for the state machine to say.
+//
+// A post command is refused for one bad posting among many. Whoever owes each
+// posting a verdict of its own calls CheckPosting first and leaves out what
+// that refuses.
+func Check(limits logbook.Limits, c *v1.Command) error {
+	if size := Size(c); size > limits.Command {
+		return &logbook.LimitError{Field: "command", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
+	}
+	if c.GetKind() == nil {
+		return &logbook.InvalidError{Field: "command", Reason: "unset, or one that this program does not know"}
+	}
+	if name, found := unknownField(c.ProtoReflect()); found {
+		return &logbook.InvalidError{Field: string(name), Reason: "holds a field that this program does not know"}
+	}
+	if LeaderOnly(c) {
+		return checkLeader(limits, c)
+	}
+	return checkClient(limits, c)
+}
+
+// checkClient checks the commands that clients send.
+func checkClient(limits logbook.Limits, c *v1.Command) error {
+	switch kind := c.Kind.(type) {
+	case *v1.Command_Post:
+		return checkPost(limits, kind.Post)
+	case *v1.Command_Claim:
+		return checkClaim(kind.Claim)
+	case *v1.Command_ClaimNext:
+		return checkClaimNext(limits, kind.ClaimNext)
+	case *v1.Command_Consume:
+		return checkConsume(limits, kind.Consume)
+	case *v1.Command_Abandon:
+		return checkAbandon(limits, kind.Abandon)
+	case *v1.Command_Trash:
+		return checkTrash(limits, kind.Trash)
+	case *v1.Command_OpenSession:
+		return checkOpening(limits, kind.OpenSession)
+	case *v1.Command_CloseSession:
+		return checkIDs(field{"session id", kind.CloseSession.GetSession()})
+	case *v1.Command_Register:
+		return checkRegister(limits, kind.Register)
+	case *v1.Command_SaveBook:
+		return checkBook(limits, kind.SaveBook)
+	case *v1.Command_UpdateFlow:
+		return checkUpdate(limits, kind.UpdateFlow)
+	case *v1.Command_DestroyBook:
+		return checkIDs(field{"book id", kind.DestroyBook.GetBook()})
+	}
+	panic("internal error: no check for command " + Name(c))
+}
+
+// CheckPosting checks one posting. It requires its id: a posting that stands
+// in the log without one could not be told from its repeat. What it accepts
+// fits into a command of its own.
+func CheckPosting(limits logbook.Limits, p *v1.Posting) error {
+	alone := &v1.Command{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{p}}}}
+	if size := Size(alone); size > limits.Command {
+		return &logbook.LimitError{Field: "posting", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
+	}
+	posting, err := PostingFromProto(p)
+	if err != nil {
+		return err
+	}
+	if posting.ID.IsZero() {
+		return &logbook.InvalidError{Field: "job id", Reason: "unset"}
+	}
+	return jobs.CheckPosting(limits, &posting)
+}
+
+func checkPost(limits logbook.Limits, c *v1.PostCommand) error {
+	switch n := len(c.GetPostings()); {
+	case n == 0:
+		return &logbook.InvalidError{Field: "postings", Reason: "none"}
+	case n > MaxPostings:
+		return &logbook.LimitError{Field: "postings", Limit: MaxPostings, Size: int64(n), Unit: "postings"}
+	}
+	for i, p := range c.GetPostings() {
+		if err := CheckPosting(limits, p); err != nil {
+			return fmt.Errorf("posting %d of %d: %w", i+1, len(c.GetPostings()), err)
+		}
+	}
+	return nil
+}
+
+func checkClaim(c *v1.ClaimCommand) error {
+	return checkIDs(
+		field{"claim session", c.GetSession()}, field{"claim job", c.GetJob()}, field{"claim nonce", c.GetNonce()})
+}
+
+func checkClaimNext(limits logbook.Limits, c *v1.ClaimNextCommand) error {
+	if err := checkIDs(field{"claim session", c.GetSession()}, field{"claim nonce", c.GetNonce()}); err != nil {
+		return err
+	}
+	request, err := ClaimRequestFromProto(c)
+	if err != nil {
+		return err
+	}
+	return jobs.CheckClaimRequest(limits, &request)
+}
+
+// checkConsume, checkAbandon and checkTrash check what the three endings have
+// in common, and that none carries what only another has: it would be lost.
+func checkConsume(limits logbook.Limits, e *v1.Ending) error {
+	if e.GetOutcome() == "" {
+		return &logbook.InvalidError{Field: "ending outcome", Reason: "unset; a consumed job has one"}
+	}
+	if e.GetDelay() != nil {
+		return &logbook.InvalidError{Field: "ending delay", Reason: "set; only an abandoned job has one"}
+	}
+	return checkEnding(limits, e)
+}
+
+func checkAbandon(limits logbook.Limits, e *v1.Ending) error {
+	if e.GetOutcome() != "" {
+		return &logbook.InvalidError{Field: "ending outcome", Reason: "set; only a consumed job has one"}
+	}
+	return checkEnding(limits, e)
+}
+
+func checkTrash(limits logbook.Limits, e *v1.Ending) error {
+	if e.GetOutcome() != "" {
+		return &logbook.InvalidError{Field: "ending outcome", Reason: "set; only a consumed job has one"}
+	}
+	if e.GetDelay() != nil {
+		return &logbook.InvalidError{Field: "ending delay", Reason: "set; only an abandoned job has one"}
+	}
+	return checkEnding(limits, e)
+}
+
+func checkEnding(limits logbook.Limits, e *v1.Ending) error {
+	ending, err := EndingFromProto(e)
+	if err != nil {
+		return err
+	}
+	return jobs.CheckEnding(limits, &ending)
+}
+
+func checkOpening(limits logbook.Limits, o *v1.Opening) error {
+	opening, err := OpeningFromProto(o)
+	if err != nil {
+		return err
+	}
+	return jobs.CheckOpening(limits, &opening)
+}
+
+func checkRegister(limits logbook.Limits, c *v1.RegisterCommand) error {
+	if err := checkIDs(field{"session id", c.GetSession()}); err != nil {
+		return err
+	}
+	entity, err := EntityFromProto(c.GetEntity())
+	if err != nil {
+		return err
+	}
+	return jobs.CheckEntity(limits, &entity)
+}
+
+func checkBook(limits logbook.Limits, b *v1.Book) error {
+	book, err := BookFromProto(b)
+	if err != nil {
+		return err
+	}
+	return limits.CheckBook(&book)
+}
+
+func checkUpdate(limits logbook.Limits, u *v1.Update) error {
+	update, err := UpdateFromProto(u)
+	if err != nil {
+		return err
+	}
+	return limits.CheckUpdate(&update)
+}
+
+// checkLeader checks the commands of the leader. They come from our own code,
+// and are checked all the same: what stands in the log stands on every node.
+func checkLeader(limits logbook.Limits, c *v1.Command) error {
+	switch kind := c.Kind.(type) {
+	case *v1.Command_BeginLeadership:
+		return limits.CheckName("leader node", kind.BeginLeadership.GetNode())
+	case *v1.Command_ExpireSession:
+		return checkExpire(kind.ExpireSession)
+	case *v1.Command_WakeDue:
+		return checkTimer(kind.WakeDue.GetTimerEpoch(), kind.WakeDue.GetMax())
+	case *v1.Command_Sweep:
+		return checkSweep(kind.Sweep)
+	}
+	panic("internal error: no check for command " + Name(c))
+}
+
+func checkExpire(c *v1.ExpireSessionCommand) error {
+	if err := checkIDs(field{"session id", c.GetSession()}); err != nil {
+		return err
+	}
+	coolDown, err := DurationFromProto("session cool_down", c.GetCoolDown())
+	switch {
+	case err != nil:
+		return err
+	case coolDown < 0:
+		return &logbook.InvalidError{Field: "session cool_down", Reason: "negative"}
+	case c.GetTimerEpoch() == 0:
+		return &logbook.InvalidError{Field: "timer epoch", Reason: "unset"}
+	}
+	return nil
+}
+
+func checkSweep(c *v1.SweepCommand) error {
+	age, err := DurationFromProto("sweep max_age", c.GetMaxAge())
+	switch {
+	case err != nil:
+		return err
+	case age < 0:
+		return &logbook.InvalidError{Field: "sweep max_age", Reason: "negative"}
+	}
+	return checkTimer(c.GetTimerEpoch(), c.GetMax())
+}
+
+func checkTimer(epoch uint64, most uint32) error {
+	switch {
+	case epoch == 0:
+		return &logbook.InvalidError{Field: "timer epoch", Reason: "unset"}
+	case most == 0:
+		return &logbook.InvalidError{Field: "timer max", Reason: "unset"}
+	case most > MaxTimerWork:
+		return &logbook.LimitError{Field: "timer max", Limit: MaxTimerWork, Size: int64(most), Unit: "jobs"}
+	}
+	return nil
+}
+
+// field is a field of a message that must hold an id.
+type field struct{ name, text string }
+
+func checkIDs(fields ...field) error {
+	for _, f := range fields {
+		if f.text == "" {
+			return &logbook.InvalidError{Field: f.name, Reason: "unset"}
+		}
+		if _, err := logbook.ParseID(f.name, f.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

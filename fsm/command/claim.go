@@ -1,0 +1,141 @@
+package command
+
+import (
+	"slices"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+)
+
+// ClaimToProto converts a claim; nil stays nil.
+func ClaimToProto(c *jobs.Claim) *v1.Claim {
+	if c == nil {
+		return nil
+	}
+	return &v1.Claim{
+		Session: idText(c.Session.UUID),
+		Owner:   c.Owner,
+		Token:   TokenToProto(c.Token),
+		Since:   TimeToProto(c.Since),
+	}
+}
+
+// ClaimFromProto converts a claim; nil stays nil.
+func ClaimFromProto(message *v1.Claim) (*jobs.Claim, error) {
+	if message == nil {
+		return nil, nil
+	}
+	var r reader
+	c := &jobs.Claim{
+		Session: jobs.SessionID{UUID: r.id("claim session", message.Session)},
+		Owner:   message.Owner,
+		Token:   TokenFromProto(message.Token),
+		Since:   r.time("claim since", message.Since),
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return c, nil
+}
+
+// ClaimedToProto converts the answer to a claim; nil stays nil. Whether the
+// flow fits into one answer is for the sender to say.
+func ClaimedToProto(c *jobs.Claimed) *v1.Claimed {
+	if c == nil {
+		return nil
+	}
+	return &v1.Claimed{
+		Job:  JobToProto(&c.Job),
+		Book: BookToProto(c.Book),
+		Flow: FlowDetailToProto(c.Flow),
+	}
+}
+
+// ClaimedFromProto converts the answer to a claim. Nil is the zero answer.
+// Where message.FlowOmitted is set, the receiver has yet to read the flow.
+func ClaimedFromProto(message *v1.Claimed) (jobs.Claimed, error) {
+	var r reader
+	job, err := JobFromProto(message.GetJob())
+	c := jobs.Claimed{Job: keep(&r, job, err)}
+	if message.GetBook() != nil {
+		book, err := BookFromProto(message.GetBook())
+		c.Book = keep(&r, &book, err)
+	}
+	if message.GetFlow() != nil {
+		flow, err := FlowDetailFromProto(message.GetFlow())
+		c.Flow = keep(&r, &flow, err)
+	}
+	if r.err != nil {
+		return jobs.Claimed{}, r.err
+	}
+	return c, nil
+}
+
+// ClaimRequestToProto converts a request for claims to the command that it
+// becomes; nil stays nil. How long the caller waits is not part of that.
+func ClaimRequestToProto(r *jobs.ClaimRequest) *v1.ClaimNextCommand {
+	if r == nil {
+		return nil
+	}
+	return &v1.ClaimNextCommand{
+		Session: idText(r.Session.UUID),
+		Nonce:   idText(r.Nonce.UUID),
+		Boards:  slices.Clone(r.Boards),
+		Kinds:   slices.Clone(r.Kinds),
+		Max:     countOf(r.Max),
+	}
+}
+
+// ClaimRequestFromProto converts the command to a request that does not wait.
+// Nil is the zero request.
+func ClaimRequestFromProto(message *v1.ClaimNextCommand) (jobs.ClaimRequest, error) {
+	var r reader
+	request := jobs.ClaimRequest{
+		Session: jobs.SessionID{UUID: r.id("claim session", message.GetSession())},
+		Nonce:   jobs.Nonce{UUID: r.id("claim nonce", message.GetNonce())},
+		Boards:  slices.Clone(message.GetBoards()),
+		Kinds:   slices.Clone(message.GetKinds()),
+		Max:     r.count("claim max", message.GetMax()),
+	}
+	if r.err != nil {
+		return jobs.ClaimRequest{}, r.err
+	}
+	return request, nil
+}
+
+// EndingToProto converts an ending; nil stays nil.
+func EndingToProto(e *jobs.Ending) *v1.Ending {
+	if e == nil {
+		return nil
+	}
+	return &v1.Ending{
+		Job:     idText(e.Job.UUID),
+		Token:   TokenToProto(e.Token),
+		Update:  UpdateToProto(e.Update),
+		Outcome: string(e.Outcome),
+		Reason:  text(e.Reason),
+		Failure: FailureToProto(e.Failure),
+		Delay:   DurationToProto(e.Delay),
+	}
+}
+
+// EndingFromProto converts an ending. Nil is the zero ending.
+func EndingFromProto(message *v1.Ending) (jobs.Ending, error) {
+	var r reader
+	e := jobs.Ending{
+		Job:     jobs.JobID{UUID: r.id("ending job", message.GetJob())},
+		Token:   TokenFromProto(message.GetToken()),
+		Outcome: word(&r, "ending outcome", message.GetOutcome(), knownOutcome),
+		Reason:  message.GetReason(),
+		Failure: FailureFromProto(message.GetFailure()),
+		Delay:   r.duration("ending delay", message.GetDelay()),
+	}
+	if message.GetUpdate() != nil {
+		update, err := UpdateFromProto(message.GetUpdate())
+		e.Update = keep(&r, &update, err)
+	}
+	if r.err != nil {
+		return jobs.Ending{}, r.err
+	}
+	return e, nil
+}

@@ -1,0 +1,83 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+)
+
+// Version is the version of the vocabulary. It is raised with every command,
+// field or meaning that older programs would not apply as newer ones do: two
+// nodes that apply one entry differently have lost the cluster, and one that
+// stops has not.
+const Version = 1
+
+// magic is the first byte of every entry, so that bytes which were never an
+// entry are known as such.
+const magic = 'C'
+
+// Why an entry of the log cannot be decoded. Each stops the node: an entry
+// must never be skipped.
+var (
+	// ErrUnknownVersion: the entry was written by a newer program.
+	ErrUnknownVersion = errors.New("unknown version of the log's commands")
+	// ErrUnknownCommand: the version is known, but a command or a field of one
+	// is not.
+	ErrUnknownCommand = errors.New("unknown command in the log")
+	// ErrCorrupt: the bytes are not an entry.
+	ErrCorrupt = errors.New("corrupt log entry")
+)
+
+// EncodeEntry encodes an entry of the log: the byte 'C', the version, and the
+// message in protobuf's deterministic form.
+func EncodeEntry(entry *v1.Entry) ([]byte, error) {
+	data, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{magic, Version}, entry)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode an entry of %d commands: %w", len(entry.GetCommands()), err)
+	}
+	return data, nil
+}
+
+// DecodeEntry decodes what EncodeEntry wrote. The error is an
+// ErrUnknownVersion, an ErrUnknownCommand or an ErrCorrupt.
+func DecodeEntry(data []byte) (*v1.Entry, error) {
+	if len(data) < 2 || data[0] != magic {
+		return nil, fmt.Errorf("%w: %d bytes that do not begin with %q and a version", ErrCorrupt, len(data), magic)
+	}
+	if data[1] != Version {
+		return nil, fmt.Errorf("%w: found %d, and this program knows %d", ErrUnknownVersion, data[1], Version)
+	}
+	entry := &v1.Entry{}
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data[2:], entry); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	for i, c := range entry.GetCommands() {
+		if c.GetKind() == nil {
+			return nil, fmt.Errorf("%w: command %d of %d", ErrUnknownCommand, i+1, len(entry.GetCommands()))
+		}
+	}
+	// What EncodeEntry wrote has the length that it would have again, unless
+	// an unknown field was discarded. Only then is it worth a walk through
+	// every field, which costs more than the decoding itself.
+	if proto.Size(entry) != len(data)-2 {
+		if err := refuseUnknown(data[2:]); err != nil {
+			return nil, err
+		}
+	}
+	return entry, nil
+}
+
+// refuseUnknown decodes the message once more, to name what was discarded.
+func refuseUnknown(data []byte) error {
+	entry := &v1.Entry{}
+	if err := proto.Unmarshal(data, entry); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if name, found := unknownField(entry.ProtoReflect()); found {
+		return fmt.Errorf("%w: a field in %s", ErrUnknownCommand, name)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package command
+
+import (
+	"errors"
+	"strings"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// The codes of Error: stable words, which clients of any language and any
+// version can rely on. A code is never renamed and never reused.
+const (
+	CodeNotFound       = "not_found"
+	CodeConflict       = "conflict"
+	CodeUnclaimable    = "unclaimable"
+	CodeFenced         = "fenced"
+	CodeInvalid        = "invalid"
+	CodeOverLimit      = "over_limit"
+	CodeNotAllowed     = "not_allowed"
+	CodeUnavailable    = "unavailable"
+	CodeUncertain      = "uncertain"
+	CodeSessionExpired = "session_expired"
+	CodeCompacted      = "compacted"
+	// CodeInternal is for every error that no caller is meant to tell apart.
+	// It says nothing about whether the call happened.
+	CodeInternal = "internal"
+)
+
+// codes is the table of codes and sentinels. The first row that an error
+// matches is its code. Uncertain stands first because it is the one that must
+// not be mistaken for another, and unclaimable before conflict because it is
+// one too.
+var codes = []struct {
+	code     string
+	sentinel error
+}{
+	{CodeUncertain, jobs.ErrUncertain},
+	{CodeUnavailable, jobs.ErrUnavailable},
+	{CodeFenced, jobs.ErrFenced},
+	{CodeUnclaimable, jobs.ErrUnclaimable},
+	{CodeSessionExpired, jobs.ErrSessionExpired},
+	{CodeCompacted, jobs.ErrCompacted},
+	{CodeNotAllowed, jobs.ErrNotAllowed},
+	{CodeNotFound, jobs.ErrNotFound},
+	{CodeOverLimit, jobs.ErrLimit},
+	{CodeInvalid, jobs.ErrInvalid},
+	{CodeConflict, jobs.ErrConflict},
+}
+
+// ErrorToProto converts an error; nil stays nil. The whole text travels, so
+// what must not be shown to a caller must not be in it.
+func ErrorToProto(err error) *v1.Error {
+	if err == nil {
+		return nil
+	}
+	message := &v1.Error{Code: CodeInternal, Message: text(err.Error())}
+	for _, row := range codes {
+		if errors.Is(err, row.sentinel) {
+			message.Code = row.code
+			break
+		}
+	}
+	var invalid *logbook.InvalidError
+	var limit *logbook.LimitError
+	switch {
+	case message.Code == CodeInvalid && errors.As(err, &invalid):
+		message.Field = text(invalid.Field)
+	case message.Code == CodeOverLimit && errors.As(err, &limit):
+		message.Field, message.Limit, message.Size, message.Unit = text(limit.Field), limit.Limit, limit.Size, limit.Unit
+	}
+	return message
+}
+
+// ErrorFromProto converts an error; nil stays nil. What comes back has the
+// text of what was sent, and matches the same sentinel; *InvalidError and
+// *LimitError are found in it by errors.As. A code that this program does not
+// know, from a newer one, matches no sentinel, as internal does.
+func ErrorFromProto(message *v1.Error) error {
+	if message == nil {
+		return nil
+	}
+	return &answer{text: message.GetMessage(), kind: kindOf(message)}
+}
+
+// answer is an error as it was answered by another process: the text as it was
+// there, and the kind for those who ask.
+type answer struct {
+	text string
+	kind error // nil: one that nobody is meant to tell apart
+}
+
+func (a *answer) Error() string {
+	switch {
+	case a.text != "":
+		return a.text
+	case a.kind != nil:
+		return a.kind.Error()
+	}
+	return "internal error of the server, which says no more"
+}
+
+func (a *answer) Unwrap() error { return a.kind }
+
+func kindOf(message *v1.Error) error {
+	switch {
+	case message.GetCode() == CodeInvalid && message.GetField() != "":
+		return &logbook.InvalidError{Field: message.GetField(), Reason: reasonOf(message)}
+	case message.GetCode() == CodeOverLimit && message.GetField() != "":
+		return &logbook.LimitError{
+			Field: message.GetField(), Limit: message.GetLimit(), Size: message.GetSize(), Unit: message.GetUnit(),
+		}
+	}
+	for _, row := range codes {
+		if row.code == message.GetCode() {
+			return row.sentinel
+		}
+	}
+	return nil
+}
+
+// reasonOf finds the reason of an InvalidError at the end of the text, where
+// wrapping leaves it. Without it, the whole text is the reason.
+func reasonOf(message *v1.Error) string {
+	_, reason, found := strings.Cut(message.GetMessage(), message.GetField()+" is invalid: ")
+	if !found {
+		return message.GetMessage()
+	}
+	return reason
+}

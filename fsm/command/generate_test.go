@@ -1,0 +1,324 @@
+package command_test
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// The generators draw any domain value that may cross the wire. Empty lists
+// and maps are drawn as nil, since unset and empty are the same there.
+
+func list[T any](one *rapid.Generator[T]) *rapid.Generator[[]T] {
+	return rapid.Custom(func(t *rapid.T) []T {
+		items := rapid.SliceOfN(one, 0, 3).Draw(t, "items")
+		if len(items) == 0 {
+			return nil
+		}
+		return items
+	})
+}
+
+func optional[T any](one *rapid.Generator[T]) *rapid.Generator[*T] {
+	return rapid.Ptr(one, true)
+}
+
+// orUnset draws the word or nothing.
+func orUnset[T ~string](words ...T) *rapid.Generator[T] {
+	return rapid.SampledFrom(append([]T{""}, words...))
+}
+
+var ids = rapid.Custom(func(t *rapid.T) uuid.UUID {
+	if rapid.Bool().Draw(t, "unset") {
+		return uuid.Nil
+	}
+	var id uuid.UUID
+	copy(id[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+	return id
+})
+
+var times = rapid.Custom(func(t *rapid.T) time.Time {
+	if rapid.Bool().Draw(t, "unset") {
+		return time.Time{}
+	}
+	return time.Unix(0, rapid.Int64Range(0, math.MaxInt64).Draw(t, "nanoseconds")).UTC()
+})
+
+var durations = rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) })
+
+var rawValues = rapid.Custom(func(t *rapid.T) json.RawMessage {
+	text := rapid.SampledFrom([]string{"", `null`, `1e3`, ` {"b":1, "a":[true]}`, `"Zürich"`}).Draw(t, "json")
+	if text == "" {
+		return nil
+	}
+	return json.RawMessage(text)
+})
+
+var values = rapid.Custom(func(t *rapid.T) logbook.Values {
+	drawn := rapid.MapOfN(rapid.String(), rawValues, 0, 3).Draw(t, "values")
+	if len(drawn) == 0 {
+		return nil
+	}
+	return drawn
+})
+
+var tokens = rapid.Custom(func(t *rapid.T) logbook.Token {
+	return logbook.Token{Generation: rapid.Uint64().Draw(t, "generation"), Index: rapid.Uint64().Draw(t, "index")}
+})
+
+var counts = rapid.IntRange(0, math.MaxInt32)
+
+var numbers = rapid.Map(rapid.Int32(), func(n int32) int { return int(n) })
+
+func failuresOfDepth(depth int) *rapid.Generator[logbook.Failure] {
+	return rapid.Custom(func(t *rapid.T) logbook.Failure {
+		f := logbook.Failure{
+			Kind:      rapid.String().Draw(t, "kind"),
+			Message:   rapid.String().Draw(t, "message"),
+			Step:      rapid.String().Draw(t, "step"),
+			Code:      numbers.Draw(t, "code"),
+			Permanent: rapid.Bool().Draw(t, "permanent"),
+			Stack:     rapid.String().Draw(t, "stack"),
+		}
+		if depth > 0 {
+			f.Causes = list(failuresOfDepth(depth-1)).Draw(t, "causes")
+		}
+		return f
+	})
+}
+
+var failures = failuresOfDepth(2)
+
+var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
+	return logbook.Attempt{
+		Action:          orUnset(logbook.ActionExecute, logbook.ActionRevert).Draw(t, "action"),
+		Number:          counts.Draw(t, "number"),
+		Token:           tokens.Draw(t, "token"),
+		Owner:           rapid.String().Draw(t, "owner"),
+		StartedAt:       times.Draw(t, "started"),
+		EndedAt:         times.Draw(t, "ended"),
+		Result:          rawValues.Draw(t, "result"),
+		Failure:         optional(failures).Draw(t, "failure"),
+		Stderr:          rapid.String().Draw(t, "stderr"),
+		StderrTruncated: rapid.Bool().Draw(t, "truncated"),
+	}
+})
+
+var (
+	atomKinds  = orUnset(logbook.KindTask, logbook.KindRetry)
+	atomStates = orUnset(logbook.AtomPending, logbook.AtomRunning, logbook.AtomSuccess, logbook.AtomFailure,
+		logbook.AtomReverting, logbook.AtomReverted, logbook.AtomRevertFailure, logbook.AtomRetrying, logbook.AtomIgnored)
+	intentions = orUnset(logbook.IntendExecute, logbook.IntendRevert, logbook.IntendRetry, logbook.IntendIgnore)
+	flowStates = orUnset(logbook.FlowPending, logbook.FlowRunning, logbook.FlowReverting, logbook.FlowSuspended,
+		logbook.FlowSuccess, logbook.FlowReverted, logbook.FlowFailure)
+	outcomes = orUnset(jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed)
+)
+
+var changes = rapid.Custom(func(t *rapid.T) logbook.AtomChange {
+	return logbook.AtomChange{
+		Name:      rapid.String().Draw(t, "name"),
+		Kind:      atomKinds.Draw(t, "kind"),
+		Version:   rapid.String().Draw(t, "version"),
+		State:     atomStates.Draw(t, "state"),
+		Intention: intentions.Draw(t, "intention"),
+		RetryAt:   times.Draw(t, "retry at"),
+		Attempts:  list(attempts).Draw(t, "attempts"),
+	}
+})
+
+// An atom has the fields of a change of one; this does not compile when that
+// ends.
+var atoms = rapid.Map(changes, func(c logbook.AtomChange) logbook.AtomDetail { return logbook.AtomDetail(c) })
+
+var updates = rapid.Custom(func(t *rapid.T) logbook.Update {
+	return logbook.Update{
+		Flow:     logbook.FlowID{UUID: ids.Draw(t, "flow")},
+		Token:    tokens.Draw(t, "token"),
+		Sequence: rapid.Uint64().Draw(t, "sequence"),
+		State:    flowStates.Draw(t, "state"),
+		Cause:    optional(failures).Draw(t, "cause"),
+		Atoms:    list(changes).Draw(t, "atoms"),
+	}
+})
+
+var flows = rapid.Custom(func(t *rapid.T) logbook.FlowDetail {
+	return logbook.FlowDetail{
+		ID:        logbook.FlowID{UUID: ids.Draw(t, "id")},
+		Book:      logbook.BookID{UUID: ids.Draw(t, "book")},
+		Name:      rapid.String().Draw(t, "name"),
+		Factory:   logbook.Factory{Name: rapid.String().Draw(t, "factory"), Args: rawValues.Draw(t, "args")},
+		Store:     values.Draw(t, "store"),
+		Meta:      values.Draw(t, "meta"),
+		State:     flowStates.Draw(t, "state"),
+		Cause:     optional(failures).Draw(t, "cause"),
+		CreatedAt: times.Draw(t, "created"),
+		UpdatedAt: times.Draw(t, "updated"),
+		Fence:     tokens.Draw(t, "fence"),
+		Sequence:  rapid.Uint64().Draw(t, "sequence"),
+		Atoms:     list(atoms).Draw(t, "atoms"),
+	}
+})
+
+var books = rapid.Custom(func(t *rapid.T) logbook.Book {
+	return logbook.Book{
+		ID:        logbook.BookID{UUID: ids.Draw(t, "id")},
+		Name:      rapid.String().Draw(t, "name"),
+		Meta:      values.Draw(t, "meta"),
+		CreatedAt: times.Draw(t, "created"),
+		UpdatedAt: times.Draw(t, "updated"),
+		Flows:     list(flows).Draw(t, "flows"),
+	}
+})
+
+var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
+	return jobs.Posting{
+		ID:        jobs.JobID{UUID: ids.Draw(t, "id")},
+		Board:     rapid.String().Draw(t, "board"),
+		Name:      rapid.String().Draw(t, "name"),
+		Priority:  jobs.Priority(rapid.Int32().Draw(t, "priority")),
+		Book:      optional(books).Draw(t, "book"),
+		BookID:    logbook.BookID{UUID: ids.Draw(t, "book id")},
+		Flow:      logbook.FlowID{UUID: ids.Draw(t, "flow")},
+		Kind:      rapid.String().Draw(t, "kind"),
+		Details:   rawValues.Draw(t, "details"),
+		Store:     values.Draw(t, "store"),
+		NotBefore: times.Draw(t, "not before"),
+	}
+})
+
+var claims = rapid.Custom(func(t *rapid.T) jobs.Claim {
+	return jobs.Claim{
+		Session: jobs.SessionID{UUID: ids.Draw(t, "session")},
+		Owner:   rapid.String().Draw(t, "owner"),
+		Token:   tokens.Draw(t, "token"),
+		Since:   times.Draw(t, "since"),
+	}
+})
+
+var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
+	return jobs.Job{
+		ID:         jobs.JobID{UUID: ids.Draw(t, "id")},
+		Board:      rapid.String().Draw(t, "board"),
+		Name:       rapid.String().Draw(t, "name"),
+		Kind:       rapid.String().Draw(t, "kind"),
+		Priority:   jobs.Priority(rapid.Int32().Draw(t, "priority")),
+		Sequence:   rapid.Uint64().Draw(t, "sequence"),
+		State:      orUnset(jobs.States...).Draw(t, "state"),
+		Book:       logbook.BookID{UUID: ids.Draw(t, "book")},
+		BookName:   rapid.String().Draw(t, "book name"),
+		Flow:       logbook.FlowID{UUID: ids.Draw(t, "flow")},
+		Details:    rawValues.Draw(t, "details"),
+		Store:      values.Draw(t, "store"),
+		NotBefore:  times.Draw(t, "not before"),
+		PostedAt:   times.Draw(t, "posted"),
+		ModifiedAt: times.Draw(t, "modified"),
+		FinishedAt: times.Draw(t, "finished"),
+		DueAt:      times.Draw(t, "due"),
+		Claim:      optional(claims).Draw(t, "claim"),
+		Token:      tokens.Draw(t, "token"),
+		Claims:     counts.Draw(t, "claims"),
+		Crashes:    counts.Draw(t, "crashes"),
+		Outcome:    outcomes.Draw(t, "outcome"),
+		Reason:     rapid.String().Draw(t, "reason"),
+		Failure:    optional(failures).Draw(t, "failure"),
+	}
+})
+
+var claimed = rapid.Custom(func(t *rapid.T) jobs.Claimed {
+	return jobs.Claimed{
+		Job:  boardJobs.Draw(t, "job"),
+		Book: optional(books).Draw(t, "book"),
+		Flow: optional(flows).Draw(t, "flow"),
+	}
+})
+
+// Wait is not drawn: it stays with the caller and is not part of the command.
+var requests = rapid.Custom(func(t *rapid.T) jobs.ClaimRequest {
+	return jobs.ClaimRequest{
+		Session: jobs.SessionID{UUID: ids.Draw(t, "session")},
+		Nonce:   jobs.Nonce{UUID: ids.Draw(t, "nonce")},
+		Boards:  list(rapid.String()).Draw(t, "boards"),
+		Kinds:   list(rapid.String()).Draw(t, "kinds"),
+		Max:     counts.Draw(t, "max"),
+	}
+})
+
+var endings = rapid.Custom(func(t *rapid.T) jobs.Ending {
+	return jobs.Ending{
+		Job:     jobs.JobID{UUID: ids.Draw(t, "job")},
+		Token:   tokens.Draw(t, "token"),
+		Update:  optional(updates).Draw(t, "update"),
+		Outcome: outcomes.Draw(t, "outcome"),
+		Reason:  rapid.String().Draw(t, "reason"),
+		Failure: optional(failures).Draw(t, "failure"),
+		Delay:   durations.Draw(t, "delay"),
+	}
+})
+
+var openings = rapid.Custom(func(t *rapid.T) jobs.Opening {
+	return jobs.Opening{
+		ID:   jobs.SessionID{UUID: ids.Draw(t, "id")},
+		Name: rapid.String().Draw(t, "name"),
+		Host: rapid.String().Draw(t, "host"),
+		PID:  numbers.Draw(t, "pid"),
+		TTL:  durations.Draw(t, "ttl"),
+	}
+})
+
+var sessions = rapid.Custom(func(t *rapid.T) jobs.Session {
+	return jobs.Session{
+		ID:       jobs.SessionID{UUID: ids.Draw(t, "id")},
+		Name:     rapid.String().Draw(t, "name"),
+		Host:     rapid.String().Draw(t, "host"),
+		PID:      numbers.Draw(t, "pid"),
+		TTL:      durations.Draw(t, "ttl"),
+		OpenedAt: times.Draw(t, "opened"),
+		Claims:   counts.Draw(t, "claims"),
+	}
+})
+
+var entities = rapid.Custom(func(t *rapid.T) jobs.Entity {
+	return jobs.Entity{
+		Kind:         rapid.String().Draw(t, "kind"),
+		Name:         rapid.String().Draw(t, "name"),
+		Boards:       list(rapid.String()).Draw(t, "boards"),
+		JobKinds:     list(rapid.String()).Draw(t, "kinds"),
+		MaxJobs:      counts.Draw(t, "max jobs"),
+		Host:         rapid.String().Draw(t, "host"),
+		PID:          numbers.Draw(t, "pid"),
+		Metadata:     values.Draw(t, "metadata"),
+		Session:      jobs.SessionID{UUID: ids.Draw(t, "session")},
+		RegisteredAt: times.Draw(t, "registered"),
+	}
+})
+
+var positions = rapid.Custom(func(t *rapid.T) jobs.Position {
+	return jobs.Position{Index: rapid.Uint64().Draw(t, "index"), Item: rapid.Uint32().Draw(t, "item")}
+})
+
+var events = rapid.Custom(func(t *rapid.T) jobs.Event {
+	return jobs.Event{
+		Position: positions.Draw(t, "position"),
+		Kind: orUnset(jobs.EventPosted, jobs.EventDue, jobs.EventClaimed, jobs.EventAbandoned, jobs.EventExpired,
+			jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow).Draw(t, "kind"),
+		Time:    times.Draw(t, "time"),
+		Board:   rapid.String().Draw(t, "board"),
+		Job:     jobs.JobID{UUID: ids.Draw(t, "job")},
+		Name:    rapid.String().Draw(t, "name"),
+		State:   orUnset(jobs.States...).Draw(t, "state"),
+		Owner:   rapid.String().Draw(t, "owner"),
+		Token:   tokens.Draw(t, "token"),
+		Outcome: outcomes.Draw(t, "outcome"),
+		Reason:  rapid.String().Draw(t, "reason"),
+		Steps: list(rapid.Custom(func(t *rapid.T) jobs.StepEvent {
+			return jobs.StepEvent{Name: rapid.String().Draw(t, "name"), State: rapid.String().Draw(t, "state")}
+		})).Draw(t, "steps"),
+		FlowState: rapid.String().Draw(t, "flow state"),
+	}
+})

@@ -1,0 +1,220 @@
+package command_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+)
+
+var rewrite = flag.Bool("rewrite", false, "add lines for new encodings to testdata/golden.txt")
+
+const (
+	jobA     = "0190c7e2-0000-7000-8000-000000000001"
+	bookA    = "0190c7e2-0000-7000-8000-000000000002"
+	flowA    = "0190c7e2-0000-7000-8000-000000000003"
+	sessionA = "5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0004"
+	nonceA   = "5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0005"
+)
+
+// entryTime is the time of every entry in testdata/golden.txt.
+var entryTime = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+
+func value(text string) *v1.Value { return &v1.Value{Json: []byte(text)} }
+
+func sampleBook() *v1.Book {
+	return &v1.Book{
+		Id: bookA, Name: "trip to Zürich", Meta: map[string]*v1.Value{"by": value(`"ann"`), "at": value(`7`)},
+		Flows: []*v1.FlowDetail{{
+			Id: flowA, Book: bookA, Name: "travel", Factory: &v1.Factory{Name: "travel", Args: value(`{"legs":2}`)},
+			Store: map[string]*v1.Value{"from": value(`"Basel"`)}, State: "PENDING",
+		}},
+	}
+}
+
+func samplePosting() *v1.Posting {
+	return &v1.Posting{
+		Id: jobA, Board: "default", Name: "book a trip", Priority: -100, Book: sampleBook(), Flow: flowA,
+		Details: value(`{"customer":17}`), Store: map[string]*v1.Value{"b": value(`1`), "a": value(`2`), "c": value(`[]`)},
+		NotBefore: timestamppb.New(entryTime.Add(time.Minute)),
+	}
+}
+
+func sampleFailure() *v1.Failure {
+	return &v1.Failure{
+		Kind: "handler.exit", Message: "no rooms", Step: "hotel", Code: 3, Permanent: true,
+		Causes: []*v1.Failure{{Kind: "error", Message: "full", Stack: "main.go:1"}},
+	}
+}
+
+func sampleUpdate() *v1.Update {
+	token := &v1.Token{Generation: 1, Index: 42}
+	return &v1.Update{
+		Flow: flowA, Token: token, Sequence: 3, State: "REVERTING", Cause: sampleFailure(),
+		Atoms: []*v1.AtomChange{
+			{Name: "flight", Kind: "task", Version: "1.0", State: "SUCCESS", Intention: "REVERT", Attempts: []*v1.Attempt{{
+				Action: "execute", Number: 1, Token: token, Owner: "node1", StartedAt: timestamppb.New(entryTime),
+				EndedAt: timestamppb.New(entryTime.Add(time.Second)), Result: value(`"LX1"`), Stderr: "ok\n",
+				StderrTruncated: true,
+			}}},
+			{Name: "hotel", State: "PENDING", RetryAt: timestamppb.New(entryTime.Add(time.Hour)), Attempts: []*v1.Attempt{{
+				Action: "execute", Number: 1, Token: token, Failure: sampleFailure(),
+			}}},
+		},
+	}
+}
+
+func sampleEnding() *v1.Ending {
+	return &v1.Ending{Job: jobA, Token: &v1.Token{Generation: 1, Index: 42}, Update: sampleUpdate()}
+}
+
+// samples are one command of each kind, with most of its fields set.
+func samples() []*v1.Command {
+	consume, abandon, trash := sampleEnding(), sampleEnding(), sampleEnding()
+	consume.Outcome = "reverted"
+	abandon.Reason, abandon.Delay = "stopping", durationpb.New(2*time.Second)
+	trash.Reason, trash.Failure = "cannot be built", sampleFailure()
+	return []*v1.Command{
+		{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{
+			samplePosting(), {Id: sessionA, Name: "plain", Kind: "mail"},
+		}}}},
+		{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{Session: sessionA, Job: jobA, Nonce: nonceA}}},
+		{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{
+			Session: sessionA, Nonce: nonceA, Boards: []string{"default", "night"}, Kinds: []string{"travel"}, Max: 8,
+		}}},
+		{Kind: &v1.Command_Consume{Consume: consume}},
+		{Kind: &v1.Command_Abandon{Abandon: abandon}},
+		{Kind: &v1.Command_Trash{Trash: trash}},
+		{Kind: &v1.Command_OpenSession{OpenSession: &v1.Opening{
+			Id: sessionA, Name: "node1", Host: "h1", Pid: 4711, Ttl: durationpb.New(4 * time.Second),
+		}}},
+		{Kind: &v1.Command_CloseSession{CloseSession: &v1.CloseSessionCommand{Session: sessionA}}},
+		{Kind: &v1.Command_Register{Register: &v1.RegisterCommand{Session: sessionA, Entity: &v1.Entity{
+			Kind: "conductor", Name: "node1", Boards: []string{"default"}, JobKinds: []string{"travel"}, MaxJobs: 4,
+			Host: "h1", Pid: 4711, Metadata: map[string]*v1.Value{"zone": value(`"a"`)},
+		}}}},
+		{Kind: &v1.Command_SaveBook{SaveBook: sampleBook()}},
+		{Kind: &v1.Command_UpdateFlow{UpdateFlow: sampleUpdate()}},
+		{Kind: &v1.Command_DestroyBook{DestroyBook: &v1.DestroyBookCommand{Book: bookA}}},
+		{Kind: &v1.Command_BeginLeadership{BeginLeadership: &v1.BeginLeadershipCommand{Node: "node1"}}},
+		{Kind: &v1.Command_ExpireSession{ExpireSession: &v1.ExpireSessionCommand{
+			Session: sessionA, TimerEpoch: 40, CoolDown: durationpb.New(500 * time.Millisecond), MaxCrashes: 5,
+		}}},
+		{Kind: &v1.Command_WakeDue{WakeDue: &v1.WakeDueCommand{TimerEpoch: 40, Max: 100}}},
+		{Kind: &v1.Command_Sweep{Sweep: &v1.SweepCommand{
+			TimerEpoch: 40, MaxAge: durationpb.New(24 * time.Hour), Keep: 10_000, Max: 100,
+		}}},
+	}
+}
+
+func entryOf(commands ...*v1.Command) *v1.Entry {
+	return &v1.Entry{TimeUnixNano: entryTime.UnixNano(), Commands: commands}
+}
+
+func encode(t testing.TB, entry *v1.Entry) []byte {
+	t.Helper()
+	data, err := command.EncodeEntry(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// readable is the entry's JSON without the spaces that protojson varies.
+func readable(t *testing.T, entry *v1.Entry) string {
+	t.Helper()
+	data, err := protojson.Marshal(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, data); err != nil {
+		t.Fatal(err)
+	}
+	return compact.String()
+}
+
+// TestGoldenLines holds the encoding still. A line is the command's name, its
+// entry as JSON, " → " and the entry's bytes in hex. A line that does not come
+// from the samples any more is an older encoding that stands in some log, and
+// must be decoded for ever; so lines are only ever added.
+func TestGoldenLines(t *testing.T) {
+	path := filepath.Join("testdata", "golden.txt")
+	content, err := os.ReadFile(path)
+	if err != nil && !*rewrite {
+		t.Fatal(err)
+	}
+	lines := strings.FieldsFunc(string(content), func(r rune) bool { return r == '\n' })
+	for _, c := range samples() {
+		entry := entryOf(c)
+		line := command.Name(c) + " " + readable(t, entry) + " → " + hex.EncodeToString(encode(t, entry))
+		switch {
+		case slices.Contains(lines, line):
+		case *rewrite:
+			lines = append(lines, line)
+		default:
+			t.Errorf("%s is encoded in a new way; if that is meant, run the test with -rewrite:\n%s", command.Name(c), line)
+		}
+	}
+	for _, line := range lines {
+		checkGoldenLine(t, line)
+	}
+	if *rewrite && !t.Failed() {
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func checkGoldenLine(t *testing.T, line string) {
+	t.Helper()
+	name, rest, _ := strings.Cut(line, " ")
+	text, digits, _ := strings.Cut(rest, " → ")
+	data, err := hex.DecodeString(digits)
+	if err != nil {
+		t.Errorf("line %q: %v", line, err)
+		return
+	}
+	got, err := command.DecodeEntry(data)
+	if err != nil {
+		t.Errorf("the old %s cannot be decoded: %v", name, err)
+		return
+	}
+	want := &v1.Entry{}
+	if err := protojson.Unmarshal([]byte(text), want); err != nil {
+		t.Errorf("line %q: %v", line, err)
+		return
+	}
+	if !proto.Equal(got, want) || len(got.Commands) != 1 || command.Name(got.Commands[0]) != name {
+		t.Errorf("the old %s is decoded as\n%v, want\n%v", name, got, want)
+	}
+}
+
+// TestEveryCommandHasASample makes sure that a new command gets its golden
+// line, its check and its place among the leader's commands or the clients'.
+func TestEveryCommandHasASample(t *testing.T) {
+	var sampled []string
+	for _, c := range samples() {
+		sampled = append(sampled, command.Name(c))
+	}
+	fields := (&v1.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
+	for i := range fields.Len() {
+		if name := string(fields.Get(i).Name()); !slices.Contains(sampled, name) {
+			t.Errorf("command %s has no sample", name)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package command
+
+import (
+	"slices"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// JobToProto converts a job; nil stays nil.
+func JobToProto(j *jobs.Job) *v1.Job {
+	if j == nil {
+		return nil
+	}
+	return &v1.Job{
+		Id:         idText(j.ID.UUID),
+		Board:      j.Board,
+		Name:       j.Name,
+		Kind:       j.Kind,
+		Priority:   int32(j.Priority),
+		Sequence:   j.Sequence,
+		State:      string(j.State),
+		Book:       idText(j.Book.UUID),
+		BookName:   j.BookName,
+		Flow:       idText(j.Flow.UUID),
+		Details:    ValueToProto(j.Details),
+		Store:      ValuesToProto(j.Store),
+		NotBefore:  TimeToProto(j.NotBefore),
+		PostedAt:   TimeToProto(j.PostedAt),
+		ModifiedAt: TimeToProto(j.ModifiedAt),
+		FinishedAt: TimeToProto(j.FinishedAt),
+		DueAt:      TimeToProto(j.DueAt),
+		Claim:      ClaimToProto(j.Claim),
+		Token:      TokenToProto(j.Token),
+		Claims:     countOf(j.Claims),
+		Crashes:    countOf(j.Crashes),
+		Outcome:    string(j.Outcome),
+		Reason:     text(j.Reason),
+		Failure:    FailureToProto(j.Failure),
+	}
+}
+
+// JobFromProto converts a job. Nil is the zero job. A job of which only the id
+// is known, as in the refusal of a posting, is accepted.
+func JobFromProto(message *v1.Job) (jobs.Job, error) {
+	var r reader
+	claim, err := ClaimFromProto(message.GetClaim())
+	j := jobs.Job{
+		ID:         jobs.JobID{UUID: r.id("job id", message.GetId())},
+		Board:      message.GetBoard(),
+		Name:       message.GetName(),
+		Kind:       message.GetKind(),
+		Priority:   jobs.Priority(message.GetPriority()),
+		Sequence:   message.GetSequence(),
+		State:      word(&r, "job state", message.GetState(), knownJobState),
+		Book:       logbook.BookID{UUID: r.id("job book", message.GetBook())},
+		BookName:   message.GetBookName(),
+		Flow:       logbook.FlowID{UUID: r.id("job flow", message.GetFlow())},
+		Details:    ValueFromProto(message.GetDetails()),
+		Store:      ValuesFromProto(message.GetStore()),
+		NotBefore:  r.time("job not_before", message.GetNotBefore()),
+		PostedAt:   r.time("job posted_at", message.GetPostedAt()),
+		ModifiedAt: r.time("job modified_at", message.GetModifiedAt()),
+		FinishedAt: r.time("job finished_at", message.GetFinishedAt()),
+		DueAt:      r.time("job due_at", message.GetDueAt()),
+		Claim:      keep(&r, claim, err),
+		Token:      TokenFromProto(message.GetToken()),
+		Claims:     r.count("job claims", message.GetClaims()),
+		Crashes:    r.count("job crashes", message.GetCrashes()),
+		Outcome:    word(&r, "job outcome", message.GetOutcome(), knownOutcome),
+		Reason:     message.GetReason(),
+		Failure:    FailureFromProto(message.GetFailure()),
+	}
+	if r.err != nil {
+		return jobs.Job{}, r.err
+	}
+	return j, nil
+}
+
+func knownJobState(s jobs.State) bool { return slices.Contains(jobs.States, s) }
+
+func knownOutcome(o jobs.Outcome) bool {
+	switch o {
+	case jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed:
+		return true
+	}
+	return false
+}

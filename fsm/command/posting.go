@@ -1,0 +1,87 @@
+package command
+
+import (
+	"crypto/sha256"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// PostingToProto converts a posting; nil stays nil.
+func PostingToProto(p *jobs.Posting) *v1.Posting {
+	if p == nil {
+		return nil
+	}
+	return &v1.Posting{
+		Id:        idText(p.ID.UUID),
+		Board:     p.Board,
+		Name:      p.Name,
+		Priority:  int32(p.Priority),
+		Book:      BookToProto(p.Book),
+		BookId:    idText(p.BookID.UUID),
+		Flow:      idText(p.Flow.UUID),
+		Kind:      p.Kind,
+		Details:   ValueToProto(p.Details),
+		Store:     ValuesToProto(p.Store),
+		NotBefore: TimeToProto(p.NotBefore),
+	}
+}
+
+// PostingFromProto converts a posting. Nil is the zero posting.
+func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
+	var r reader
+	p := jobs.Posting{
+		ID:        jobs.JobID{UUID: r.id("job id", message.GetId())},
+		Board:     message.GetBoard(),
+		Name:      message.GetName(),
+		Priority:  jobs.Priority(message.GetPriority()),
+		BookID:    logbook.BookID{UUID: r.id("posting book_id", message.GetBookId())},
+		Flow:      logbook.FlowID{UUID: r.id("posting flow", message.GetFlow())},
+		Kind:      message.GetKind(),
+		Details:   ValueFromProto(message.GetDetails()),
+		Store:     ValuesFromProto(message.GetStore()),
+		NotBefore: r.time("posting not_before", message.GetNotBefore()),
+	}
+	if message.GetBook() != nil {
+		book, err := BookFromProto(message.GetBook())
+		p.Book = keep(&r, &book, err)
+	}
+	if r.err != nil {
+		return jobs.Posting{}, r.err
+	}
+	return p, nil
+}
+
+// PostingDigest tells a repeat of a posting from another posting under the
+// same id: it is the SHA-256 of the posting's deterministic encoding, in which
+// the order of map entries plays no part. An empty board counts as the default
+// one, since both say the same. Protobuf promises that encoding for one build
+// only, so a test pins a digest: it is state, and must not change.
+func PostingDigest(p *v1.Posting) []byte {
+	if p.GetBoard() == "" {
+		p = shallowCopy(p)
+		p.Board = jobs.DefaultBoard
+	}
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+	if err != nil {
+		// Only text that is not UTF-8 cannot be encoded, and what was decoded
+		// from the log holds none.
+		panic("internal error: a posting from the log cannot be encoded: " + err.Error())
+	}
+	sum := sha256.Sum256(encoded)
+	return sum[:]
+}
+
+// shallowCopy shares everything that the posting refers to.
+func shallowCopy(p *v1.Posting) *v1.Posting {
+	fresh := &v1.Posting{}
+	p.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		fresh.ProtoReflect().Set(field, value)
+		return true
+	})
+	return fresh
+}

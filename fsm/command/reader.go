@@ -1,0 +1,138 @@
+package command
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// reader reads the fields of a message and keeps the first fault, so that a
+// conversion reads as a list of fields and not as a list of checks.
+type reader struct{ err error }
+
+func (r *reader) refuse(field, format string, args ...any) {
+	if r.err == nil {
+		r.err = &logbook.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+	}
+}
+
+// keep takes over the fault of a part that was converted apart.
+func keep[T any](r *reader, value T, err error) T {
+	if r.err == nil {
+		r.err = err
+	}
+	return value
+}
+
+// id reads a UUID. An empty text is an id that was never set; whether one is
+// required is for Check to say, since a message may hold only a part.
+func (r *reader) id(field, text string) uuid.UUID {
+	if text == "" {
+		return uuid.Nil
+	}
+	id, err := logbook.ParseID(field, text)
+	return keep(r, id, err)
+}
+
+// idText is the text of an id, and empty for one that was never set.
+func idText(id uuid.UUID) string {
+	if id == uuid.Nil {
+		return ""
+	}
+	return id.String()
+}
+
+// word reads one of a set of words. An empty one is a word that was never set.
+func word[T ~string](r *reader, field, text string, known func(T) bool) T {
+	if text != "" && !known(T(text)) {
+		r.refuse(field, "%.64q is not a word that this program knows", text)
+	}
+	return T(text)
+}
+
+// count reads a number of things. The upper bound is what an int holds on
+// every machine.
+func (r *reader) count(field string, n uint32) int {
+	if n > math.MaxInt32 {
+		r.refuse(field, "%d is larger than %d", n, math.MaxInt32)
+		return 0
+	}
+	return int(n)
+}
+
+// countOf is the number as it is sent. What no count can be becomes the
+// nearest that can, and is then refused by whoever checks it.
+func countOf(n int) uint32 { return uint32(min(max(n, 0), math.MaxInt32)) }
+
+// numberOf is a number that may be negative, brought into its 32 bits.
+func numberOf(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }
+
+// The span of times that a cluster accepts: those whose nanoseconds since 1970
+// are not negative and fit into 63 bits, because the log and the order of due
+// times count in them.
+var (
+	earliest = time.Unix(0, 0).UTC()
+	latest   = time.Unix(0, math.MaxInt64).UTC()
+)
+
+// TimeToProto converts a time. The zero time is unset.
+func TimeToProto(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// TimeFromProto converts a time to UTC. Unset is the zero time. Times before
+// 1970 or after April 2262 are refused in the name of the field.
+func TimeFromProto(field string, stamp *timestamppb.Timestamp) (time.Time, error) {
+	if stamp == nil {
+		return time.Time{}, nil
+	}
+	t := stamp.AsTime()
+	if stamp.CheckValid() != nil || t.Before(earliest) || t.After(latest) {
+		return time.Time{}, &logbook.InvalidError{Field: field, Reason: fmt.Sprintf(
+			"%d s and %d ns after 1970 is not a time between %s and %s", stamp.Seconds, stamp.Nanos,
+			earliest.Format(time.DateOnly), latest.Format(time.DateOnly))}
+	}
+	return t, nil
+}
+
+func (r *reader) time(field string, stamp *timestamppb.Timestamp) time.Time {
+	t, err := TimeFromProto(field, stamp)
+	return keep(r, t, err)
+}
+
+// DurationToProto converts a duration. Zero is unset.
+func DurationToProto(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+// DurationFromProto converts a duration. Unset is zero. What does not fit into
+// a time.Duration, about 292 years, is refused in the name of the field.
+func DurationFromProto(field string, d *durationpb.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	value := d.AsDuration()
+	// AsDuration saturates; going back tells whether it did.
+	if back := durationpb.New(value); d.CheckValid() != nil || back.Seconds != d.Seconds || back.Nanos != d.Nanos {
+		return 0, &logbook.InvalidError{Field: field, Reason: fmt.Sprintf(
+			"%d s and %d ns is not a duration", d.Seconds, d.Nanos)}
+	}
+	return value, nil
+}
+
+func (r *reader) duration(field string, d *durationpb.Duration) time.Duration {
+	value, err := DurationFromProto(field, d)
+	return keep(r, value, err)
+}
