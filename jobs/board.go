@@ -106,7 +106,7 @@ type Claimer interface {
 // ClaimRequest says what a session is ready to take.
 type ClaimRequest struct {
 	Session SessionID
-	Nonce   Nonce
+	Nonce   Nonce    // required: NewNonce for each new request, the same for its repeats
 	Boards  []string // empty: DefaultBoard
 	Kinds   []string // what it can do; empty: jobs of any kind
 	Max     int      // 0: 1

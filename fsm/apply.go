@@ -1,0 +1,274 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// Entry is one committed entry of the log.
+type Entry struct {
+	Index, Term uint64
+	// Data is what command.EncodeEntry made. Empty for an entry that holds no
+	// commands, such as a change of members: then only the index moves.
+	Data []byte
+}
+
+// Changes are what a commit changed, for those who wait for something.
+type Changes struct {
+	Index     uint64           // applied now
+	Opened    []jobs.Session   // sessions that were opened, in order
+	Ended     []jobs.SessionID // sessions that were closed or have expired, in order
+	Claimable []Lane           // where jobs became claimable, each once
+	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
+	NextDue   time.Time        // as Machine.NextDue answers now
+	Events    bool             // there are new events
+	Restored  bool             // everything may have changed
+}
+
+// Lane is where jobs wait that the same conductors can take.
+type Lane struct{ Board, Kind string }
+
+// txn is the write transaction of a batch.
+type txn struct {
+	view
+	ledger
+	eventsKept uint64
+
+	now  time.Time // of the present entry
+	item uint32    // number of the last event of the present entry
+
+	changes Changes
+	lanes   map[Lane]bool // those in changes.Claimable
+
+	// writes counts what was written, and fault is the first that could not
+	// be: writers go on, and whoever runs the command looks afterwards.
+	writes int
+	fault  error
+}
+
+// Apply applies entries in order, in one transaction; entries that have been
+// applied already are skipped, and have nil for results. results[i][j] answers
+// command j of entry i.
+//
+// An error means that the machine cannot go on: the disk or the data is bad,
+// or an entry holds something that this program does not know. Nothing of the
+// batch was applied, and nothing will be any more; the process must stop.
+func (m *Machine) Apply(entries []Entry) ([][]*v1.Result, error) {
+	m.applying.Lock()
+	defer m.applying.Unlock()
+	if m.broken != nil {
+		return nil, m.broken
+	}
+	present, err := m.use()
+	if err != nil {
+		return nil, err
+	}
+	results, changes, err := m.applyBatch(present, entries)
+	if err := errors.Join(err, present.release()); err != nil {
+		m.broken = fmt.Errorf("cannot apply the log after entry %d: %w", m.AppliedIndex(), err)
+		return nil, m.broken
+	}
+	m.announce()
+	if changes != nil {
+		m.options.Changed(*changes)
+	}
+	return results, nil
+}
+
+// applyBatch runs the transaction. The changes are nil if there are none.
+func (m *Machine) applyBatch(present *database, entries []Entry) ([][]*v1.Result, *Changes, error) {
+	tx, err := present.bolt.Begin(true)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot begin a transaction: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
+	t := &txn{
+		view: view{tx: tx}, ledger: m.status.Load().ledger,
+		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool),
+	}
+	results := make([][]*v1.Result, len(entries))
+	for i := range entries {
+		if results[i], err = t.entry(&entries[i]); err != nil {
+			return nil, nil, fmt.Errorf("entry %d: %w", entries[i].Index, err)
+		}
+	}
+	after, err := t.commit()
+	if err != nil {
+		return nil, nil, err
+	}
+	m.status.Store(after)
+	if t.writes == 0 {
+		return results, nil, nil
+	}
+	t.changes.Index, t.changes.NextDue = after.Index, after.nextDue
+	return results, &t.changes, nil
+}
+
+// entry applies one entry.
+func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
+	if e.Index <= t.Index {
+		return nil, nil
+	}
+	t.Index, t.Term, t.item = e.Index, e.Term, 0
+	if len(e.Data) == 0 {
+		return nil, nil
+	}
+	decoded, err := command.DecodeEntry(e.Data)
+	if err != nil {
+		return nil, err
+	}
+	t.Time = max(t.Time, decoded.GetTimeUnixNano())
+	t.now = t.time()
+	results := make([]*v1.Result, len(decoded.GetCommands()))
+	for i, c := range decoded.GetCommands() {
+		if results[i], err = t.command(c); err != nil {
+			return nil, fmt.Errorf("command %d, %s: %w", i+1, command.Name(c), err)
+		}
+	}
+	return results, nil
+}
+
+// command applies one command. A refusal is a result; the error is a fault.
+func (t *txn) command(c *v1.Command) (*v1.Result, error) {
+	before := t.writes
+	result, err := t.dispatch(c)
+	if t.fault != nil {
+		return nil, t.fault
+	}
+	switch {
+	case err == nil && result == nil:
+		return &v1.Result{}, nil
+	case err == nil:
+		return result, nil
+	case isFault(err) || errors.Is(err, command.ErrUnknownCommand):
+		return nil, err
+	case t.writes != before:
+		// Every command decides first and writes afterwards. One that does
+		// not would leave half of itself behind.
+		return nil, corrupt("internal error: refused after %d writes: %w", t.writes-before, err)
+	}
+	return &v1.Result{Error: command.ErrorToProto(err)}, nil
+}
+
+// dispatch is the table of commands.
+func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
+	switch kind := c.Kind.(type) {
+	case *v1.Command_Post:
+		return t.post(kind.Post)
+	case *v1.Command_Claim:
+		return t.claim(kind.Claim)
+	case *v1.Command_ClaimNext:
+		return t.claimNext(kind.ClaimNext)
+	case *v1.Command_Consume:
+		return nil, t.consume(kind.Consume)
+	case *v1.Command_Abandon:
+		return nil, t.abandon(kind.Abandon)
+	case *v1.Command_Trash:
+		return nil, t.trash(kind.Trash)
+	case *v1.Command_OpenSession:
+		return t.openSession(kind.OpenSession)
+	case *v1.Command_CloseSession:
+		return nil, t.closeSession(kind.CloseSession)
+	case *v1.Command_Register:
+		return nil, t.register(kind.Register)
+	case *v1.Command_SaveBook:
+		return nil, t.saveBook(kind.SaveBook)
+	case *v1.Command_UpdateFlow:
+		return nil, t.updateFlow(kind.UpdateFlow)
+	case *v1.Command_DestroyBook:
+		return nil, t.destroyBook(kind.DestroyBook)
+	case *v1.Command_BeginLeadership:
+		return nil, t.beginLeadership()
+	case *v1.Command_ExpireSession:
+		return nil, t.expireSession(kind.ExpireSession)
+	case *v1.Command_WakeDue:
+		return t.wakeDue(kind.WakeDue)
+	case *v1.Command_Sweep:
+		return t.sweep(kind.Sweep)
+	}
+	return nil, fmt.Errorf("%w: %T", command.ErrUnknownCommand, c.GetKind())
+}
+
+// commit writes the ledger and ends the transaction.
+func (t *txn) commit() (*status, error) {
+	if t.changes.Events {
+		if err := t.trimEvents(); err != nil {
+			return nil, err
+		}
+	}
+	after := &status{ledger: t.ledger}
+	if err := t.bucket(tableLedger).Put(ledgerKey, t.ledger.encode()); err != nil {
+		return nil, fmt.Errorf("cannot write the ledger: %w", err)
+	}
+	var err error
+	if after.nextDue, err = t.nextDue(); err != nil {
+		return nil, err
+	}
+	if t.fault != nil {
+		return nil, t.fault
+	}
+	if err := t.tx.Commit(); err != nil {
+		return nil, fmt.Errorf("cannot commit: %w", err)
+	}
+	return after, nil
+}
+
+func (v *view) nextDue() (time.Time, error) {
+	key, _ := v.cursor(tableDue).First()
+	if key == nil {
+		return time.Time{}, nil
+	}
+	return timeOfKey(key)
+}
+
+// ledgerOf reads the ledger of a database.
+func (v *view) ledgerOf() (ledger, error) { return decodeLedger(v.get(tableLedger, ledgerKey)) }
+
+// put writes a value. An error is kept, and ends the batch.
+func (t *txn) put(tab table, key, value []byte) {
+	t.writes++
+	if err := t.bucket(tab).Put(key, value); err != nil && t.fault == nil {
+		t.fault = fmt.Errorf("cannot write to table %s: %w", tableNames[tab], err)
+	}
+}
+
+// putMessage writes a message behind a prefix of fixed length.
+func (t *txn) putMessage(tab table, key, prefix []byte, message proto.Message) {
+	value, err := encode(prefix, message)
+	if err != nil && t.fault == nil {
+		t.fault = err
+	}
+	t.put(tab, key, value)
+}
+
+// delete removes a key, if it is there.
+func (t *txn) delete(tab table, key []byte) {
+	t.writes++
+	if err := t.bucket(tab).Delete(key); err != nil && t.fault == nil {
+		t.fault = fmt.Errorf("cannot delete from table %s: %w", tableNames[tab], err)
+	}
+}
+
+// deletePrefix removes every key that has the prefix.
+func (t *txn) deletePrefix(tab table, prefix []byte) {
+	for _, key := range t.keys(tab, prefix) {
+		t.delete(tab, key)
+	}
+}
+
+// token is that of the claims that the present entry grants.
+func (t *txn) token() jobs.Token { return jobs.Token{Generation: t.Generation, Index: t.Index} }
+
+func (t *txn) becameClaimable(lane Lane) {
+	if !t.lanes[lane] {
+		t.lanes[lane] = true
+		t.changes.Claimable = append(t.changes.Claimable, lane)
+	}
+}

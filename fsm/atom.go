@@ -1,0 +1,182 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxAttempts bounds the attempts at one atom, which are all kept.
+const maxAttempts = 10_000
+
+// atomRecord is an atom as an update sees it. As stored it is the number of
+// the atom within its flow, the number of its attempts, and the message with
+// the latest attempt. Earlier attempts are under keys of their own: they are
+// hardly ever read or changed, and would make every write as long as the
+// atom's history.
+type atomRecord struct {
+	number   uint32
+	attempts uint32
+	before   logbook.AtomState // before the update
+	// detail holds the latest attempt and those that the update is about.
+	detail logbook.AtomDetail
+	// places are the numbers of detail.Attempts among all attempts of the atom.
+	places []uint32
+}
+
+const atomPrefixSize = 4 + 4
+
+func decodeAtom(value []byte) (*atomRecord, error) {
+	if len(value) < atomPrefixSize {
+		return nil, corrupt("a stored atom has %d bytes", len(value))
+	}
+	detail, err := decode(value[atomPrefixSize:], &v1.AtomDetail{}, command.AtomDetailFromProto)
+	if err != nil {
+		return nil, err
+	}
+	a := &atomRecord{
+		number: binary.BigEndian.Uint32(value), attempts: binary.BigEndian.Uint32(value[4:]),
+		before: detail.State, detail: detail,
+	}
+	if latest := min(a.attempts, 1); int(latest) != len(detail.Attempts) {
+		return nil, corrupt("atom %q is stored with %d attempts, and %d is right", detail.Name, len(detail.Attempts), latest)
+	}
+	if a.attempts > 0 {
+		a.places = []uint32{a.attempts - 1}
+	}
+	return a, nil
+}
+
+// atomNumber reads no more of a stored atom than its number.
+func atomNumber(value []byte) (uint32, error) {
+	if len(value) < atomPrefixSize {
+		return 0, corrupt("a stored atom has %d bytes", len(value))
+	}
+	return binary.BigEndian.Uint32(value), nil
+}
+
+// planAtom reads an atom, or makes the one that a first change finds.
+func (t *txn) planAtom(flow *flowRecord, change *logbook.AtomChange) (*atomRecord, error) {
+	switch {
+	case change.Name == "":
+		return nil, &logbook.InvalidError{Field: "atom name", Reason: "empty"}
+	case len(change.Name) > maxKeyName:
+		return nil, &logbook.LimitError{Field: "atom name", Limit: maxKeyName, Size: int64(len(change.Name)), Unit: "bytes"}
+	}
+	if value := t.get(tableAtom, atomKey(flow.ID, change.Name)); value != nil {
+		return decodeAtom(value)
+	}
+	if change.Kind == "" {
+		return nil, &logbook.InvalidError{Field: "atom kind", Reason: fmt.Sprintf("unset for the new atom %q", change.Name)}
+	}
+	a := &atomRecord{number: flow.atoms, detail: logbook.NewAtom(change.Name, change.Kind)}
+	a.before = a.detail.State
+	flow.atoms++
+	return a, nil
+}
+
+// advanceAtom applies a change. The attempts that it is about are read first,
+// so that the domain can judge it.
+func (t *txn) advanceAtom(flow logbook.FlowID, a *atomRecord, change *logbook.AtomChange) error {
+	for i := range change.Attempts {
+		if err := t.loadAttempt(flow, a, change.Attempts[i].Action, change.Attempts[i].Number); err != nil {
+			return err
+		}
+	}
+	if err := a.detail.Advance(change); err != nil {
+		return err
+	}
+	for len(a.places) < len(a.detail.Attempts) {
+		a.places = append(a.places, a.attempts)
+		a.attempts++
+	}
+	if a.attempts > maxAttempts {
+		return &logbook.LimitError{Field: "attempts at " + a.detail.Name, Limit: maxAttempts, Size: int64(a.attempts), Unit: "attempts"}
+	}
+	return nil
+}
+
+// loadAttempt adds an earlier attempt to the detail, if it is not there yet.
+func (t *txn) loadAttempt(flow logbook.FlowID, a *atomRecord, action logbook.Action, number int) error {
+	for i := range a.detail.Attempts {
+		if a.detail.Attempts[i].Action == action && a.detail.Attempts[i].Number == number {
+			return nil
+		}
+	}
+	value := t.get(tableAttempt, attemptKey(flow, a.number, action, number))
+	if value == nil {
+		return nil
+	}
+	place, attempt, err := decodeAttempt(value)
+	if err != nil {
+		return err
+	}
+	a.detail.Attempts = slices.Insert(a.detail.Attempts, 0, attempt)
+	a.places = slices.Insert(a.places, 0, place)
+	return nil
+}
+
+// saveAtom writes an atom with its latest attempt, and the others that the
+// update was about apart from it.
+func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) {
+	small := a.detail
+	small.Attempts = nil
+	for i := range a.detail.Attempts {
+		attempt := &a.detail.Attempts[i]
+		if a.places[i] == a.attempts-1 {
+			small.Attempts = a.detail.Attempts[i : i+1]
+			continue
+		}
+		key := attemptKey(flow, a.number, attempt.Action, attempt.Number)
+		t.putMessage(tableAttempt, key, binary.BigEndian.AppendUint32(nil, a.places[i]), command.AttemptToProto(attempt))
+	}
+	prefix := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, a.number), a.attempts)
+	t.putMessage(tableAtom, atomKey(flow, a.detail.Name), prefix, command.AtomDetailToProto(&small))
+}
+
+func decodeAttempt(value []byte) (place uint32, attempt logbook.Attempt, err error) {
+	const prefixSize = 4
+	if len(value) < prefixSize {
+		return 0, logbook.Attempt{}, corrupt("a stored attempt has %d bytes", len(value))
+	}
+	attempt, err = decode(value[prefixSize:], &v1.Attempt{}, command.AttemptFromProto)
+	return binary.BigEndian.Uint32(value), attempt, err
+}
+
+// wholeAtom reads an atom with all its attempts, oldest first, and tells how
+// many bytes it takes as stored.
+func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDetail, size int, err error) {
+	record, err := decodeAtom(value)
+	if err != nil {
+		return logbook.AtomDetail{}, 0, err
+	}
+	size = len(value)
+	if record.attempts < 2 {
+		return record.detail, size, nil
+	}
+	attempts := make([]logbook.Attempt, record.attempts)
+	attempts[record.attempts-1] = record.detail.Attempts[0]
+	found := uint32(1)
+	err = v.scan(tableAttempt, attemptPrefix(flow, record.number), func(_, value []byte) (bool, error) {
+		place, attempt, err := decodeAttempt(value)
+		if err != nil {
+			return false, err
+		}
+		if place >= record.attempts-1 {
+			return false, corrupt("attempt %d of atom %q is stored twice", place, record.detail.Name)
+		}
+		attempts[place] = attempt
+		size += len(value)
+		found++
+		return true, nil
+	})
+	if err == nil && found != record.attempts {
+		err = corrupt("atom %q has %d attempts, and %d are stored", record.detail.Name, record.attempts, found)
+	}
+	record.detail.Attempts = attempts
+	return record.detail, size, err
+}

@@ -1,0 +1,116 @@
+package fsm_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// packed is how many commands the benchmarks put into one entry, as a busy
+// leader does.
+const packed = 64
+
+// apply runs an entry of which no command may be refused.
+func apply(b *testing.B, r *rig, commands []*v1.Command) []*v1.Result {
+	results, err := r.Apply([]fsm.Entry{r.entry(commands...)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, result := range results[0] {
+		if result.GetError() != nil {
+			b.Fatal(result.GetError())
+		}
+	}
+	return results[0]
+}
+
+func BenchmarkPost(b *testing.B) {
+	kinds := map[string]func(int) *v1.Posting{
+		"job": func(int) *v1.Posting {
+			return &v1.Posting{Id: jobs.NewJobID().String(), Name: "job", Kind: "k"}
+		},
+		"job with book": func(int) *v1.Posting {
+			p := flowPosting("job")
+			p.Id, p.Book.Id, p.Book.Flows[0].Id = jobs.NewJobID().String(), logbook.NewBookID().String(), logbook.NewFlowID().String()
+			return p
+		},
+	}
+	for name, make := range kinds {
+		b.Run(name, func(b *testing.B) {
+			r := newRig(b)
+			for done := 0; done < b.N; {
+				var commands []*v1.Command
+				for ; len(commands) < packed && done < b.N; done++ {
+					commands = append(commands, post(make(done)))
+				}
+				apply(b, r, commands)
+			}
+		})
+	}
+}
+
+func BenchmarkClaimNext(b *testing.B) {
+	for _, waiting := range []int{1_000, 100_000} {
+		b.Run(fmt.Sprint(waiting, " waiting"), func(b *testing.B) {
+			r := newRig(b)
+			for done := 0; done < waiting; done += 1000 {
+				var postings []*v1.Posting
+				for range 1000 {
+					postings = append(postings, &v1.Posting{Id: jobs.NewJobID().String(), Name: "n", Kind: fmt.Sprint(done % 7)})
+				}
+				apply(b, r, []*v1.Command{post(postings...)})
+			}
+			apply(b, r, []*v1.Command{open("ann")})
+			b.ResetTimer()
+			for i := 0; i < b.N; i++ {
+				granted := apply(b, r, []*v1.Command{claimNext("ann", fmt.Sprint(i), 1, nil, nil)})[0].GetClaim().Granted[0]
+				// Given back, so that as many wait at the end as at the beginning.
+				apply(b, r, []*v1.Command{abandon(&v1.Ending{Job: granted.Job, Token: granted.Token})})
+			}
+		})
+	}
+}
+
+// BenchmarkUpdate finishes one step and starts the next, in flows of several
+// sizes: the cost must be that of the change, not of the flow.
+func BenchmarkUpdate(b *testing.B) {
+	for _, steps := range []int{10, 10_000} {
+		b.Run(fmt.Sprint(steps, " steps"), func(b *testing.B) {
+			r := newRig(b)
+			apply(b, r, []*v1.Command{saveBook(book("b", "f"))})
+			var atoms []*v1.AtomChange
+			for i := range steps {
+				atoms = append(atoms, task(fmt.Sprint(i), "RUNNING", executing(1)))
+			}
+			apply(b, r, []*v1.Command{updateFlow(update("f", logbook.Token{}, 1, "RUNNING", atoms...))})
+			b.ResetTimer()
+			for done := 0; done < b.N; {
+				var commands []*v1.Command
+				for ; len(commands) < packed && done < b.N; done++ {
+					name := fmt.Sprint(done % steps)
+					commands = append(commands, updateFlow(update("f", logbook.Token{}, uint64(done+2), "", task(name, ""))))
+				}
+				apply(b, r, commands)
+			}
+		})
+	}
+}
+
+// BenchmarkLife posts a job, claims it, and consumes it, one command an entry:
+// what a cluster with a single client does.
+func BenchmarkLife(b *testing.B) {
+	r := newRig(b)
+	apply(b, r, []*v1.Command{open("ann")})
+	b.ResetTimer()
+	for i := range b.N {
+		name := fmt.Sprint("job ", i)
+		apply(b, r, []*v1.Command{post(posting(name, "k"))})
+		granted := apply(b, r, []*v1.Command{claim("ann", id(name), name)})[0].GetClaim().Granted[0]
+		apply(b, r, []*v1.Command{consume(success(name, command.TokenFromProto(granted.Token)))})
+	}
+}

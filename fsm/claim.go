@@ -1,0 +1,160 @@
+package fsm
+
+import (
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxOver is how many claims of a session are remembered after they are over.
+// A repeat that is later than that many claims has been on its way for longer
+// than any call may take.
+const maxOver = 64
+
+// claim takes one job for a session.
+func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
+	session, claims, nonce, err := t.claimant(c.GetSession(), c.GetNonce())
+	if err != nil {
+		return nil, fmt.Errorf("cannot claim: %w", err)
+	}
+	id, err := jobs.ParseJobID(c.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	j, err := t.jobByID(id)
+	if err != nil {
+		return nil, fmt.Errorf("cannot claim: %w", err)
+	}
+	for _, row := range claims.held {
+		if row.nonce == nonce && row.sequence == j.Sequence {
+			return granted([]*jobRecord{j}), nil
+		}
+	}
+	switch {
+	case claims.knows(nonce):
+		return nil, fmt.Errorf("cannot claim job %s: %w: the claim that the nonce stands for is over", id, jobs.ErrUnclaimable)
+	case j.State == jobs.StateClaimed:
+		return nil, fmt.Errorf("cannot claim job %s: %w: %s holds it under token %s", id, jobs.ErrUnclaimable, j.Claim.Owner, j.Token)
+	case j.State != jobs.StateClaimable:
+		return nil, fmt.Errorf("cannot claim job %s: %w: it is %s", id, jobs.ErrUnclaimable, j.State)
+	case j.Token == t.token():
+		return nil, fmt.Errorf("cannot claim job %s: %w: it was given back this moment", id, jobs.ErrUnclaimable)
+	case len(claims.held) >= jobs.MaxClaims:
+		return nil, tooManyClaims(len(claims.held))
+	}
+	t.grant(session, claims, []*jobRecord{j}, nonce)
+	return granted([]*jobRecord{j}), nil
+}
+
+// claimNext takes the first jobs in order that the session can do; none is an
+// answer too.
+func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
+	session, claims, nonce, err := t.claimant(c.GetSession(), c.GetNonce())
+	if err != nil {
+		return nil, fmt.Errorf("cannot claim: %w", err)
+	}
+	if claims.knows(nonce) {
+		return t.grantedBefore(claims, nonce)
+	}
+	if len(claims.held) >= jobs.MaxClaims {
+		return nil, tooManyClaims(len(claims.held))
+	}
+	request, err := command.ClaimRequestFromProto(c)
+	if err != nil {
+		return nil, err
+	}
+	most := min(max(request.Max, 1), jobs.MaxClaims-len(claims.held))
+	found, err := t.firstClaimable(request, most)
+	if err != nil {
+		return nil, err
+	}
+	t.grant(session, claims, found, nonce)
+	return granted(found), nil
+}
+
+// claimant reads what both ways to claim need.
+func (t *txn) claimant(session, nonce string) (jobs.Session, sessionClaims, jobs.Nonce, error) {
+	parsed, err := jobs.ParseNonce(nonce)
+	if err != nil {
+		return jobs.Session{}, sessionClaims{}, jobs.Nonce{}, err
+	}
+	owner, err := t.openedSession(session)
+	if err != nil {
+		return jobs.Session{}, sessionClaims{}, jobs.Nonce{}, err
+	}
+	claims, err := t.claims(owner.ID)
+	return owner, claims, parsed, err
+}
+
+// knows tells whether a request with the nonce has been answered.
+func (c *sessionClaims) knows(nonce jobs.Nonce) bool {
+	for _, rows := range [][]claimRow{c.held, c.over} {
+		for i := range rows {
+			if rows[i].nonce == nonce {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// grantedBefore repeats an answer, as far as its claims still hold.
+func (t *txn) grantedBefore(claims sessionClaims, nonce jobs.Nonce) (*v1.Result, error) {
+	var held []*jobRecord
+	for _, row := range claims.held {
+		if row.nonce != nonce {
+			continue
+		}
+		j, err := t.job(row.sequence)
+		if err != nil {
+			return nil, err
+		}
+		held = append(held, j)
+	}
+	return granted(held), nil
+}
+
+// grant ties jobs to a session.
+func (t *txn) grant(session jobs.Session, claims sessionClaims, found []*jobRecord, nonce jobs.Nonce) {
+	for _, j := range found {
+		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now}
+		j.Token, j.end = t.token(), endNone
+		j.Claims++
+		t.move(j, jobs.StateClaimed, time.Time{})
+		row := claimRow{sequence: j.Sequence, token: j.Token, nonce: nonce}
+		t.put(tableClaim, row.key(session.ID), row.value(false))
+		t.event(jobs.EventClaimed, j, jobs.Event{Owner: session.Name, Token: j.Token})
+	}
+	if len(found) == 0 {
+		return
+	}
+	for i := range max(len(claims.over)-maxOver, 0) {
+		t.delete(tableClaim, claims.over[i].key(session.ID))
+	}
+}
+
+// release ends the claim of a job; the caller moves the job on.
+func (t *txn) release(j *jobRecord, how end) {
+	row := claimRow{sequence: j.Sequence, token: j.Claim.Token}
+	if value := t.get(tableClaim, row.key(j.Claim.Session)); len(value) >= idSize {
+		copy(row.nonce.UUID[:], value)
+	}
+	t.put(tableClaim, row.key(j.Claim.Session), row.value(true))
+	j.Claim, j.end = nil, how
+}
+
+func granted(found []*jobRecord) *v1.Result {
+	answer := &v1.ClaimResult{}
+	for _, j := range found {
+		answer.Granted = append(answer.Granted, &v1.Granted{Job: j.ID.String(), Token: command.TokenToProto(j.Token)})
+	}
+	return &v1.Result{Kind: &v1.Result_Claim{Claim: answer}}
+}
+
+func tooManyClaims(held int) error {
+	return &logbook.LimitError{Field: "claims of the session", Limit: jobs.MaxClaims, Size: int64(held) + 1, Unit: "jobs"}
+}

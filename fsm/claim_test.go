@@ -1,0 +1,266 @@
+package fsm_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+func TestClaimRefusals(t *testing.T) {
+	r := newRig(t)
+	for _, session := range []string{"ann", "bob", "gone"} {
+		r.ok(open(session))
+	}
+	r.ok(closing("gone"))
+	held := r.claimed("ann", posting("held", "k"))
+	done := r.claimed("ann", posting("done", "k"))
+	r.ok(consume(success("done", done)))
+	r.ok(abandon(&v1.Ending{
+		Job: id("cool"), Token: command.TokenToProto(r.claimed("ann", posting("cool", "k"))), Delay: lasting(1e9),
+	}))
+	rows := []struct {
+		name string
+		c    *v1.Command
+		code string
+	}{
+		{"an unknown session", claim("nobody", id("held"), "n"), "session_expired"},
+		{"a closed session", claim("gone", id("held"), "n"), "session_expired"},
+		{"an unknown job", claim("ann", id("nothing"), "n"), "not_found"},
+		{"a held job", claim("bob", id("held"), "n"), "unclaimable"},
+		{"one's own job, with another nonce", claim("ann", id("held"), "n"), "unclaimable"},
+		{"a finished job", claim("bob", id("done"), "n"), "unclaimable"},
+		{"a cooling job", claim("bob", id("cool"), "n"), "unclaimable"},
+		{"a nonce that is none", &v1.Command{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{
+			Session: id("ann"), Job: id("held"), Nonce: "x"}}}, "invalid"},
+		{"the next one, for an unknown session", claimNext("nobody", "n", 1, nil, nil), "session_expired"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			message := r.refused(row.c, row.code)
+			if row.name == "a held job" && (!strings.Contains(message, "ann") || !strings.Contains(message, held.String())) {
+				t.Errorf("the message names neither owner nor token: %s", message)
+			}
+		})
+	}
+}
+
+func TestClaimNextOrder(t *testing.T) {
+	jobsOf := func(words string) []*v1.Posting {
+		var postings []*v1.Posting
+		for i, word := range strings.Fields(words) {
+			parts := strings.Split(word, "/") // board/kind/priority
+			priority, err := jobs.ParsePriority(parts[2])
+			if err != nil {
+				panic(err)
+			}
+			postings = append(postings, &v1.Posting{
+				Id: id(fmt.Sprint(i)), Name: fmt.Sprint(i), Board: parts[0], Kind: parts[1], Priority: int32(priority),
+			})
+		}
+		return postings
+	}
+	rows := []struct {
+		name, postings string
+		boards, kinds  []string
+		most           uint32
+		want           string
+	}{
+		{"priority, then posting", "default/k/low default/k/high default/k/high default/k/normal", nil, []string{"k"}, 9, "1 2 3 0"},
+		{"across kinds", "default/k/0 default/l/1 default/m/2 default/l/0", nil, []string{"k", "l"}, 9, "1 0 3"},
+		{"all kinds", "default/k/0 default/l/1 default//2 default/l/0", nil, nil, 9, "2 1 0 3"},
+		{"across boards", "b/k/0 c/k/5 d/k/9 b/l/7", []string{"b", "c"}, []string{"k"}, 9, "1 0"},
+		{"boards and all kinds", "b/k/0 c/k/5 d/k/9 b/l/7", []string{"c", "b"}, nil, 9, "3 1 0"},
+		{"a board named twice", "b/k/0 b/k/1", []string{"b", "b"}, nil, 9, "1 0"},
+		{"the default board", "b/k/0 default/k/1", nil, nil, 9, "1"},
+		{"at most one unless asked", "default/k/0 default/k/0", nil, nil, 0, "0"},
+		{"at most two", "default/k/0 default/l/0 default/k/0", nil, nil, 2, "0 1"},
+		{"extremes", "default/k/-2147483648 default/k/2147483647 default/k/-1 default/k/0", nil, nil, 9, "1 3 2 0"},
+		{"a kind that begins another", "default/k/0 default/kk/1", nil, []string{"k"}, 9, "0"},
+		{"none", "default/k/0", nil, []string{"l"}, 9, ""},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			r.ok(open("ann"))
+			postings := jobsOf(row.postings)
+			r.ok(post(postings...))
+			var got []string
+			for _, granted := range r.ok(claimNext("ann", "n", row.most, row.boards, row.kinds)).GetClaim().Granted {
+				got = append(got, r.job(granted.Job).Name)
+			}
+			if strings.Join(got, " ") != row.want {
+				t.Errorf("claimed %q, not %q", strings.Join(got, " "), row.want)
+			}
+		})
+	}
+}
+
+func TestClaimRepeats(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.ok(post(posting("a", "k"), posting("b", "k"), posting("c", "k")))
+	next := claimNext("ann", "n", 2, nil, nil)
+	first := r.ok(next).GetClaim()
+	again := r.harmless(next).GetClaim()
+	if len(first.Granted) != 2 || first.String() != again.String() {
+		t.Errorf("claimed %v, and again %v", first, again)
+	}
+	one := claim("ann", id("c"), "m")
+	granted := r.ok(one).GetClaim().Granted[0]
+	if repeated := r.harmless(one).GetClaim().Granted[0]; repeated.String() != granted.String() {
+		t.Errorf("claimed %v, and again %v", granted, repeated)
+	}
+	// A repeat that comes when everything is over must take nothing more:
+	// nobody would know that he holds it.
+	for _, g := range append(first.Granted, granted) {
+		r.ok(abandon(&v1.Ending{Job: g.Job, Token: g.Token}))
+	}
+	if late := r.harmless(next).GetClaim().Granted; len(late) != 0 {
+		t.Errorf("the late repeat took %v", late)
+	}
+	r.refused(one, "unclaimable")
+}
+
+func TestMayClaim(t *testing.T) {
+	r := newRig(t)
+	nonce := jobs.NewNonce()
+	may := func(session string, kinds ...string) bool {
+		t.Helper()
+		may, err := r.MayClaim(jobs.ClaimRequest{Session: sessionID(session), Nonce: nonce, Kinds: kinds})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return may
+	}
+	if _, err := r.MayClaim(jobs.ClaimRequest{Session: sessionID("ann")}); !errors.Is(err, jobs.ErrSessionExpired) {
+		t.Errorf("got %v", err)
+	}
+	r.ok(open("ann"))
+	if may("ann") {
+		t.Error("an empty board")
+	}
+	r.posted(posting("a", "k"))
+	if !may("ann") || !may("ann", "l", "k") || may("ann", "l") {
+		t.Error("a job of kind k")
+	}
+	r.ok(&v1.Command{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{Session: id("ann"), Job: id("a"), Nonce: nonce.String()}}})
+	if !may("ann", "l") {
+		t.Error("a request that was answered is to be repeated")
+	}
+	nonce = jobs.NewNonce()
+	if may("ann") {
+		t.Error("a job that is held")
+	}
+}
+
+func TestClaimForgetsOldNonces(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.posted(posting("a", "k"))
+	for i := range fsm.MaxOver + 3 {
+		granted := r.ok(claimNext("ann", fmt.Sprint(i), 1, nil, nil)).GetClaim().Granted
+		if len(granted) != 1 {
+			t.Fatalf("claim %d: %v", i, granted)
+		}
+		r.ok(abandon(&v1.Ending{Job: granted[0].Job, Token: granted[0].Token}))
+	}
+	if late := r.harmless(claimNext("ann", fmt.Sprint(fsm.MaxOver+2), 1, nil, nil)).GetClaim().Granted; len(late) != 0 {
+		t.Errorf("the latest nonce is forgotten: %v", late)
+	}
+	if old := r.ok(claimNext("ann", "0", 1, nil, nil)).GetClaim().Granted; len(old) != 1 {
+		t.Errorf("the oldest nonce is remembered for ever: %v", old)
+	}
+}
+
+func TestTokensGrow(t *testing.T) {
+	r := newRigWith(t, fsm.Options{Generation: 3})
+	r.ok(open("ann"))
+	r.ok(open("bob"))
+	token := r.claimed("ann", posting("a", "k"))
+	if token.Generation != 3 || token.Index != r.index {
+		t.Errorf("token %s at entry %d", token, r.index)
+	}
+	r.ok(abandon(ending("a", token)))
+	// Within one entry every claim has the same token: a job that comes back
+	// and is claimed again there would let its last owner go on writing.
+	results := r.do(
+		claim("ann", id("a"), "n1"),
+		abandon(ending("a", logbook.Token{Generation: 3, Index: r.index + 1})),
+		claim("bob", id("a"), "n2"),
+		claimNext("bob", "n3", 1, nil, nil),
+	)
+	if results[0].Error != nil || results[1].Error != nil {
+		t.Fatalf("claim and abandon: %v", results)
+	}
+	if results[2].GetError().GetCode() != "unclaimable" || len(results[3].GetClaim().GetGranted()) != 0 {
+		t.Errorf("claimed twice under one token: %v", results)
+	}
+	again := r.ok(claim("bob", id("a"), "n4")).GetClaim().Granted[0].Token
+	if command.TokenFromProto(again).Compare(token) <= 0 {
+		t.Errorf("token %v after %s", again, token)
+	}
+}
+
+func TestMaxClaims(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	for i := range jobs.MaxClaims + 2 {
+		r.do(post(posting(fmt.Sprint(i), "k")))
+	}
+	if n := len(r.do(claimNext("ann", "n", jobs.MaxClaims-1, nil, nil))[0].GetClaim().Granted); n != jobs.MaxClaims-1 {
+		t.Fatalf("claimed %d", n)
+	}
+	// Asking for more than there is room gives what there is room for.
+	if n := len(r.do(claimNext("ann", "m", 5, nil, nil))[0].GetClaim().Granted); n != 1 {
+		t.Fatalf("claimed %d", n)
+	}
+	r.refused(claimNext("ann", "o", 1, nil, nil), "over_limit")
+	r.refused(claim("ann", id(fmt.Sprint(jobs.MaxClaims)), "p"), "over_limit")
+	session, err := r.Session(sessionID("ann"))
+	if err != nil || session.Claims != jobs.MaxClaims {
+		t.Errorf("session %+v: %v", session, err)
+	}
+}
+
+func TestClaimedAnswer(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	token := r.claimed("ann", flowPosting("trip"))
+	r.ok(updateFlow(update("flow of trip", token, 1, "RUNNING", task("a", ""), task("b", ""))))
+	claimed, omitted, err := r.Claimed(jobID(id("trip")), 0)
+	if err != nil || omitted {
+		t.Fatal(omitted, err)
+	}
+	if claimed.Book.Name != "book of trip" || len(claimed.Flow.Atoms) != 2 || claimed.Job.Claim.Owner != "ann" {
+		t.Errorf("claimed %+v", claimed)
+	}
+	claimed, omitted, err = r.Claimed(jobID(id("trip")), 1)
+	if err != nil || !omitted || claimed.Flow != nil {
+		t.Errorf("a flow over the bound: %v %+v %v", omitted, claimed.Flow, err)
+	}
+	var names []string
+	for skip := 0; ; {
+		flow, more, err := r.Flow(flowID("flow of trip"), skip, 1)
+		if err != nil || len(flow.Atoms) != 1 {
+			t.Fatal(flow, err)
+		}
+		names = append(names, flow.Atoms[0].Name)
+		if skip++; !more {
+			break
+		}
+	}
+	if !slices.Equal(names, []string{"a", "b"}) {
+		t.Errorf("read %v", names)
+	}
+	if _, _, err := r.Flow(flowID("none"), 0, 0); !errors.Is(err, logbook.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}

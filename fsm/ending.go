@@ -1,0 +1,168 @@
+package fsm
+
+import (
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// parting is the end of a claim, worked out before anything is written.
+type parting struct {
+	jobs.Ending
+	job    *jobRecord
+	update *flowUpdate // nil: the flow stays
+	owner  string
+}
+
+// consume completes a job.
+func (t *txn) consume(c *v1.Ending) error {
+	p, err := t.planEnding(c, endConsumed)
+	if err != nil || p == nil {
+		return prefixed("cannot consume", err)
+	}
+	outcome, err := t.outcome(p)
+	if err != nil {
+		return prefixed("cannot consume", err)
+	}
+	p.job.Outcome = outcome
+	return t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted)
+}
+
+// trash puts a job aside.
+func (t *txn) trash(c *v1.Ending) error {
+	p, err := t.planEnding(c, endTrashed)
+	if err != nil || p == nil {
+		return prefixed("cannot trash", err)
+	}
+	return t.finish(p, endTrashed, jobs.StateTrashed, jobs.EventTrashed)
+}
+
+// abandon gives a job back.
+func (t *txn) abandon(c *v1.Ending) error {
+	p, err := t.planEnding(c, endAbandoned)
+	if err != nil || p == nil {
+		return prefixed("cannot abandon", err)
+	}
+	if err := t.part(p, endAbandoned); err != nil {
+		return err
+	}
+	t.coolDown(p.job, p.Delay)
+	t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.owner, Token: p.job.Token, Reason: p.Reason})
+	return nil
+}
+
+func prefixed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// planEnding checks what the three endings have in common. It answers with
+// nil if the very ending has taken place already.
+func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
+	ending, err := command.EndingFromProto(c)
+	if err != nil {
+		return nil, err
+	}
+	j, err := t.jobByID(ending.Job)
+	if err != nil {
+		return nil, err
+	}
+	if repeats(j, &ending, how) {
+		return nil, nil
+	}
+	if err := checkToken(j, ending.Token); err != nil {
+		return nil, err
+	}
+	p := &parting{Ending: ending, job: j, owner: j.Claim.Owner}
+	u := ending.Update
+	switch {
+	case u == nil:
+		return p, nil
+	case u.Flow.IsZero() || u.Flow != j.Flow:
+		return nil, &logbook.InvalidError{Field: "ending update", Reason: fmt.Sprintf("flow %s is not that of job %s", u.Flow, j.ID)}
+	case u.Token != ending.Token:
+		return nil, fmt.Errorf("%w: the update carries token %s, and the ending %s", logbook.ErrFenced, u.Token, ending.Token)
+	}
+	record, err := t.existingFlow(j.Flow)
+	if err != nil {
+		return nil, err
+	}
+	p.update, err = t.planUpdate(record, u)
+	return p, err
+}
+
+// repeats tells whether an ending is the one that has taken place.
+func repeats(j *jobRecord, e *jobs.Ending, how end) bool {
+	return j.Claim == nil && j.Token == e.Token && j.end == how && (how != endConsumed || j.Outcome == e.Outcome)
+}
+
+// outcome is that of a job to be consumed. It must be what its flow has come to.
+func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
+	if p.Outcome == "" {
+		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "unset"}
+	}
+	if p.job.Flow.IsZero() {
+		return p.Outcome, nil
+	}
+	record, err := t.existingFlow(p.job.Flow)
+	if err != nil {
+		return "", err
+	}
+	state := record.State
+	if p.update != nil {
+		state = p.update.flow.State
+	}
+	if state != endState(p.Outcome) {
+		return "", &logbook.InvalidError{
+			Field: "ending outcome", Reason: fmt.Sprintf("%s, but flow %s is %s", p.Outcome, p.job.Flow, state),
+		}
+	}
+	return p.Outcome, nil
+}
+
+// endState is what a flow has come to when its job's outcome is this.
+func endState(outcome jobs.Outcome) logbook.FlowState {
+	switch outcome {
+	case jobs.OutcomeSuccess:
+		return logbook.FlowSuccess
+	case jobs.OutcomeReverted:
+		return logbook.FlowReverted
+	}
+	return logbook.FlowFailure
+}
+
+// finish ends a job for good.
+func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) error {
+	if p.update != nil {
+		p.update.flow.job = 0
+	}
+	if err := t.part(p, how); err != nil {
+		return err
+	}
+	t.move(p.job, to, time.Time{})
+	t.event(kind, p.job, jobs.Event{
+		Owner: p.owner, Token: p.job.Token, Outcome: p.job.Outcome, Reason: p.Reason,
+	})
+	if p.update != nil {
+		return nil
+	}
+	return t.detach(p.job)
+}
+
+// part writes what every ending brings: the flow's last update, the end of the
+// claim, and why. The caller moves the job on.
+func (t *txn) part(p *parting, how end) error {
+	if err := t.writeUpdate(p.update, p.job); err != nil {
+		return err
+	}
+	t.release(p.job, how)
+	p.job.Reason = p.Reason
+	t.setEvidence(p.job, p.Failure)
+	return nil
+}

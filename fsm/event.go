@@ -1,0 +1,99 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// event records what has happened to a job. What says more than its state may
+// be in extra: Owner, Token, Steps and the like.
+func (t *txn) event(kind jobs.EventKind, j *jobRecord, extra jobs.Event) {
+	t.item++
+	position := jobs.Position{Index: t.Index, Item: t.item}
+	extra.Kind, extra.Time = kind, t.now
+	extra.Board, extra.Job, extra.Name, extra.State = j.Board, j.ID, j.Name, j.State
+	t.putMessage(tableEvent, positionKey(position), nil, command.EventToProto(&extra))
+	t.KeptEvents++
+	t.LastEvent = position
+	t.changes.Events = true
+}
+
+// trimEvents drops the oldest events over the bound. It runs once a batch: the
+// latest events are the same, however the entries were batched.
+func (t *txn) trimEvents() error {
+	if t.KeptEvents <= t.eventsKept {
+		return nil
+	}
+	var drop [][]byte
+	cursor := t.cursor(tableEvent)
+	for key, _ := cursor.First(); key != nil && t.KeptEvents > t.eventsKept; key, _ = cursor.Next() {
+		drop = append(drop, bytes.Clone(key))
+		t.KeptEvents--
+	}
+	for _, key := range drop {
+		t.delete(tableEvent, key)
+	}
+	if len(drop) == 0 {
+		return nil
+	}
+	var err error
+	t.Compacted, err = positionOfKey(drop[len(drop)-1])
+	return err
+}
+
+// Events reads up to limit events after a position, in order. A limit of 0 or
+// over logbook.MaxPage means logbook.MaxPage. ErrCompacted if events after the
+// position are no longer kept. The zero position is before all events.
+func (m *Machine) Events(after jobs.Position, limit int) ([]jobs.Event, error) {
+	limit = pageSize(limit)
+	var events []jobs.Event
+	err := m.read(func(v *view) error {
+		present, err := v.ledgerOf()
+		if err != nil {
+			return err
+		}
+		if before(after, present.Compacted) {
+			return fmt.Errorf("cannot read events after %d.%d: %w", after.Index, after.Item, jobs.ErrCompacted)
+		}
+		events, err = v.eventsAfter(after, limit)
+		return err
+	})
+	return events, err
+}
+
+func (v *view) eventsAfter(after jobs.Position, limit int) ([]jobs.Event, error) {
+	var events []jobs.Event
+	start := positionKey(after)
+	cursor := v.cursor(tableEvent)
+	key, value := cursor.Seek(start)
+	if bytes.Equal(key, start) {
+		key, value = cursor.Next()
+	}
+	for ; key != nil && len(events) < limit; key, value = cursor.Next() {
+		event, err := decode(value, &v1.Event{}, command.EventFromProto)
+		if err != nil {
+			return nil, err
+		}
+		if event.Position, err = positionOfKey(key); err != nil {
+			return nil, err
+		}
+		events = append(events, event)
+	}
+	return events, nil
+}
+
+func before(a, b jobs.Position) bool {
+	return a.Index < b.Index || (a.Index == b.Index && a.Item < b.Item)
+}
+
+func pageSize(limit int) int {
+	if limit <= 0 || limit > logbook.MaxPage {
+		return logbook.MaxPage
+	}
+	return limit
+}

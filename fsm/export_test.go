@@ -1,0 +1,211 @@
+package fsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// DigestBut is Digest without what every entry moves, even one that changes
+// nothing: index, term and time. Two machines with the same one differ in
+// nothing that anybody can see.
+func DigestBut(m *Machine) (digest [32]byte, err error) {
+	sum := sha256.New()
+	err = m.read(func(v *view) error {
+		for t := range tableNames {
+			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
+				if table(t) == tableLedger {
+					l, err := decodeLedger(value)
+					if err != nil {
+						return false, err
+					}
+					l.Index, l.Term, l.Time = 0, 0, 0
+					value = l.encode()
+				}
+				sumUp(sum, []byte(tableNames[t]), key, value)
+				return true, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return [32]byte(sum.Sum(nil)), err
+}
+
+// Verify checks what must hold after every entry: counters and indexes say the
+// same as the jobs themselves, a claim is known to both its sides, and nothing
+// refers to what is not there.
+func Verify(m *Machine) error {
+	return m.read(func(v *view) error {
+		present, err := v.ledgerOf()
+		if err != nil {
+			return err
+		}
+		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64)}
+		for t := range tableNames {
+			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
+				seen.rows[table(t)]++
+				return true, seen.row(table(t), key, value)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return seen.agrees(present)
+	})
+}
+
+// census is what Verify has counted.
+type census struct {
+	*view
+	rows  map[table]uint64
+	jobs  [stateCount]uint64
+	held  uint64
+	busy  uint64 // unfinished jobs with a flow
+	owned uint64 // flows with an unfinished job
+	books map[logbook.BookID]uint64
+}
+
+func (c *census) row(t table, key, value []byte) error {
+	switch t {
+	case tableJob:
+		return c.countJob(value)
+	case tableClaim:
+		return c.countClaim(key, value)
+	case tableFlow:
+		record, err := decodeFlow(value)
+		if err != nil {
+			return err
+		}
+		if record.job != 0 {
+			c.owned++
+		}
+		_, _, err = c.wholeFlow(record, 0, 0)
+		return err
+	case tableEvent:
+		_, err := decode(value, &v1.Event{}, command.EventFromProto)
+		return err
+	case tableBook:
+		_, err := decode(value, &v1.Book{}, command.BookFromProto)
+		return err
+	case tableEntity:
+		_, err := decode(value, &v1.Entity{}, command.EntityFromProto)
+		return err
+	case tablePresence:
+		if c.get(tableEntity, key[idSize:]) == nil {
+			return fmt.Errorf("a session has an entity that does not exist: %x", key)
+		}
+	}
+	return nil
+}
+
+func (c *census) countJob(value []byte) error {
+	j, err := decodeJob(value)
+	if err != nil {
+		return err
+	}
+	c.jobs[stateNumber(j.State)]++
+	if id := c.get(tableJobID, j.ID.UUID[:]); id == nil || !bytes.HasPrefix(id, sequenceKey(j.Sequence)) {
+		return fmt.Errorf("job %s is not found by its id", j.ID)
+	}
+	waits := j.State == jobs.StateDelayed || j.State == jobs.StateCooling
+	for _, index := range []struct {
+		name  string
+		holds bool
+		want  bool
+	}{
+		{"claimable", c.get(tableClaimable, claimableKey(j)) != nil, j.State == jobs.StateClaimable},
+		{"due", c.get(tableDue, dueKey(j.DueAt, j.Sequence)) != nil, waits},
+		{"claim", j.Claim != nil, j.State == jobs.StateClaimed},
+	} {
+		if index.holds != index.want {
+			return fmt.Errorf("job %s is %s, and %q holds: %t", j.ID, j.State, index.name, index.holds)
+		}
+	}
+	if j.Claim != nil && j.Claim.Token != j.Token {
+		return fmt.Errorf("job %s has token %s, and its claim %s", j.ID, j.Token, j.Claim.Token)
+	}
+	if !j.Book.IsZero() {
+		c.books[j.Book]++
+	}
+	if j.Flow.IsZero() || j.State.Finished() {
+		return nil
+	}
+	c.busy++
+	flow, err := c.existingFlow(j.Flow)
+	if err == nil && flow.job != j.Sequence {
+		err = fmt.Errorf("job %s has a flow that knows job number %d", j.ID, flow.job)
+	}
+	return err
+}
+
+func (c *census) countClaim(key, value []byte) error {
+	session := jobs.SessionID{}
+	copy(session.UUID[:], key)
+	if _, found, err := c.findSession(session); err != nil || !found {
+		return fmt.Errorf("a claim of session %s, which is not open: %w", session, err)
+	}
+	if value[idSize] != 0 {
+		return nil
+	}
+	c.held++
+	sequence, err := sequenceAtEnd(key)
+	if err != nil {
+		return err
+	}
+	j, err := c.job(sequence)
+	if err == nil && (j.Claim == nil || j.Claim.Session != session) {
+		err = fmt.Errorf("session %s holds job %s, and the job does not know it", session, j.ID)
+	}
+	return err
+}
+
+func (c *census) agrees(l ledger) error {
+	count := func(state jobs.State) uint64 { return c.jobs[stateNumber(state)] }
+	for _, pair := range []struct {
+		what      string
+		one, both uint64
+	}{
+		{"job ids", c.rows[tableJobID], c.rows[tableJob]},
+		{"claimable", c.rows[tableClaimable], count(jobs.StateClaimable)},
+		{"due", c.rows[tableDue], count(jobs.StateDelayed) + count(jobs.StateCooling)},
+		{"finished", c.rows[tableFinished], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
+		{"held claims", c.held, count(jobs.StateClaimed)},
+		{"flows of unfinished jobs", c.owned, c.busy},
+		{"entities", c.rows[tableEntity], c.rows[tablePresence]},
+		{"sessions", c.rows[tableSession], l.OpenSessions},
+		{"ended sessions", c.rows[tableEnded], l.KeptEnds},
+		{"order of ended sessions", c.rows[tableEndedOrder], l.KeptEnds},
+		{"events", c.rows[tableEvent], l.KeptEvents},
+		{"books with jobs", c.rows[tableBookJobs], uint64(len(c.books))},
+		{"flows of books", c.rows[tableBookFlow], c.rows[tableFlow]},
+	} {
+		if pair.one != pair.both {
+			return fmt.Errorf("%s: %d and %d", pair.what, pair.one, pair.both)
+		}
+	}
+	if c.jobs != l.Jobs {
+		return fmt.Errorf("jobs by state: counted %v, and the ledger has %v", c.jobs, l.Jobs)
+	}
+	for book, jobsOfBook := range c.books {
+		if kept, err := c.bookJobs(book); err != nil || kept != jobsOfBook {
+			return fmt.Errorf("book %s has %d jobs, and counts %d: %w", book, jobsOfBook, kept, err)
+		}
+	}
+	return nil
+}
+
+// Bounds that tests reach.
+const (
+	MaxEnded    = maxEnded
+	MaxOver     = maxOver
+	MaxExamined = maxExamined
+	StateCount  = stateCount
+)

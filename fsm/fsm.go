@@ -1,0 +1,253 @@
+// Package fsm is the replicated state machine: commands in, one bbolt
+// transaction, results out. It holds everything that a cluster knows: jobs and
+// the order in which they are claimed, sessions, claims and entities, books,
+// flows and atoms, and the tail of events.
+//
+// A Machine is fed with Entries, the committed entries of the log, in order.
+// What it answers and what it stores depend on nothing but those entries: it
+// reads no clock, no randomness, no map order and no environment; time comes
+// in the entry. Every node that has applied the same entries therefore holds
+// the same state, byte for byte (Digest compares), however the entries were
+// batched and wherever a snapshot came between them.
+//
+// Guarantees: a batch of entries is applied whole or not at all; a command that
+// is refused has changed nothing; a read sees the state after some batch and
+// never a half of one; repeating a command is harmless.
+//
+// Assumptions: the database file is a cache of snapshot and log. Open deletes
+// what it finds, the file is never synced, and after a stop nothing in it is
+// trusted. What must survive survives in the log and in snapshots. Entries
+// were checked against the limits before they were proposed.
+package fsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// DefaultEventsKept is how many events are kept for those who watch: enough
+// for a watcher to be away for minutes on a busy board.
+const DefaultEventsKept = 100_000
+
+const (
+	// defaultMmapSize is address space, not memory. The database can grow to
+	// this size before it must be mapped anew, which waits for every open
+	// read, a snapshot that is being written among them.
+	defaultMmapSize int64 = 4 << 30
+	// lockTimeout is how long Open waits for another process to let go of the
+	// file before it says so.
+	lockTimeout = time.Second
+)
+
+// ErrClosed: the machine has been closed.
+var ErrClosed = errors.New("the state machine is closed")
+
+// Options are how a Machine is opened.
+type Options struct {
+	// Path is the database file. Whatever is there is deleted. Required.
+	Path string
+	// Logger is told about restorations and faults. Default: silent.
+	Logger hclog.Logger
+	// Changed is called after each commit that changed something, in order,
+	// from the goroutine of Apply or Restore. It must not block, and must not
+	// call Apply, Restore or Close. Default: nobody is told.
+	Changed func(Changes)
+	// EventsKept is how many events are kept. It must be the same on every
+	// node. Default: DefaultEventsKept.
+	EventsKept int
+	// Generation is that of the cluster, for the tokens of claims. The higher
+	// of this and that of a restored snapshot counts.
+	Generation uint64
+	// MmapSize is how much address space is reserved, in bytes. Default: 4 GiB
+	// where addresses have 64 bits, 1 GiB elsewhere.
+	MmapSize int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Changed == nil {
+		o.Changed = func(Changes) {}
+	}
+	if o.EventsKept == 0 {
+		o.EventsKept = DefaultEventsKept
+	}
+	if o.MmapSize == 0 {
+		o.MmapSize = int(min(defaultMmapSize, math.MaxInt/2))
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	var faults []error
+	if o.Path == "" {
+		faults = append(faults, errors.New("no path for the database"))
+	}
+	if o.EventsKept < 0 {
+		faults = append(faults, fmt.Errorf("cannot keep %d events", o.EventsKept))
+	}
+	if o.MmapSize < 0 {
+		faults = append(faults, fmt.Errorf("cannot map %d bytes", o.MmapSize))
+	}
+	return errors.Join(faults...)
+}
+
+// Machine is the state of a cluster as far as this node has applied the log.
+// Apply, Snapshot and Restore may be called from several goroutines, and take
+// turns; reads run beside them.
+type Machine struct {
+	options Options
+
+	// applying is held by whoever changes the state, from the first read of
+	// it to the call of Changed, so that changes are told in order.
+	applying sync.Mutex
+	broken   error // set by Apply when it cannot go on; read by Apply
+
+	// mu guards which database is the present one.
+	mu       sync.RWMutex
+	database *database // nil once closed
+
+	// status is of the last commit. Written under applying.
+	status atomic.Pointer[status]
+	// advance is closed and replaced at each commit.
+	advanceMu sync.Mutex
+	advance   chan struct{}
+}
+
+// status is what is known without opening a transaction.
+type status struct {
+	ledger
+	nextDue time.Time
+}
+
+// Open makes an empty state machine, whatever was in the file before.
+func Open(options Options) (*Machine, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return nil, fmt.Errorf("cannot open the state machine: %w", err)
+	}
+	if err := errors.Join(removeIfThere(options.Path), removeIfThere(restoringPath(options.Path))); err != nil {
+		return nil, fmt.Errorf("cannot delete the old state: %w", err)
+	}
+	opened, err := openDatabase(options.Path, options.MmapSize)
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{options: options, database: opened, advance: make(chan struct{})}
+	if err := m.initialise(); err != nil {
+		return nil, errors.Join(err, opened.release())
+	}
+	return m, nil
+}
+
+// initialise makes the tables of an empty database.
+func (m *Machine) initialise() error {
+	first := ledger{Schema: schemaVersion, Generation: m.options.Generation}
+	err := m.database.bolt.Update(func(tx *bolt.Tx) error {
+		for _, name := range tableNames {
+			if _, err := tx.CreateBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket([]byte(tableNames[tableLedger])).Put(ledgerKey, first.encode())
+	})
+	if err != nil {
+		return fmt.Errorf("cannot prepare the state: %w", err)
+	}
+	m.status.Store(&status{ledger: first})
+	return nil
+}
+
+// Close lets go of the database when the last open read is over. Whoever waits
+// is answered with ErrClosed. Closing twice is harmless.
+func (m *Machine) Close() error {
+	m.applying.Lock()
+	defer m.applying.Unlock()
+	m.mu.Lock()
+	present := m.database
+	m.database = nil
+	m.mu.Unlock()
+	if present == nil {
+		return nil
+	}
+	m.announce()
+	return present.release()
+}
+
+// AppliedIndex is the index of the last entry that has been applied.
+func (m *Machine) AppliedIndex() uint64 { return m.status.Load().Index }
+
+// AppliedTerm is the term of the last entry that has been applied.
+func (m *Machine) AppliedTerm() uint64 { return m.status.Load().Term }
+
+// Time is the time of the state machine: that of its latest entry, or of an
+// earlier one that was ahead of it. Zero before the first command.
+func (m *Machine) Time() time.Time { return m.status.Load().time() }
+
+// TimerEpoch is the index of the last begin_leadership.
+func (m *Machine) TimerEpoch() uint64 { return m.status.Load().TimerEpoch }
+
+// Generation is that of the tokens that are being handed out.
+func (m *Machine) Generation() uint64 { return m.status.Load().Generation }
+
+// NextDue is when the next delayed or cooling job is due; zero if there is none.
+func (m *Machine) NextDue() time.Time { return m.status.Load().nextDue }
+
+// LastPosition is that of the latest event; zero before the first.
+func (m *Machine) LastPosition() jobs.Position { return m.status.Load().LastEvent }
+
+// Counts are the jobs on all boards by state, without a scan.
+func (m *Machine) Counts() map[jobs.State]uint64 {
+	counters := m.status.Load().Jobs
+	counts := make(map[jobs.State]uint64, len(jobs.States))
+	for i, state := range jobs.States {
+		counts[state] = counters[i]
+	}
+	return counts
+}
+
+// WaitApplied returns when the entry with the index has been applied. It
+// returns early with the context's error, or with ErrClosed.
+func (m *Machine) WaitApplied(ctx context.Context, index uint64) error {
+	for {
+		m.advanceMu.Lock()
+		advance := m.advance
+		m.advanceMu.Unlock()
+		if m.AppliedIndex() >= index {
+			return nil
+		}
+		if m.closed() {
+			return ErrClosed
+		}
+		select {
+		case <-advance:
+		case <-ctx.Done():
+			return fmt.Errorf("cannot wait for entry %d: %w", index, ctx.Err())
+		}
+	}
+}
+
+// announce wakes everybody in WaitApplied.
+func (m *Machine) announce() {
+	m.advanceMu.Lock()
+	defer m.advanceMu.Unlock()
+	close(m.advance)
+	m.advance = make(chan struct{})
+}
+
+func (m *Machine) closed() bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.database == nil
+}

@@ -1,0 +1,286 @@
+package fsmtest
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// eventsAtOnce is how many events a watch reads from the state machine at a time.
+const eventsAtOnce = 256
+
+// Post accepts postings, each for itself.
+func (b *Board) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Posted, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	answers := make([]jobs.Posted, len(postings))
+	post := &v1.PostCommand{}
+	var places []int // in answers, of the postings that are in the command
+	for i := range postings {
+		posting := postings[i]
+		if posting.ID.IsZero() {
+			posting.ID = jobs.NewJobID()
+		}
+		answers[i].Job.ID = posting.ID
+		single := &v1.PostCommand{Postings: []*v1.Posting{command.PostingToProto(&posting)}}
+		if answers[i].Err = command.Check(b.options.Limits, &v1.Command{Kind: &v1.Command_Post{Post: single}}); answers[i].Err == nil {
+			post.Postings = append(post.Postings, single.Postings[0])
+			places = append(places, i)
+		}
+	}
+	if len(places) == 0 {
+		return answers, nil
+	}
+	result, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Post{Post: post}})
+	if err != nil {
+		return nil, err
+	}
+	for at, posted := range result.GetPost().GetPosted() {
+		answer := &answers[places[at]]
+		answer.Existed = posted.GetExisted()
+		if answer.Err = command.ErrorFromProto(posted.GetError()); answer.Err != nil {
+			continue
+		}
+		if answer.Job, err = b.machine.Job(answer.Job.ID); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// Job reads a job.
+func (b *Board) Job(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
+	if err := ctx.Err(); err != nil {
+		return jobs.Job{}, err
+	}
+	return b.machine.Job(id)
+}
+
+// Jobs reads a page of jobs.
+func (b *Board) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) {
+	if err := ctx.Err(); err != nil {
+		return jobs.Page{}, err
+	}
+	return b.machine.Jobs(query)
+}
+
+// Wait returns the job when it is finished.
+func (b *Board) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
+	w := b.wait(func(changes fsm.Changes) bool { return slices.Contains(changes.Finished, id) })
+	defer b.forget(w)
+	for {
+		job, err := b.Job(ctx, id)
+		if err != nil || job.State.Finished() {
+			return job, err
+		}
+		select {
+		case <-w.woken:
+		case <-ctx.Done():
+			return jobs.Job{}, ctx.Err()
+		}
+		if b.over() {
+			return jobs.Job{}, errClosed
+		}
+	}
+}
+
+// Watch yields events in order.
+func (b *Board) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event, error] {
+	return func(yield func(jobs.Event, error) bool) {
+		w := b.wait(func(changes fsm.Changes) bool { return changes.Events })
+		defer b.forget(w)
+		position := b.machine.LastPosition()
+		if watch.After != nil {
+			position = *watch.After
+		}
+		for ctx.Err() == nil {
+			events, err := b.machine.Events(position, eventsAtOnce)
+			if err != nil {
+				yield(jobs.Event{}, err)
+				return
+			}
+			for _, event := range events {
+				position = event.Position
+				if selects(watch, event) && !yield(event, nil) {
+					return
+				}
+			}
+			if len(events) > 0 {
+				continue
+			}
+			select {
+			case <-w.woken:
+			case <-ctx.Done():
+			}
+			if b.over() {
+				yield(jobs.Event{}, errClosed)
+				return
+			}
+		}
+	}
+}
+
+func selects(watch jobs.Watch, event jobs.Event) bool {
+	return (watch.Board == "" || watch.Board == event.Board) &&
+		(watch.Job.IsZero() || watch.Job == event.Job) &&
+		(watch.Flows || event.Kind != jobs.EventFlow)
+}
+
+// Claim takes one job for a session.
+func (b *Board) Claim(ctx context.Context, session jobs.SessionID, job jobs.JobID, nonce jobs.Nonce) (jobs.Claimed, error) {
+	claim := &v1.ClaimCommand{Session: session.String(), Job: job.String(), Nonce: nonce.String()}
+	claimed, err := b.claim(ctx, &v1.Command{Kind: &v1.Command_Claim{Claim: claim}})
+	if err != nil {
+		return jobs.Claimed{}, err
+	}
+	return claimed[0], nil
+}
+
+// claim applies a command that claims, and reads what it has granted before
+// anything else can change it.
+func (b *Board) claim(ctx context.Context, c *v1.Command) ([]jobs.Claimed, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := command.Check(b.options.Limits, c); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	results, err := b.proposeLocked(c)
+	if err == nil {
+		err = command.ErrorFromProto(results[0].GetError())
+	}
+	if err != nil {
+		return nil, err
+	}
+	var claimed []jobs.Claimed
+	for _, granted := range results[0].GetClaim().GetGranted() {
+		id, err := jobs.ParseJobID(granted.GetJob())
+		if err != nil {
+			return nil, err
+		}
+		one, _, err := b.machine.Claimed(id, 0)
+		if err != nil {
+			return nil, err
+		}
+		claimed = append(claimed, one)
+	}
+	return claimed, nil
+}
+
+// ClaimNext takes the first jobs in order, and waits until there are any.
+func (b *Board) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
+	if err := jobs.CheckClaimRequest(b.options.Limits, &request); err != nil {
+		return nil, err
+	}
+	c := &v1.Command{Kind: &v1.Command_ClaimNext{ClaimNext: command.ClaimRequestToProto(&request)}}
+	w := b.wait(func(changes fsm.Changes) bool { return concerns(&request, &changes) })
+	defer b.forget(w)
+	timer := time.NewTimer(request.Wait)
+	defer timer.Stop()
+	for {
+		claimed, err := b.claim(ctx, c)
+		if err != nil || len(claimed) > 0 || request.Wait == 0 {
+			return claimed, err
+		}
+		select {
+		case <-w.woken:
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// concerns tells whether a parked request may have an answer now.
+func concerns(request *jobs.ClaimRequest, changes *fsm.Changes) bool {
+	if slices.Contains(changes.Ended, request.Session) {
+		return true
+	}
+	return slices.ContainsFunc(changes.Claimable, func(lane fsm.Lane) bool {
+		if len(request.Kinds) > 0 && !slices.Contains(request.Kinds, lane.Kind) {
+			return false
+		}
+		return slices.Contains(request.Boards, lane.Board) || (len(request.Boards) == 0 && lane.Board == jobs.DefaultBoard)
+	})
+}
+
+// Consume completes the job.
+func (b *Board) Consume(ctx context.Context, ending jobs.Ending) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Consume{Consume: command.EndingToProto(&ending)}})
+	return err
+}
+
+// Abandon gives the job back.
+func (b *Board) Abandon(ctx context.Context, ending jobs.Ending) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Abandon{Abandon: command.EndingToProto(&ending)}})
+	return err
+}
+
+// Trash puts the job aside.
+func (b *Board) Trash(ctx context.Context, ending jobs.Ending) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Trash{Trash: command.EndingToProto(&ending)}})
+	return err
+}
+
+// OpenSession opens a session.
+func (b *Board) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
+	result, err := b.run(ctx, &v1.Command{Kind: &v1.Command_OpenSession{OpenSession: command.OpeningToProto(&opening)}})
+	if err != nil {
+		return jobs.Session{}, err
+	}
+	return command.SessionFromProto(result.GetSession())
+}
+
+// KeepAlive finds out whether the session is open. It has no time to give: no
+// session of this board expires by itself.
+func (b *Board) KeepAlive(ctx context.Context, id jobs.SessionID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	_, err := b.machine.Session(id)
+	if errors.Is(err, logbook.ErrNotFound) {
+		return jobs.ErrSessionExpired
+	}
+	return err
+}
+
+// CloseSession ends a session at once.
+func (b *Board) CloseSession(ctx context.Context, id jobs.SessionID) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_CloseSession{CloseSession: &v1.CloseSessionCommand{Session: id.String()}}})
+	return err
+}
+
+// Register makes an entity known, or replaces it.
+func (b *Board) Register(ctx context.Context, id jobs.SessionID, entity jobs.Entity) error {
+	register := &v1.RegisterCommand{Session: id.String(), Entity: command.EntityToProto(&entity)}
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Register{Register: register}})
+	return err
+}
+
+// Sessions reads the open sessions.
+func (b *Board) Sessions(ctx context.Context) ([]jobs.Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return b.machine.Sessions()
+}
+
+// Entities reads the entities of a kind, or of all kinds.
+func (b *Board) Entities(ctx context.Context, kind string) ([]jobs.Entity, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return b.machine.Entities(kind)
+}

@@ -1,0 +1,171 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// end is how the last claim of a job ended: a repeat of that ending is
+// answered as it was, and any other under its token is refused.
+type end byte
+
+const (
+	endNone      end = iota // no claim has ended, or there is one now
+	endConsumed             // by its owner
+	endAbandoned            // by its owner
+	endTrashed              // by its owner
+	endLost                 // with its session
+)
+
+// jobRecord is the small, changing part of a job, without Details, Store and
+// Failure, which have tables of their own: what changes often is written often
+// and must be short.
+//
+// As stored it is two bytes, the end and the state's number in jobs.States,
+// and then the message: a listing by state can tell without decoding.
+type jobRecord struct {
+	jobs.Job
+	end end
+}
+
+const jobPrefixSize = 2
+
+func (t *txn) saveJob(j *jobRecord) {
+	small := j.Job
+	small.Details, small.Store, small.Failure = nil, nil, nil
+	prefix := []byte{byte(j.end), byte(stateNumber(j.State))}
+	t.putMessage(tableJob, sequenceKey(j.Sequence), prefix, command.JobToProto(&small))
+}
+
+func decodeJob(value []byte) (*jobRecord, error) {
+	if len(value) < jobPrefixSize {
+		return nil, corrupt("a stored job has %d bytes", len(value))
+	}
+	job, err := decode(value[jobPrefixSize:], &v1.Job{}, command.JobFromProto)
+	if err != nil {
+		return nil, err
+	}
+	return &jobRecord{Job: job, end: end(value[0])}, nil
+}
+
+// job reads a job that an index says is there.
+func (v *view) job(sequence uint64) (*jobRecord, error) {
+	value := v.get(tableJob, sequenceKey(sequence))
+	if value == nil {
+		return nil, corrupt("an index names job %d, and there is none", sequence)
+	}
+	return decodeJob(value)
+}
+
+// jobByID reads a job that somebody asks for. ErrNotFound.
+func (v *view) jobByID(id jobs.JobID) (*jobRecord, error) {
+	value := v.get(tableJobID, id.UUID[:])
+	if value == nil {
+		return nil, fmt.Errorf("job %s: %w", id, jobs.ErrNotFound)
+	}
+	if len(value) < sequenceSize {
+		return nil, corrupt("the entry of job %s has %d bytes", id, len(value))
+	}
+	return v.job(binary.BigEndian.Uint64(value))
+}
+
+// savePosting writes what is known from the posting and never changes.
+func (t *txn) savePosting(j *jobRecord, posting *v1.Posting) {
+	message := &v1.Job{Details: posting.GetDetails(), Store: posting.GetStore()}
+	if message.Details == nil && len(message.Store) == 0 {
+		return
+	}
+	t.putMessage(tablePosting, sequenceKey(j.Sequence), nil, message)
+}
+
+// complete adds the parts of a job that have tables of their own.
+func (v *view) complete(j *jobRecord) (jobs.Job, error) {
+	job := j.Job
+	if value := v.get(tablePosting, sequenceKey(job.Sequence)); value != nil {
+		posting, err := decode(value, &v1.Job{}, command.JobFromProto)
+		if err != nil {
+			return jobs.Job{}, err
+		}
+		job.Details, job.Store = posting.Details, posting.Store
+	}
+	return v.withEvidence(job)
+}
+
+func (v *view) withEvidence(job jobs.Job) (jobs.Job, error) {
+	value := v.get(tableEvidence, sequenceKey(job.Sequence))
+	if value == nil {
+		return job, nil
+	}
+	var err error
+	job.Failure, err = decode(value, &v1.Failure{}, failureFromProto)
+	return job, err
+}
+
+func failureFromProto(message *v1.Failure) (*logbook.Failure, error) {
+	return command.FailureFromProto(message), nil
+}
+
+// setEvidence keeps why the job was let go, instead of the reason before.
+func (t *txn) setEvidence(j *jobRecord, failure *logbook.Failure) {
+	key := sequenceKey(j.Sequence)
+	switch {
+	case failure != nil:
+		t.putMessage(tableEvidence, key, nil, command.FailureToProto(failure))
+	case t.get(tableEvidence, key) != nil:
+		t.delete(tableEvidence, key)
+	}
+}
+
+// move brings a job from the state in which it is to another, and keeps the
+// indexes and counters in step. A due time is for delayed and cooling jobs.
+func (t *txn) move(j *jobRecord, to jobs.State, due time.Time) {
+	t.leave(j)
+	j.State, j.DueAt, j.ModifiedAt = to, due, t.now
+	t.enter(j)
+	t.saveJob(j)
+}
+
+// leave and enter are each other's reverse: what the one removes for a state,
+// the other adds.
+func (t *txn) leave(j *jobRecord) {
+	t.Jobs[stateNumber(j.State)]--
+	switch j.State {
+	case jobs.StateClaimable:
+		t.delete(tableClaimable, claimableKey(j))
+	case jobs.StateDelayed, jobs.StateCooling:
+		t.delete(tableDue, dueKey(j.DueAt, j.Sequence))
+	}
+}
+
+func (t *txn) enter(j *jobRecord) {
+	t.Jobs[stateNumber(j.State)]++
+	switch j.State {
+	case jobs.StateClaimable:
+		t.put(tableClaimable, claimableKey(j), nil)
+		t.becameClaimable(Lane{j.Board, j.Kind})
+	case jobs.StateDelayed, jobs.StateCooling:
+		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)
+	case jobs.StateCompleted, jobs.StateTrashed:
+		j.FinishedAt = t.now
+		t.Finishes++
+		t.put(tableFinished, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))
+		t.changes.Finished = append(t.changes.Finished, j.ID)
+	}
+}
+
+// removeJob forgets a finished job. Its row among the finished ones is the
+// caller's.
+func (t *txn) removeJob(j *jobRecord) {
+	key := sequenceKey(j.Sequence)
+	t.Jobs[stateNumber(j.State)]--
+	t.delete(tableJobID, j.ID.UUID[:])
+	t.delete(tableJob, key)
+	t.delete(tablePosting, key)
+	t.delete(tableEvidence, key)
+}

@@ -1,0 +1,182 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// schemaVersion is that of the tables and their keys and values. A snapshot of
+// another version is refused.
+const schemaVersion = 1
+
+// table is one bbolt bucket.
+type table int
+
+// The tables. Numbers in keys are big-endian, so that bbolt's order is theirs.
+// A job is known to the indexes by its sequence, which is short and puts jobs
+// that were posted together side by side.
+const (
+	tableLedger     table = iota // the one ledger
+	tableJob                     // sequence → the small, changing part of a job
+	tableJobID                   // job id → sequence, digest of its posting
+	tablePosting                 // sequence → details and store of the job; absent if it has neither
+	tableEvidence                // sequence → the failure with which a job was last let go; absent if none
+	tableClaimable               // lane, inverted priority, sequence → nothing: the order of claims
+	tableDue                     // due time, sequence → nothing: delayed and cooling jobs
+	tableFinished                // number of the finish → sequence, time: finished jobs, in order
+	tableSession                 // session id → session
+	tableClaim                   // session id, token, sequence → nonce, and whether the claim is over
+	tableEnded                   // session id → number of its end
+	tableEndedOrder              // number of the end → session id
+	tableEntity                  // kind, name, session id → entity
+	tablePresence                // session id, key of the entity → nothing
+	tableBook                    // book id → book without flows
+	tableBookJobs                // book id → how many jobs refer to it
+	tableBookFlow                // book id, place in the book → flow id
+	tableFlow                    // flow id → the small, changing part of a flow
+	tableFlowBody                // flow id → arguments, store, meta and cause; absent if it has none
+	tableAtom                    // flow id, atom name → atom with its latest attempt
+	tableAttempt                 // flow id, number of the atom, action, number → an earlier attempt
+	tableEvent                   // position → event
+)
+
+var tableNames = [...]string{
+	tableLedger: "ledger", tableJob: "job", tableJobID: "job_id", tablePosting: "posting",
+	tableEvidence: "evidence", tableClaimable: "claimable", tableDue: "due", tableFinished: "finished",
+	tableSession: "session", tableClaim: "claim", tableEnded: "ended", tableEndedOrder: "ended_order",
+	tableEntity: "entity", tablePresence: "presence", tableBook: "book", tableBookJobs: "book_jobs",
+	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
+	tableAttempt: "attempt", tableEvent: "event",
+}
+
+const (
+	idSize       = len(uuid.UUID{})
+	sequenceSize = 8
+	dueTimeSize  = 12
+)
+
+func sequenceKey(sequence uint64) []byte {
+	return binary.BigEndian.AppendUint64(nil, sequence)
+}
+
+// sequenceAtEnd reads the sequence with which the keys of most indexes end.
+func sequenceAtEnd(key []byte) (uint64, error) {
+	if len(key) < sequenceSize {
+		return 0, corrupt("a key of %d bytes holds no sequence", len(key))
+	}
+	return binary.BigEndian.Uint64(key[len(key)-sequenceSize:]), nil
+}
+
+// appendName makes names in keys prefix-free. Names have at most 255 bytes;
+// post refuses others before they become part of a key.
+func appendName(key []byte, name string) []byte {
+	return append(append(key, byte(len(name))), name...)
+}
+
+// maxKeyName is the longest name that a key can hold.
+const maxKeyName = math.MaxUint8
+
+func boardKey(board string) []byte { return appendName(nil, board) }
+
+func laneKey(lane Lane) []byte { return appendName(boardKey(lane.Board), lane.Kind) }
+
+// claimableKey puts higher priorities first, and earlier postings first among
+// those of one priority.
+func claimableKey(job *jobRecord) []byte {
+	key := laneKey(Lane{job.Board, job.Kind})
+	return binary.BigEndian.AppendUint64(append(key, priorityKey(job.Priority)...), job.Sequence)
+}
+
+// priorityKey inverts the order of priorities: adding the sign bit makes
+// signed numbers sort as unsigned ones, and the complement turns them around.
+func priorityKey(priority jobs.Priority) []byte {
+	return binary.BigEndian.AppendUint32(nil, ^(uint32(priority) ^ 1<<31))
+}
+
+// timeKey sorts any time.
+func timeKey(at time.Time) []byte {
+	key := binary.BigEndian.AppendUint64(nil, uint64(at.Unix())^1<<63)
+	return binary.BigEndian.AppendUint32(key, uint32(at.Nanosecond()))
+}
+
+func timeOfKey(key []byte) (time.Time, error) {
+	if len(key) < dueTimeSize {
+		return time.Time{}, corrupt("a key of %d bytes holds no time", len(key))
+	}
+	seconds := int64(binary.BigEndian.Uint64(key) ^ 1<<63)
+	return time.Unix(seconds, int64(binary.BigEndian.Uint32(key[8:]))).UTC(), nil
+}
+
+func dueKey(due time.Time, sequence uint64) []byte {
+	return binary.BigEndian.AppendUint64(timeKey(due), sequence)
+}
+
+// claimKey puts a session's claims in the order in which they were made.
+func claimKey(session jobs.SessionID, token jobs.Token, sequence uint64) []byte {
+	key := append([]byte(nil), session.UUID[:]...)
+	key = binary.BigEndian.AppendUint64(key, token.Generation)
+	key = binary.BigEndian.AppendUint64(key, token.Index)
+	return binary.BigEndian.AppendUint64(key, sequence)
+}
+
+func entityKey(kind, name string, session jobs.SessionID) []byte {
+	return append(appendName(appendName(nil, kind), name), session.UUID[:]...)
+}
+
+func presenceKey(session jobs.SessionID, entity []byte) []byte {
+	return append(append([]byte(nil), session.UUID[:]...), entity...)
+}
+
+func bookFlowKey(book logbook.BookID, place uint32) []byte {
+	return binary.BigEndian.AppendUint32(append([]byte(nil), book.UUID[:]...), place)
+}
+
+func atomKey(flow logbook.FlowID, name string) []byte {
+	return append(append([]byte(nil), flow.UUID[:]...), name...)
+}
+
+// attemptPrefix is where the earlier attempts of an atom begin.
+func attemptPrefix(flow logbook.FlowID, atom uint32) []byte {
+	return binary.BigEndian.AppendUint32(append([]byte(nil), flow.UUID[:]...), atom)
+}
+
+func attemptKey(flow logbook.FlowID, atom uint32, action logbook.Action, number int) []byte {
+	key := appendName(attemptPrefix(flow, atom), string(action))
+	return binary.BigEndian.AppendUint64(key, uint64(number))
+}
+
+func positionKey(position jobs.Position) []byte {
+	return binary.BigEndian.AppendUint32(sequenceKey(position.Index), position.Item)
+}
+
+func positionOfKey(key []byte) (jobs.Position, error) {
+	const size = 12
+	if len(key) != size {
+		return jobs.Position{}, corrupt("a key of %d bytes is no position", len(key))
+	}
+	return jobs.Position{Index: binary.BigEndian.Uint64(key), Item: binary.BigEndian.Uint32(key[8:])}, nil
+}
+
+// fault is an error after which the machine cannot go on: the disk or the
+// stored data is bad. Every other error of a command is a refusal, an answer.
+type fault struct{ cause error }
+
+func (f *fault) Error() string { return "the state cannot be trusted: " + f.cause.Error() }
+func (f *fault) Unwrap() error { return f.cause }
+
+func isFault(err error) bool {
+	var bad *fault
+	return errors.As(err, &bad)
+}
+
+func corrupt(format string, arguments ...any) error {
+	return &fault{fmt.Errorf(format, arguments...)}
+}

@@ -1,0 +1,81 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+var ledgerKey = []byte("ledger")
+
+// ledger is the little that every batch changes, kept under one key: one write
+// a batch, whatever happened in it. Its encoding is the fields in order, as
+// big-endian numbers.
+type ledger struct {
+	Schema     uint64
+	Index      uint64 // of the last applied entry
+	Term       uint64 // of the last applied entry
+	Time       int64  // Unix nanoseconds; 0 before the first command
+	TimerEpoch uint64
+	Generation uint64
+
+	Sequence     uint64 // of the last posted job
+	Finishes     uint64 // number of the last finish
+	SessionEnds  uint64 // number of the last end of a session
+	OpenSessions uint64
+	KeptEnds     uint64 // ended sessions that are remembered
+
+	KeptEvents uint64
+	LastEvent  jobs.Position
+	Compacted  jobs.Position // of the last event that was dropped
+
+	Jobs [stateCount]uint64 // by state, in the order of jobs.States
+}
+
+// stateCount is len(jobs.States), which is no constant; a test compares them.
+const stateCount = 6
+
+func (l *ledger) time() time.Time {
+	if l.Time == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, l.Time).UTC()
+}
+
+// finished is how many finished jobs are kept.
+func (l *ledger) finished() uint64 {
+	return l.Jobs[stateNumber(jobs.StateCompleted)] + l.Jobs[stateNumber(jobs.StateTrashed)]
+}
+
+func (l *ledger) encode() []byte {
+	value, err := binary.Append(nil, binary.BigEndian, l)
+	if err != nil {
+		panic("internal error: the ledger is not of a fixed size: " + err.Error())
+	}
+	return value
+}
+
+func decodeLedger(value []byte) (ledger, error) {
+	var l ledger
+	if len(value) != binary.Size(&l) {
+		return l, corrupt("the ledger has %d bytes, and %d are right", len(value), binary.Size(&l))
+	}
+	if _, err := binary.Decode(value, binary.BigEndian, &l); err != nil {
+		return l, corrupt("cannot read the ledger: %w", err)
+	}
+	if l.Schema != schemaVersion {
+		return l, corrupt("the state has schema %d, and this program knows %d", l.Schema, schemaVersion)
+	}
+	return l, nil
+}
+
+// stateNumber is the place of a state in jobs.States, or -1.
+func stateNumber(state jobs.State) int {
+	for i, known := range jobs.States {
+		if known == state {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,161 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// post puts jobs on boards, each posting for itself: one that is refused does
+// not keep the others from being accepted. So the command itself is never
+// refused, and a fault is its only error.
+func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
+	answer := &v1.PostResult{}
+	for _, posting := range c.GetPostings() {
+		before := t.writes
+		existed, err := t.postOne(posting)
+		if err != nil && (isFault(err) || t.writes != before) {
+			return nil, corrupt("cannot post job %s: %w", posting.GetId(), err)
+		}
+		answer.Posted = append(answer.Posted, &v1.Posted{
+			Job: posting.GetId(), Existed: existed, Error: command.ErrorToProto(err),
+		})
+	}
+	return &v1.Result{Kind: &v1.Result_Post{Post: answer}}, nil
+}
+
+func (t *txn) postOne(p *v1.Posting) (existed bool, err error) {
+	posting, err := command.PostingFromProto(p)
+	switch {
+	case err != nil:
+		return false, err
+	case posting.ID.IsZero():
+		return false, &logbook.InvalidError{Field: "job id", Reason: "unset"}
+	}
+	digest := command.PostingDigest(p)
+	if known := t.get(tableJobID, posting.ID.UUID[:]); known != nil {
+		return t.repeatedPost(posting.ID, known, digest)
+	}
+	work, err := t.planWork(&posting)
+	if err != nil {
+		return false, fmt.Errorf("cannot post job %s: %w", posting.ID, err)
+	}
+	j, err := t.newJob(&posting, work)
+	if err != nil {
+		return false, err
+	}
+	t.Sequence++
+	j.Sequence = t.Sequence
+	t.put(tableJobID, j.ID.UUID[:], append(sequenceKey(j.Sequence), digest...))
+	t.savePosting(j, p)
+	if err := t.attach(j, work); err != nil {
+		return false, err
+	}
+	t.enter(j)
+	t.saveJob(j)
+	t.event(jobs.EventPosted, j, jobs.Event{})
+	return false, nil
+}
+
+// repeatedPost tells a repeat from another posting under the same id.
+func (t *txn) repeatedPost(id jobs.JobID, known, digest []byte) (existed bool, err error) {
+	if len(known) < sequenceSize || !bytes.Equal(known[sequenceSize:], digest) {
+		return false, fmt.Errorf("cannot post job %s: %w: the id stands for another posting", id, jobs.ErrConflict)
+	}
+	return true, nil
+}
+
+func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
+	j := &jobRecord{Job: jobs.Job{
+		ID: p.ID, Board: p.Board, Name: p.Name, Kind: p.Kind, Priority: p.Priority, NotBefore: p.NotBefore,
+		State: jobs.StateClaimable, PostedAt: t.now, ModifiedAt: t.now,
+	}}
+	if j.Board == "" {
+		j.Board = jobs.DefaultBoard
+	}
+	if work.flow != nil {
+		flow := work.flow.record
+		j.Kind, j.Flow, j.Book, j.BookName = flow.Factory.Name, flow.ID, flow.Book, work.bookName
+	}
+	if p.NotBefore.After(t.now) {
+		j.State, j.DueAt = jobs.StateDelayed, p.NotBefore
+	}
+	if size := max(len(j.Board), len(j.Kind)); size > maxKeyName {
+		return nil, &logbook.LimitError{Field: "posting board or kind", Limit: maxKeyName, Size: int64(size), Unit: "bytes"}
+	}
+	return j, nil
+}
+
+// work is what a job is to do, as it will be once the posting is accepted.
+type work struct {
+	book     *bookPlan // to be saved with the job; nil if none is
+	bookName string
+	flow     *plannedFlow // nil for a job without a flow
+}
+
+// planWork finds the flow of a posting, and checks that it is free.
+func (t *txn) planWork(p *jobs.Posting) (*work, error) {
+	switch {
+	case p.Book == nil && p.BookID.IsZero() && p.Flow.IsZero():
+		return &work{}, nil
+	case p.Book == nil && p.BookID.IsZero():
+		return nil, &logbook.InvalidError{Field: "posting flow", Reason: "a flow is named, but no book"}
+	case p.Book != nil && !p.BookID.IsZero() && p.BookID != p.Book.ID:
+		return nil, &logbook.InvalidError{Field: "posting book_id", Reason: "names another book than the one in the posting"}
+	case p.Kind != "":
+		return nil, &logbook.InvalidError{Field: "posting kind", Reason: "set beside a book"}
+	}
+	found := &work{}
+	var err error
+	if p.Book != nil {
+		found.book, err = t.planBook(p.Book)
+	} else {
+		found.book, err = t.planSavedBook(p.BookID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	found.bookName = found.book.head.Name
+	if found.flow, err = t.planFlow(found.book, p.Flow); err != nil {
+		return nil, err
+	}
+	if other := found.flow.record.job; other != 0 {
+		return nil, fmt.Errorf("%w: flow %s is that of job number %d, which is not finished", jobs.ErrConflict, found.flow.record.ID, other)
+	}
+	return found, nil
+}
+
+// attach ties the flow to its job, and writes the book with it.
+func (t *txn) attach(j *jobRecord, work *work) error {
+	if work.flow == nil {
+		return nil
+	}
+	work.flow.record.job = j.Sequence
+	work.flow.save = true
+	if err := t.writeBook(work.book); err != nil {
+		return err
+	}
+	jobsOfBook, err := t.bookJobs(j.Book)
+	if err != nil {
+		return err
+	}
+	t.put(tableBookJobs, j.Book.UUID[:], sequenceKey(jobsOfBook+1))
+	return nil
+}
+
+// bookJobs is how many jobs, finished ones too, refer to a book.
+func (v *view) bookJobs(book logbook.BookID) (uint64, error) {
+	value := v.get(tableBookJobs, book.UUID[:])
+	switch len(value) {
+	case 0:
+		return 0, nil
+	case sequenceSize:
+		return binary.BigEndian.Uint64(value), nil
+	}
+	return 0, corrupt("the jobs of book %s are counted in %d bytes", book, len(value))
+}

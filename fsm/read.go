@@ -1,0 +1,320 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxExamined bounds the jobs that one page of a listing looks at: a rare kind
+// among millions of jobs must not hold a read open for seconds, since that
+// keeps the database from reusing its pages.
+const maxExamined = 20_000
+
+// Job reads a job. ErrNotFound.
+func (m *Machine) Job(id jobs.JobID) (jobs.Job, error) {
+	var job jobs.Job
+	err := m.read(func(v *view) error {
+		j, err := v.jobByID(id)
+		if err != nil {
+			return err
+		}
+		job, err = v.complete(j)
+		return err
+	})
+	return job, err
+}
+
+// Jobs reads a page of jobs in posting order, without details and store. A page
+// may be short, or empty, although more follow; Next says so.
+func (m *Machine) Jobs(query jobs.Query) (jobs.Page, error) {
+	var page jobs.Page
+	err := m.read(func(v *view) error {
+		var err error
+		page, err = v.jobs(query, pageSize(query.Limit))
+		return err
+	})
+	return page, err
+}
+
+func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
+	var page jobs.Page
+	wanted := stateFilter(query.States)
+	examined, last := 0, query.After
+	cursor := v.cursor(tableJob)
+	if query.After+1 == 0 {
+		return page, nil
+	}
+	for key, value := cursor.Seek(sequenceKey(query.After + 1)); key != nil; key, value = cursor.Next() {
+		if len(page.Jobs) >= limit || examined >= maxExamined {
+			page.Next = last
+			return page, nil
+		}
+		examined++
+		var err error
+		if last, err = sequenceAtEnd(key); err != nil {
+			return jobs.Page{}, err
+		}
+		if len(value) < jobPrefixSize || int(value[1]) >= len(wanted) {
+			return jobs.Page{}, corrupt("job %d is stored without its state", last)
+		}
+		if !wanted[value[1]] {
+			continue
+		}
+		j, err := decodeJob(value)
+		if err != nil {
+			return jobs.Page{}, err
+		}
+		if (query.Board != "" && j.Board != query.Board) || (query.Kind != "" && j.Kind != query.Kind) {
+			continue
+		}
+		job, err := v.withEvidence(j.Job)
+		if err != nil {
+			return jobs.Page{}, err
+		}
+		page.Jobs = append(page.Jobs, job)
+	}
+	return page, nil
+}
+
+// stateFilter tells for each state, by its number, whether it is asked for.
+func stateFilter(states []jobs.State) [stateCount]bool {
+	var wanted [stateCount]bool
+	for i := range wanted {
+		wanted[i] = len(states) == 0
+	}
+	for _, state := range states {
+		if number := stateNumber(state); number >= 0 {
+			wanted[number] = true
+		}
+	}
+	return wanted
+}
+
+// Claimed reads a job with its book and its flow, as the answer to a claim. A
+// flow whose atoms take more than maxFlowBytes as stored is left out, and
+// flowOmitted says so; 0 is no bound. ErrNotFound.
+func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed, flowOmitted bool, err error) {
+	err = m.read(func(v *view) error {
+		j, err := v.jobByID(id)
+		if err != nil {
+			return err
+		}
+		if claimed.Job, err = v.complete(j); err != nil || j.Flow.IsZero() {
+			return err
+		}
+		book, found, err := v.book(j.Book)
+		if err != nil || !found {
+			return err // a finished job may outlive its book
+		}
+		claimed.Book = &book
+		record, err := v.flow(j.Flow)
+		if err != nil || record == nil {
+			return err
+		}
+		flow, more, err := v.wholeFlow(record, 0, maxFlowBytes)
+		if err != nil {
+			return err
+		}
+		if flowOmitted = more; !more {
+			claimed.Flow = &flow
+		}
+		return nil
+	})
+	return claimed, flowOmitted, err
+}
+
+// Flow reads a flow with its atoms and their attempts: from the atom numbered
+// skip on, as many as take maxBytes as stored, but at least one; 0 is no
+// bound. More tells whether atoms follow. ErrNotFound.
+func (m *Machine) Flow(id logbook.FlowID, skip, maxBytes int) (flow logbook.FlowDetail, more bool, err error) {
+	err = m.read(func(v *view) error {
+		record, err := v.flow(id)
+		switch {
+		case err != nil:
+			return err
+		case record == nil:
+			return fmt.Errorf("flow %s: %w", id, logbook.ErrNotFound)
+		}
+		flow, more, err = v.wholeFlow(record, max(skip, 0), maxBytes)
+		return err
+	})
+	return flow, more, err
+}
+
+// wholeFlow reads a flow with its atoms in the order in which they were first
+// recorded. They are stored by name, so their places are read first.
+func (v *view) wholeFlow(record *flowRecord, skip, maxBytes int) (flow logbook.FlowDetail, more bool, err error) {
+	whole, err := v.flowBody(record)
+	if err != nil {
+		return logbook.FlowDetail{}, false, err
+	}
+	values, err := v.atomValues(record)
+	if err != nil {
+		return logbook.FlowDetail{}, false, err
+	}
+	total := 0
+	for i := skip; i < len(values); i++ {
+		atom, size, err := v.wholeAtom(record.ID, values[i])
+		if err != nil {
+			return logbook.FlowDetail{}, false, err
+		}
+		total += size
+		if maxBytes > 0 && total > maxBytes && i > skip {
+			return *whole, true, nil
+		}
+		whole.Atoms = append(whole.Atoms, atom)
+	}
+	return *whole, false, nil
+}
+
+// atomValues are the stored atoms of a flow by their numbers. They are bbolt's
+// memory.
+func (v *view) atomValues(record *flowRecord) ([][]byte, error) {
+	values := make([][]byte, record.atoms)
+	err := v.scan(tableAtom, record.ID.UUID[:], func(_, value []byte) (bool, error) {
+		number, err := atomNumber(value)
+		if err != nil {
+			return false, err
+		}
+		if number >= record.atoms || values[number] != nil {
+			return false, corrupt("flow %s has %d atoms, and one with the number %d", record.ID, record.atoms, number)
+		}
+		values[number] = value
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for number, value := range values {
+		if value == nil {
+			return nil, corrupt("atom %d of flow %s is not stored", number, record.ID)
+		}
+	}
+	return values, nil
+}
+
+// Book reads a book with its flows, without their atoms. ErrNotFound.
+func (m *Machine) Book(id logbook.BookID) (logbook.Book, error) {
+	var book logbook.Book
+	err := m.read(func(v *view) error {
+		found := false
+		var err error
+		if book, found, err = v.book(id); err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("book %s: %w", id, logbook.ErrNotFound)
+		}
+		flows, err := v.flowIDs(id)
+		if err != nil {
+			return err
+		}
+		for _, flow := range flows {
+			record, err := v.existingFlow(flow)
+			if err != nil {
+				return err
+			}
+			whole, err := v.flowBody(record)
+			if err != nil {
+				return err
+			}
+			book.Flows = append(book.Flows, *whole)
+		}
+		return nil
+	})
+	return book, err
+}
+
+// Books reads up to limit books in the order of their ids, from the first one
+// after the given id, without their flows. A limit of 0 or over
+// logbook.MaxPage means logbook.MaxPage.
+func (m *Machine) Books(after logbook.BookID, limit int) ([]logbook.Book, error) {
+	limit = pageSize(limit)
+	var books []logbook.Book
+	err := m.read(func(v *view) error {
+		cursor := v.cursor(tableBook)
+		key, value := cursor.Seek(after.UUID[:])
+		if string(key) == string(after.UUID[:]) {
+			key, value = cursor.Next()
+		}
+		for ; key != nil && len(books) < limit; key, value = cursor.Next() {
+			book, err := decode(value, &v1.Book{}, command.BookFromProto)
+			if err != nil {
+				return err
+			}
+			books = append(books, book)
+		}
+		return nil
+	})
+	return books, err
+}
+
+// Session reads an open session. ErrSessionExpired.
+func (m *Machine) Session(id jobs.SessionID) (jobs.Session, error) {
+	var session jobs.Session
+	err := m.read(func(v *view) error {
+		found := false
+		var err error
+		if session, found, err = v.findSession(id); err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
+		}
+		claims, err := v.claims(id)
+		session.Claims = len(claims.held)
+		return err
+	})
+	return session, err
+}
+
+// Sessions reads the open sessions in the order of their ids.
+func (m *Machine) Sessions() ([]jobs.Session, error) {
+	var sessions []jobs.Session
+	err := m.read(func(v *view) error {
+		return v.scan(tableSession, nil, func(_, value []byte) (bool, error) {
+			session, err := decode(value, &v1.Session{}, command.SessionFromProto)
+			if err != nil {
+				return false, err
+			}
+			claims, err := v.claims(session.ID)
+			if err != nil {
+				return false, err
+			}
+			session.Claims = len(claims.held)
+			sessions = append(sessions, session)
+			return true, nil
+		})
+	})
+	return sessions, err
+}
+
+// Entities reads the entities of a kind, or of all kinds if it is empty, by
+// kind and name.
+func (m *Machine) Entities(kind string) ([]jobs.Entity, error) {
+	if len(kind) > maxKeyName {
+		return nil, nil // there is no such entity
+	}
+	var prefix []byte
+	if kind != "" {
+		prefix = appendName(nil, kind)
+	}
+	var entities []jobs.Entity
+	err := m.read(func(v *view) error {
+		return v.scan(tableEntity, prefix, func(_, value []byte) (bool, error) {
+			entity, err := decode(value, &v1.Entity{}, command.EntityFromProto)
+			entities = append(entities, entity)
+			return err == nil, err
+		})
+	})
+	slices.SortStableFunc(entities, func(a, b jobs.Entity) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return entities, err
+}

@@ -1,0 +1,342 @@
+package fsm_test
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// author writes a log: it draws commands from small sets of names, so that
+// they meet, and takes tokens and numbers from a machine that has applied what
+// was written so far, so that most of them are right.
+type author struct {
+	*rapid.T
+	machine *fsm.Machine
+	index   uint64
+	now     time.Time
+}
+
+func (a *author) draw(label string, most int) int { return rapid.IntRange(0, most).Draw(a.T, label) }
+
+func (a *author) oneOf(label string, words ...string) string {
+	return rapid.SampledFrom(words).Draw(a.T, label)
+}
+
+func (a *author) session() string { return a.oneOf("session", "ann", "bob", "eve") }
+
+// next draws one command.
+func (a *author) next() *v1.Command {
+	draws := []func() *v1.Command{
+		a.post, a.post, a.post, a.claim, a.claimNext, a.claimNext, a.claimNext, a.ending, a.ending, a.ending,
+		a.update, a.update, a.update, a.open, a.open, a.close, a.register, a.saveBook, a.destroyBook, a.leader, a.leader,
+	}
+	return draws[a.draw("command", len(draws)-1)]()
+}
+
+func (a *author) post() *v1.Command {
+	c := &v1.PostCommand{}
+	for range 1 + a.draw("more postings", 2) {
+		number := a.draw("job", 11)
+		name := fmt.Sprint("job ", number)
+		p := posting(name, a.oneOf("kind", "k", "l"))
+		if number%2 == 0 {
+			p = flowPosting(name)
+		}
+		p.Priority = int32(a.draw("priority", 2))
+		p.Board = a.oneOf("board", "", "other")
+		if a.draw("delayed", 3) == 0 {
+			p.NotBefore = timestamppb.New(a.now.Add(time.Second))
+		}
+		c.Postings = append(c.Postings, p)
+	}
+	return &v1.Command{Kind: &v1.Command_Post{Post: c}}
+}
+
+func (a *author) claim() *v1.Command {
+	return claim(a.session(), id(fmt.Sprint("job ", a.draw("job", 11))), fmt.Sprint("nonce ", a.index))
+}
+
+func (a *author) claimNext() *v1.Command {
+	var kinds []string
+	if a.draw("kinds", 1) == 0 {
+		kinds = []string{"test", a.oneOf("kind", "k", "l")}
+	}
+	most := uint32(a.draw("max", 3))
+	return claimNext(a.session(), fmt.Sprint("nonce ", a.index), most, []string{"default", "other"}, kinds)
+}
+
+// held draws a job, mostly one that is held.
+func (a *author) held() jobs.Job {
+	query := jobs.Query{States: []jobs.State{jobs.StateClaimed}}
+	if a.draw("any state", 4) == 0 {
+		query.States = nil
+	}
+	page, err := a.machine.Jobs(query)
+	if err != nil {
+		a.Fatal(err)
+	}
+	if len(page.Jobs) == 0 {
+		return jobs.Job{ID: jobID(id("job 1"))}
+	}
+	return page.Jobs[a.draw("held job", len(page.Jobs)-1)]
+}
+
+func (a *author) ending() *v1.Command {
+	job := a.held()
+	e := &v1.Ending{Job: job.ID.String(), Token: command.TokenToProto(job.Token), Reason: a.oneOf("reason", "", "tired")}
+	if e.Reason != "" {
+		e.Failure = &v1.Failure{Kind: "error", Message: "so it went"}
+	}
+	if !job.Flow.IsZero() && a.draw("with update", 1) == 0 {
+		e.Update = a.updateOf(job.Flow, job.Token)
+	}
+	switch a.draw("verb", 2) {
+	case 0:
+		e.Outcome = a.oneOf("outcome", "success", "reverted", "failed")
+		return consume(e)
+	case 1:
+		e.Delay = lasting(time.Duration(a.draw("delay", 1)) * time.Second)
+		return abandon(e)
+	}
+	return trash(e)
+}
+
+func (a *author) update() *v1.Command {
+	job := a.held()
+	if job.Flow.IsZero() {
+		return updateFlow(a.updateOf(flowID("flow of loose"), logbook.Token{}))
+	}
+	return updateFlow(a.updateOf(job.Flow, job.Token))
+}
+
+// updateOf draws an update that a flow can mostly take.
+func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
+	u := &v1.Update{Flow: id.String(), Token: command.TokenToProto(token), Sequence: 1}
+	flow, _, err := a.machine.Flow(id, 0, 0)
+	if err != nil {
+		return u
+	}
+	if flow.Fence == token {
+		u.Sequence = flow.Sequence + uint64(a.draw("step", 5))/4 + 1 // now and then a gap
+	}
+	u.State = a.oneOf("flow state", "", "RUNNING", "SUCCESS", "REVERTING", "REVERTED", "SUSPENDED")
+	if a.draw("cause", 3) == 0 {
+		u.Cause = &v1.Failure{Kind: "error", Message: "why"}
+	}
+	name := a.oneOf("atom", "x", "y", "z")
+	change := task(name, a.oneOf("atom state", "", "RUNNING", "SUCCESS", "PENDING", "REVERTING"))
+	number := uint32(1)
+	if atom, ok := flow.Atom(name); ok && len(atom.Attempts) > 0 {
+		number = uint32(len(atom.Attempts) + a.draw("attempt", 1))
+	}
+	attempt := executing(number)
+	if a.draw("ended", 1) == 0 {
+		attempt = executed(number, `{"r":[1]}`)
+	}
+	change.Attempts = append(change.Attempts, attempt)
+	u.Atoms = append(u.Atoms, change)
+	return u
+}
+
+func (a *author) open() *v1.Command  { return open(a.session()) }
+func (a *author) close() *v1.Command { return closing(a.session()) }
+
+func (a *author) register() *v1.Command {
+	return register(a.session(), &v1.Entity{Kind: "conductor", Name: a.oneOf("entity", "one", "two"), MaxJobs: uint32(a.draw("max", 2))})
+}
+
+func (a *author) saveBook() *v1.Command {
+	b := book("book of "+a.oneOf("book", "loose", "job 2", "job 4"), "flow of loose")
+	b.Flows[0].Id = id("flow of " + b.Name[len("book of "):])
+	b.Flows[0].Name = a.oneOf("flow name", "first", "second")
+	return saveBook(b)
+}
+
+func (a *author) destroyBook() *v1.Command {
+	return destroyBook("book of " + a.oneOf("book", "loose", "job 2", "job 4"))
+}
+
+func (a *author) leader() *v1.Command {
+	epoch := a.machine.TimerEpoch()
+	switch a.draw("leader", 6) {
+	case 0:
+		return beginLeadership()
+	case 1, 2:
+		return expire(a.session(), epoch, time.Duration(a.draw("cool", 1))*time.Second, 3)
+	case 3:
+		return sweep(epoch, 5*time.Second, 3, 2)
+	}
+	return wake(epoch, uint32(1+a.draw("max", 3)))
+}
+
+// write draws the next entry and applies it. Its index leaves room for a
+// repeat after it.
+func (a *author) write() (fsm.Entry, []*v1.Command, []*v1.Result) {
+	a.index += 2
+	a.now = a.now.Add(time.Duration(a.draw("passing", 3)) * 400 * time.Millisecond)
+	var commands []*v1.Command
+	for range 1 + a.draw("more commands", 2) {
+		commands = append(commands, a.next())
+	}
+	entry := encodeEntry(a.T, a.index, a.now, commands...)
+	results, err := a.machine.Apply([]fsm.Entry{entry})
+	if err != nil {
+		a.Fatal(err)
+	}
+	return entry, commands, results[0]
+}
+
+// openMachines gives a rapid test machines that are closed with its run.
+func openMachines(t *testing.T) func(*rapid.T) *fsm.Machine {
+	dir, opened := t.TempDir(), 0
+	return func(rt *rapid.T) *fsm.Machine {
+		opened++
+		m, err := fsm.Open(fsm.Options{
+			Path: filepath.Join(dir, fmt.Sprint(opened%8)+".db"), MmapSize: 1 << 20, EventsKept: 20, Generation: 1,
+		})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		rt.Cleanup(func() { m.Close() })
+		return m
+	}
+}
+
+// TestReplayGivesTheSameState: whatever the batches, and wherever a snapshot
+// comes between them, the same entries give the same state. After each entry
+// of the first run everything in the state must fit together.
+func TestReplayGivesTheSameState(t *testing.T) {
+	openMachine := openMachines(t)
+	rapid.Check(t, func(t *rapid.T) {
+		a := &author{T: t, machine: openMachine(t), now: start}
+		var log []fsm.Entry
+		for range 5 + a.draw("entries", 40) {
+			entry, commands, results := a.write()
+			log = append(log, entry)
+			if err := fsm.Verify(a.machine); err != nil {
+				t.Fatalf("after %v, answered with %v: %v", commands, results, err)
+			}
+		}
+		want := digest(t, a.machine)
+
+		batched := openMachine(t)
+		for rest := log; len(rest) > 0; {
+			n := 1 + a.draw("batch", len(rest)-1)
+			if _, err := batched.Apply(rest[:n]); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		if digest(t, batched) != want {
+			t.Fatal("the state depends on the batches")
+		}
+
+		cut := a.draw("snapshot after", len(log))
+		before := openMachine(t)
+		if _, err := before.Apply(log[:cut]); err != nil {
+			t.Fatal(err)
+		}
+		s, err := before.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var stream bytes.Buffer
+		if _, err := s.WriteTo(&stream); err != nil {
+			t.Fatal(err)
+		}
+		after := openMachine(t)
+		if err := after.Restore(&stream); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := after.Apply(log); err != nil { // what the snapshot holds is skipped
+			t.Fatal(err)
+		}
+		if digest(t, after) != want {
+			t.Fatalf("the state depends on a snapshot after %d entries", cut)
+		}
+	})
+}
+
+// settled tells whether a command has taken place, so that its repeat must
+// change nothing for ever. A claim that found nothing may find something when
+// it is repeated: that is what repeating it is for. What replaces or removes
+// by name (books, entities) may be repeated at once, but not after others.
+func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
+	if result.GetError() != nil {
+		return false, false
+	}
+	switch kind := c.Kind.(type) {
+	case *v1.Command_Post:
+		for _, posted := range result.GetPost().Posted {
+			if posted.Error != nil {
+				return false, false
+			}
+		}
+		return true, false // a job that was swept may be posted anew
+	case *v1.Command_ClaimNext:
+		taken := len(result.GetClaim().Granted) > 0
+		return taken, taken
+	case *v1.Command_Claim, *v1.Command_Consume, *v1.Command_Abandon, *v1.Command_Trash,
+		*v1.Command_OpenSession, *v1.Command_CloseSession:
+		return true, true
+	case *v1.Command_UpdateFlow:
+		return true, kind.UpdateFlow.Token != nil
+	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook:
+		return true, false
+	}
+	return false, false
+}
+
+// TestRepeatsAreHarmless repeats commands that have taken place, at once and
+// later, alone in an entry of their own. Nothing may change, no event be told
+// twice, and nobody be given a job.
+func TestRepeatsAreHarmless(t *testing.T) {
+	openMachine := openMachines(t)
+	rapid.Check(t, func(t *rapid.T) {
+		a := &author{T: t, machine: openMachine(t), now: start}
+		var done []*v1.Command
+		repeat := func(c *v1.Command, when string) {
+			before, err := fsm.DigestBut(a.machine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entry := encodeEntry(t, a.machine.AppliedIndex()+1, a.now, proto.Clone(c).(*v1.Command))
+			results, err := a.machine.Apply([]fsm.Entry{entry})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after, err := fsm.DigestBut(a.machine); err != nil || after != before {
+				t.Fatalf("repeated %s, %v has changed the state; answered with %v (%v)", when, c, results, err)
+			}
+			a.index = max(a.index, a.machine.AppliedIndex())
+		}
+		for range 5 + a.draw("entries", 40) {
+			_, commands, results := a.write()
+			for i, c := range commands {
+				atOnce, later := settled(c, results[i])
+				if atOnce && len(commands) == 1 {
+					repeat(c, "at once")
+				}
+				if later {
+					done = append(done, c)
+				}
+			}
+			if len(done) > 0 && a.draw("repeat", 2) == 0 {
+				repeat(done[a.draw("which", len(done)-1)], "later")
+			}
+		}
+	})
+}

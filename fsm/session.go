@@ -1,0 +1,301 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// maxSessions bounds the open sessions: a leader arms a timer for each, and
+	// each sends keep-alives to it.
+	maxSessions = 10_000
+	// maxEntities bounds the entities of a session, so that its end is small.
+	maxEntities = 256
+	// maxEnded is how many ended sessions are remembered. A late repeat of an
+	// opening must not bring one of them back: it would hold nothing, and be
+	// kept alive by nobody.
+	maxEnded = 10_000
+)
+
+// openSession opens a session. A repeat is answered with the session as it is.
+func (t *txn) openSession(c *v1.Opening) (*v1.Result, error) {
+	opening, err := command.OpeningFromProto(c)
+	if err != nil {
+		return nil, err
+	}
+	if opening.TTL == 0 {
+		opening.TTL = jobs.DefaultTTL
+	}
+	session, found, err := t.findSession(opening.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case found && !opens(session, opening):
+		return nil, fmt.Errorf("cannot open session %s: %w: it was opened with other content", opening.ID, jobs.ErrConflict)
+	case found:
+		return t.sessionResult(session)
+	case opening.ID.IsZero():
+		return nil, &logbook.InvalidError{Field: "session id", Reason: "unset"}
+	case t.get(tableEnded, opening.ID.UUID[:]) != nil:
+		return nil, fmt.Errorf("cannot open session %s: %w", opening.ID, jobs.ErrSessionExpired)
+	case t.OpenSessions >= maxSessions:
+		return nil, &logbook.LimitError{Field: "sessions", Limit: maxSessions, Size: int64(t.OpenSessions) + 1, Unit: "sessions"}
+	}
+	session = jobs.Session{
+		ID: opening.ID, Name: opening.Name, Host: opening.Host, PID: opening.PID, TTL: opening.TTL, OpenedAt: t.now,
+	}
+	t.putMessage(tableSession, session.ID.UUID[:], nil, command.SessionToProto(&session))
+	t.OpenSessions++
+	t.changes.Opened = append(t.changes.Opened, session)
+	return t.sessionResult(session)
+}
+
+func opens(s jobs.Session, o jobs.Opening) bool {
+	return o == jobs.Opening{ID: s.ID, Name: s.Name, Host: s.Host, PID: s.PID, TTL: s.TTL}
+}
+
+func (t *txn) sessionResult(session jobs.Session) (*v1.Result, error) {
+	claims, err := t.claims(session.ID)
+	if err != nil {
+		return nil, err
+	}
+	session.Claims = len(claims.held)
+	return &v1.Result{Kind: &v1.Result_Session{Session: command.SessionToProto(&session)}}, nil
+}
+
+// closeSession ends a session as its owner asks: its jobs are free at once.
+func (t *txn) closeSession(c *v1.CloseSessionCommand) error {
+	session, claims, err := t.endingSession(c.GetSession())
+	if err != nil {
+		return fmt.Errorf("cannot close: %w", err)
+	}
+	for _, j := range claims {
+		owner := j.Claim.Owner
+		t.release(j, endLost)
+		j.Reason = "the session of its owner was closed"
+		t.move(j, jobs.StateClaimable, time.Time{})
+		t.event(jobs.EventAbandoned, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
+	}
+	t.endSession(session)
+	return nil
+}
+
+// expireSession ends a session that was not kept alive. Its jobs cool down, so
+// that whatever its owner was doing to the outside world has time to fail; a
+// job that has cost too many owners is put aside.
+func (t *txn) expireSession(c *v1.ExpireSessionCommand) error {
+	coolDown, err := command.DurationFromProto("cool_down", c.GetCoolDown())
+	if err != nil {
+		return err
+	}
+	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
+		return fmt.Errorf("cannot expire session %s: %w", c.GetSession(), err)
+	}
+	session, claims, err := t.endingSession(c.GetSession())
+	if err != nil {
+		return fmt.Errorf("cannot expire: %w", err)
+	}
+	for _, j := range claims {
+		if err := t.crash(j, coolDown, int(c.GetMaxCrashes())); err != nil {
+			return err
+		}
+	}
+	t.endSession(session)
+	return nil
+}
+
+// crash takes a job from an owner that has vanished. The error is a fault.
+func (t *txn) crash(j *jobRecord, coolDown time.Duration, maxCrashes int) error {
+	owner := j.Claim.Owner
+	t.release(j, endLost)
+	j.Crashes++
+	if maxCrashes > 0 && j.Crashes >= maxCrashes {
+		j.Reason = fmt.Sprintf("its owner vanished %d times; the last was %s", j.Crashes, owner)
+		t.setEvidence(j, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
+		t.move(j, jobs.StateTrashed, time.Time{})
+		t.event(jobs.EventTrashed, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
+		return t.detach(j)
+	}
+	j.Reason = fmt.Sprintf("its owner %s vanished", owner)
+	t.coolDown(j, coolDown)
+	t.event(jobs.EventExpired, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
+	return nil
+}
+
+// coolDown makes a job claimable after a delay, or at once if there is none.
+func (t *txn) coolDown(j *jobRecord, delay time.Duration) {
+	if delay <= 0 {
+		t.move(j, jobs.StateClaimable, time.Time{})
+		return
+	}
+	// A time beyond those that package command reads back would be stored, and
+	// then be taken for corruption.
+	due := t.now.Add(delay)
+	if latest := time.Unix(0, math.MaxInt64).UTC(); due.After(latest) {
+		due = latest
+	}
+	t.move(j, jobs.StateCooling, due)
+}
+
+// endingSession reads a session that is to end, and the jobs that it holds, in
+// the order of their claims.
+func (t *txn) endingSession(text string) (jobs.Session, []*jobRecord, error) {
+	session, err := t.openedSession(text)
+	if err != nil {
+		return jobs.Session{}, nil, err
+	}
+	claims, err := t.claims(session.ID)
+	if err != nil {
+		return jobs.Session{}, nil, err
+	}
+	held := make([]*jobRecord, len(claims.held))
+	for i, claim := range claims.held {
+		if held[i], err = t.job(claim.sequence); err != nil {
+			return jobs.Session{}, nil, err
+		}
+		if held[i].Claim == nil || held[i].Claim.Token != claim.token {
+			return jobs.Session{}, nil, corrupt("session %s holds job %s, and the job does not know it", session.ID, held[i].ID)
+		}
+	}
+	return session, held, nil
+}
+
+// endSession forgets a session, its claims and its entities, and remembers
+// that it was there.
+func (t *txn) endSession(session jobs.Session) {
+	id := session.ID.UUID[:]
+	t.deletePrefix(tableClaim, id)
+	for _, presence := range t.keys(tablePresence, id) {
+		t.delete(tableEntity, presence[idSize:])
+		t.delete(tablePresence, presence)
+	}
+	t.delete(tableSession, id)
+	t.OpenSessions--
+	t.changes.Ended = append(t.changes.Ended, session.ID)
+
+	t.SessionEnds++
+	t.put(tableEnded, id, sequenceKey(t.SessionEnds))
+	t.put(tableEndedOrder, sequenceKey(t.SessionEnds), id)
+	if t.KeptEnds++; t.KeptEnds > maxEnded {
+		oldest := sequenceKey(t.SessionEnds - maxEnded)
+		if forgotten := t.get(tableEndedOrder, oldest); forgotten != nil {
+			t.delete(tableEnded, append([]byte(nil), forgotten...))
+		}
+		t.delete(tableEndedOrder, oldest)
+		t.KeptEnds--
+	}
+}
+
+// register makes an entity known, or replaces it. A repeat changes nothing.
+func (t *txn) register(c *v1.RegisterCommand) error {
+	session, err := t.openedSession(c.GetSession())
+	if err != nil {
+		return fmt.Errorf("cannot register: %w", err)
+	}
+	entity, err := command.EntityFromProto(c.GetEntity())
+	if err != nil {
+		return err
+	}
+	if len(entity.Kind) > maxKeyName || len(entity.Name) > maxKeyName {
+		return &logbook.LimitError{
+			Field: "entity", Limit: maxKeyName, Size: int64(max(len(entity.Kind), len(entity.Name))), Unit: "bytes",
+		}
+	}
+	entity.Session, entity.RegisteredAt = session.ID, t.now
+	key := entityKey(entity.Kind, entity.Name, session.ID)
+	switch old := t.get(tableEntity, key); {
+	case old != nil:
+		known, err := decode(old, &v1.Entity{}, command.EntityFromProto)
+		if err != nil {
+			return err
+		}
+		known.RegisteredAt = entity.RegisteredAt
+		if reflect.DeepEqual(known, entity) {
+			return nil
+		}
+	case len(t.keys(tablePresence, session.ID.UUID[:])) >= maxEntities:
+		return &logbook.LimitError{Field: "entities", Limit: maxEntities, Size: maxEntities + 1, Unit: "entities"}
+	}
+	t.putMessage(tableEntity, key, nil, command.EntityToProto(&entity))
+	t.put(tablePresence, presenceKey(session.ID, key), nil)
+	return nil
+}
+
+// findSession reads an open session, if there is one.
+func (v *view) findSession(id jobs.SessionID) (session jobs.Session, found bool, err error) {
+	value := v.get(tableSession, id.UUID[:])
+	if value == nil {
+		return jobs.Session{}, false, nil
+	}
+	session, err = decode(value, &v1.Session{}, command.SessionFromProto)
+	return session, err == nil, err
+}
+
+// openedSession reads the session that a command names. ErrSessionExpired.
+func (v *view) openedSession(text string) (jobs.Session, error) {
+	id, err := jobs.ParseSessionID(text)
+	if err != nil {
+		return jobs.Session{}, err
+	}
+	session, found, err := v.findSession(id)
+	if err == nil && !found {
+		err = fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
+	}
+	return session, err
+}
+
+// claimRow is one claim of a session. It outlives the claim for a while, so
+// that a late repeat of the request is known as one and takes no more jobs.
+type claimRow struct {
+	sequence uint64
+	token    jobs.Token
+	nonce    jobs.Nonce
+}
+
+func (r *claimRow) key(session jobs.SessionID) []byte {
+	return claimKey(session, r.token, r.sequence)
+}
+
+func (r *claimRow) value(over bool) []byte {
+	value := append([]byte(nil), r.nonce.UUID[:]...)
+	if over {
+		return append(value, 1)
+	}
+	return append(value, 0)
+}
+
+// sessionClaims are the claims of a session, in the order of their tokens.
+type sessionClaims struct{ held, over []claimRow }
+
+func (v *view) claims(session jobs.SessionID) (sessionClaims, error) {
+	const keySize, valueSize = idSize + 8 + 8 + sequenceSize, idSize + 1
+	var claims sessionClaims
+	err := v.scan(tableClaim, session.UUID[:], func(key, value []byte) (bool, error) {
+		if len(key) != keySize || len(value) != valueSize {
+			return false, corrupt("a claim of session %s has a key of %d bytes and a value of %d", session, len(key), len(value))
+		}
+		row := claimRow{
+			token: jobs.Token{
+				Generation: binary.BigEndian.Uint64(key[idSize:]),
+				Index:      binary.BigEndian.Uint64(key[idSize+8:]),
+			},
+			sequence: binary.BigEndian.Uint64(key[idSize+16:]),
+		}
+		copy(row.nonce.UUID[:], value)
+		if value[idSize] == 0 {
+			claims.held = append(claims.held, row)
+		} else {
+			claims.over = append(claims.over, row)
+		}
+		return true, nil
+	})
+	return claims, err
+}

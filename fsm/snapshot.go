@@ -1,0 +1,342 @@
+package fsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// snapshotMagic begins every snapshot.
+var snapshotMagic = [8]byte{'c', 'o', 'n', 'd', 'u', 'c', 't', 'd'}
+
+// snapshotFormat is that of the stream around the database.
+const snapshotFormat = 1
+
+// snapshotHeader stands before the database, in big-endian numbers. After the
+// database come its length and the SHA-256 of all that stands before the sum.
+type snapshotHeader struct {
+	Magic      [8]byte
+	Format     uint32
+	Schema     uint32
+	Index      uint64
+	Generation uint64
+	Size       uint64 // of the database, in bytes
+}
+
+// ErrBadSnapshot: the snapshot is cut short, damaged, or of a version that this
+// program does not know.
+var ErrBadSnapshot = errors.New("bad snapshot")
+
+// Snapshot is the state at one index. It stays as it is while the machine goes
+// on, and must be closed.
+type Snapshot struct {
+	// Index is that of the last entry that the snapshot includes.
+	Index uint64
+
+	header   snapshotHeader
+	database *database
+	tx       *bolt.Tx
+	close    sync.Once
+}
+
+// Snapshot opens a snapshot. It only begins to read, so it is quick; WriteTo
+// does the work, beside further calls of Apply.
+func (m *Machine) Snapshot() (*Snapshot, error) {
+	present, err := m.use()
+	if err != nil {
+		return nil, err
+	}
+	tx, err := present.bolt.Begin(false)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot begin a snapshot: %w", err), present.release())
+	}
+	s := &Snapshot{database: present, tx: tx}
+	v := &view{tx: tx}
+	at, err := v.ledgerOf()
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("cannot begin a snapshot: %w", err)
+	}
+	s.Index = at.Index
+	s.header = snapshotHeader{
+		Magic: snapshotMagic, Format: snapshotFormat, Schema: schemaVersion,
+		Index: at.Index, Generation: at.Generation, Size: uint64(tx.Size()),
+	}
+	return s, nil
+}
+
+// WriteTo streams the snapshot. It may be called once at a time, and not after
+// Close.
+func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
+	sum := sha256.New()
+	out := &counter{to: io.MultiWriter(w, sum)}
+	if err := binary.Write(out, binary.BigEndian, s.header); err != nil {
+		return out.written, fmt.Errorf("cannot write the snapshot's header: %w", err)
+	}
+	if _, err := s.tx.WriteTo(out); err != nil {
+		return out.written, fmt.Errorf("cannot write the snapshot: %w", err)
+	}
+	if err := binary.Write(out, binary.BigEndian, s.header.Size); err != nil {
+		return out.written, fmt.Errorf("cannot write the snapshot's length: %w", err)
+	}
+	n, err := w.Write(sum.Sum(nil))
+	if err != nil {
+		err = fmt.Errorf("cannot write the snapshot's sum: %w", err)
+	}
+	return out.written + int64(n), err
+}
+
+// counter counts what is written.
+type counter struct {
+	to      io.Writer
+	written int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.written += int64(n)
+	return n, err
+}
+
+// Close ends the snapshot. Closing twice is harmless.
+func (s *Snapshot) Close() error {
+	var err error
+	s.close.Do(func() { err = errors.Join(s.tx.Rollback(), s.database.release()) })
+	return err
+}
+
+// Restore replaces the state by that of a snapshot. The snapshot is read into a
+// file beside the database and verified as a whole first: on any error, the
+// state stays as it was, and ErrBadSnapshot says that the snapshot is at fault.
+// Reads and snapshots that are under way go on with the old state.
+func (m *Machine) Restore(r io.Reader) error {
+	m.applying.Lock()
+	defer m.applying.Unlock()
+	if m.closed() {
+		return fmt.Errorf("cannot restore: %w", ErrClosed)
+	}
+	temporary := restoringPath(m.options.Path)
+	restored, after, err := m.receive(r, temporary)
+	if err != nil {
+		return fmt.Errorf("cannot restore: %w", errors.Join(err, removeIfThere(temporary)))
+	}
+	if err := replaceFile(temporary, m.options.Path); err != nil {
+		return fmt.Errorf("cannot restore: %w", errors.Join(err, restored.release(), removeIfThere(temporary)))
+	}
+	m.mu.Lock()
+	old := m.database
+	m.database = restored
+	m.mu.Unlock()
+	m.status.Store(after)
+	if err := old.release(); err != nil {
+		m.options.Logger.Warn("the state before the restoration could not be closed", "error", err)
+	}
+	m.options.Logger.Info("restored a snapshot", "index", after.Index, "generation", after.Generation)
+	m.announce()
+	m.options.Changed(Changes{Index: after.Index, NextDue: after.nextDue, Events: true, Restored: true})
+	return nil
+}
+
+// restoringPath is where a snapshot is received: beside the database, so that a
+// rename is enough to put it in its place.
+func restoringPath(path string) string { return path + ".restoring" }
+
+// receive writes a snapshot's database to a file, and opens what it verified.
+func (m *Machine) receive(r io.Reader, path string) (*database, *status, error) {
+	header, err := receiveFile(r, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := inspect(path, header.Size); err != nil {
+		return nil, nil, err
+	}
+	restored, err := openDatabase(path, m.options.MmapSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	after, err := m.adopt(restored, header)
+	if err != nil {
+		return nil, nil, errors.Join(err, restored.release())
+	}
+	return restored, after, nil
+}
+
+// inspect reads every key of a database. The sum was right, so what is wrong
+// here was wrong when it was written. It comes before the database is opened
+// for writing, and before bbolt's own check: both panic in goroutines of
+// bbolt's where they meet a bad page, and nobody could recover from that.
+func inspect(path string, size uint64) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page beyond the file
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%w: its database is corrupt: %v", ErrBadSnapshot, cause)
+		}
+	}()
+	opened, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	if err != nil {
+		return fmt.Errorf("%w: its database cannot be opened: %w", ErrBadSnapshot, err)
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	return opened.View(func(tx *bolt.Tx) error {
+		if uint64(tx.Size()) != size {
+			return fmt.Errorf("%w: its database should have %d bytes, and has %d", ErrBadSnapshot, tx.Size(), size)
+		}
+		for _, name := range tableNames {
+			bucket := tx.Bucket([]byte(name))
+			if bucket == nil {
+				return fmt.Errorf("%w: table %s is missing", ErrBadSnapshot, name)
+			}
+			if err := bucket.ForEach(func(_, _ []byte) error { return nil }); err != nil {
+				return fmt.Errorf("%w: table %s: %w", ErrBadSnapshot, name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// receiveFile writes the database of a snapshot to a file, durably, and checks
+// the length and the sum.
+func receiveFile(r io.Reader, path string) (header snapshotHeader, err error) {
+	const ownerOnly = 0o600
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, ownerOnly)
+	if err != nil {
+		return header, fmt.Errorf("cannot make a file for the snapshot: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	sum := sha256.New()
+	in := io.TeeReader(r, sum)
+	if err := binary.Read(in, binary.BigEndian, &header); err != nil {
+		return header, fmt.Errorf("%w: no header: %w", ErrBadSnapshot, err)
+	}
+	if err := header.check(); err != nil {
+		return header, err
+	}
+	if _, err := io.CopyN(file, in, int64(header.Size)); err != nil {
+		return header, fmt.Errorf("cannot receive %d bytes of snapshot: %w", header.Size, asBad(err))
+	}
+	if err := checkTrailer(r, in, sum, header.Size); err != nil {
+		return header, err
+	}
+	if err := file.Sync(); err != nil {
+		return header, fmt.Errorf("cannot make the snapshot durable: %w", err)
+	}
+	return header, nil
+}
+
+func (h *snapshotHeader) check() error {
+	const maxSize = 1 << 62 // what a length in an int64 can be, with room for the rest
+	switch {
+	case h.Magic != snapshotMagic:
+		return fmt.Errorf("%w: it begins with %q", ErrBadSnapshot, h.Magic[:])
+	case h.Format != snapshotFormat:
+		return fmt.Errorf("%w: its format is %d, and this program knows %d", ErrBadSnapshot, h.Format, snapshotFormat)
+	case h.Schema != schemaVersion:
+		return fmt.Errorf("%w: its schema is %d, and this program knows %d", ErrBadSnapshot, h.Schema, schemaVersion)
+	case h.Size > maxSize:
+		return fmt.Errorf("%w: it claims to have %d bytes", ErrBadSnapshot, h.Size)
+	}
+	return nil
+}
+
+// checkTrailer reads the length through the sum, and then the sum itself, after
+// which nothing may follow.
+func checkTrailer(r, summed io.Reader, sum hash.Hash, size uint64) error {
+	var length uint64
+	if err := binary.Read(summed, binary.BigEndian, &length); err != nil {
+		return fmt.Errorf("cannot read the snapshot's length: %w", asBad(err))
+	}
+	expected := sum.Sum(nil)
+	found := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(r, found); err != nil {
+		return fmt.Errorf("cannot read the snapshot's sum: %w", asBad(err))
+	}
+	switch {
+	case length != size:
+		return fmt.Errorf("%w: its header says %d bytes, and its end %d", ErrBadSnapshot, size, length)
+	case !bytes.Equal(found, expected):
+		return fmt.Errorf("%w: its sum is %x, and %x is right", ErrBadSnapshot, found, expected)
+	}
+	var one [1]byte
+	if n, err := io.ReadFull(r, one[:]); n != 0 {
+		return fmt.Errorf("%w: more follows after its end", ErrBadSnapshot)
+	} else if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("cannot read the snapshot's end: %w", err)
+	}
+	return nil
+}
+
+// asBad tells a snapshot that is cut short from a reader that does not work.
+func asBad(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it is cut short", ErrBadSnapshot)
+	}
+	return err
+}
+
+// adopt verifies a restored database, and gives it our generation if that is
+// the higher one: after a recovery, tokens must not be handed out again.
+func (m *Machine) adopt(restored *database, header snapshotHeader) (after *status, err error) {
+	if err := restored.bolt.View(checkDatabase); err != nil {
+		return nil, err
+	}
+	err = restored.bolt.Update(func(tx *bolt.Tx) error {
+		v := &view{tx: tx}
+		kept, err := v.ledgerOf()
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrBadSnapshot, err)
+		}
+		if kept.Index != header.Index || kept.Generation != header.Generation {
+			return fmt.Errorf("%w: its header says index %d, and its database %d", ErrBadSnapshot, header.Index, kept.Index)
+		}
+		kept.Generation = max(kept.Generation, m.options.Generation)
+		after = &status{ledger: kept}
+		if after.nextDue, err = v.nextDue(); err != nil {
+			return err
+		}
+		return v.bucket(tableLedger).Put(ledgerKey, kept.encode())
+	})
+	return after, err
+}
+
+// checkDatabase has bbolt check every page.
+func checkDatabase(tx *bolt.Tx) error {
+	var first error
+	for err := range tx.Check() { // to the end: the checker must not be left blocked
+		if first == nil {
+			first = fmt.Errorf("%w: %w", ErrBadSnapshot, err)
+		}
+	}
+	return first
+}
+
+// replaceFile renames, and makes the new name durable.
+func replaceFile(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return fmt.Errorf("cannot replace the state: %w", err)
+	}
+	directory, err := os.Open(filepath.Dir(to))
+	if err != nil {
+		return fmt.Errorf("cannot open the directory of the state: %w", err)
+	}
+	if err := errors.Join(directory.Sync(), directory.Close()); err != nil {
+		return fmt.Errorf("cannot make the new state's name durable: %w", err)
+	}
+	return nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// beginLeadership starts the reign of a leader. What an earlier leader still
+// has under way is refused from here on, since its timers are not ours.
+func (t *txn) beginLeadership() error {
+	t.TimerEpoch = t.Index
+	t.writes++
+	return nil
+}
+
+// checkEpoch refuses the timers of a leader that has been deposed.
+func (t *txn) checkEpoch(epoch uint64) error {
+	if epoch != t.TimerEpoch {
+		return fmt.Errorf("%w: the timer epoch is %d, and %d is over", jobs.ErrConflict, t.TimerEpoch, epoch)
+	}
+	return nil
+}
+
+// wakeDue makes jobs claimable whose time has come.
+func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
+	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
+		return nil, fmt.Errorf("cannot wake jobs: %w", err)
+	}
+	due, more, err := t.dueJobs(int(c.GetMax()))
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range due {
+		t.move(j, jobs.StateClaimable, time.Time{})
+		t.event(jobs.EventDue, j, jobs.Event{})
+	}
+	return counted(len(due), more), nil
+}
+
+// dueJobs reads the jobs that are due, earliest first.
+func (t *txn) dueJobs(most int) (due []*jobRecord, more bool, err error) {
+	cursor := t.cursor(tableDue)
+	for key, _ := cursor.First(); key != nil; key, _ = cursor.Next() {
+		at, err := timeOfKey(key)
+		if err != nil {
+			return nil, false, err
+		}
+		if at.After(t.now) {
+			return due, false, nil
+		}
+		if len(due) >= most {
+			return due, true, nil
+		}
+		sequence, err := sequenceAtEnd(key)
+		if err != nil {
+			return nil, false, err
+		}
+		j, err := t.job(sequence)
+		if err != nil {
+			return nil, false, err
+		}
+		due = append(due, j)
+	}
+	return due, false, nil
+}
+
+// sweep removes finished jobs that the retention policy gives up, and the
+// books to which no job refers any more.
+func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
+	age, err := command.DurationFromProto("sweep max_age", c.GetMaxAge())
+	if err != nil {
+		return nil, err
+	}
+	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
+		return nil, fmt.Errorf("cannot sweep: %w", err)
+	}
+	policy := retention{age: age, keep: c.GetKeep(), now: t.now}
+	rows, more, err := t.givenUp(policy, t.finished(), int(c.GetMax()))
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if err := t.sweepJob(row); err != nil {
+			return nil, err
+		}
+	}
+	return counted(len(rows), more), nil
+}
+
+// retention is the policy for finished jobs. A zero age or number is no bound,
+// since what is unset must not delete anything.
+type retention struct {
+	age  time.Duration
+	keep uint64
+	now  time.Time
+}
+
+// givesUp tells whether a finished job is to be removed, where there are so
+// many and it is the oldest of them.
+func (r *retention) givesUp(finished uint64, finishedAt time.Time) bool {
+	return (r.keep > 0 && finished > r.keep) || (r.age > 0 && r.now.Sub(finishedAt) > r.age)
+}
+
+// finishedRow is one row of the finished jobs.
+type finishedRow struct {
+	key      []byte
+	sequence uint64
+	at       time.Time
+}
+
+// givenUp reads the finished jobs that the policy gives up, oldest first, where
+// there are so many finished jobs in all.
+func (v *view) givenUp(policy retention, finished uint64, most int) (rows []finishedRow, more bool, err error) {
+	cursor := v.cursor(tableFinished)
+	for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
+		row, err := decodeFinished(key, value)
+		if err != nil {
+			return nil, false, err
+		}
+		if !policy.givesUp(finished-uint64(len(rows)), row.at) {
+			return rows, false, nil
+		}
+		if len(rows) >= most {
+			return rows, true, nil
+		}
+		rows = append(rows, row)
+	}
+	return rows, false, nil
+}
+
+func decodeFinished(key, value []byte) (finishedRow, error) {
+	if len(value) != sequenceSize+dueTimeSize {
+		return finishedRow{}, corrupt("a finished job is stored in %d bytes", len(value))
+	}
+	at, err := timeOfKey(value[sequenceSize:])
+	return finishedRow{key: bytes.Clone(key), sequence: binary.BigEndian.Uint64(value), at: at}, err
+}
+
+// Sweepable tells whether a sweep with this policy would remove a job now. A
+// zero age or number is no bound. Age is measured by the time of the state
+// machine, which moves with the commands that are applied.
+func (m *Machine) Sweepable(maxAge time.Duration, keep uint64) (bool, error) {
+	found := false
+	err := m.read(func(v *view) error {
+		present, err := v.ledgerOf()
+		if err != nil {
+			return err
+		}
+		policy := retention{age: maxAge, keep: keep, now: present.time()}
+		_, found, err = v.givenUp(policy, present.finished(), 0)
+		return err
+	})
+	return found, err
+}
+
+// sweepJob removes a finished job, and its book with the last job of it.
+func (t *txn) sweepJob(row finishedRow) error {
+	j, err := t.job(row.sequence)
+	if err != nil {
+		return err
+	}
+	t.removeJob(j)
+	t.delete(tableFinished, row.key)
+	if j.Book.IsZero() {
+		return nil
+	}
+	count, err := t.bookJobs(j.Book)
+	if err != nil {
+		return err
+	}
+	if count > 1 {
+		t.put(tableBookJobs, j.Book.UUID[:], sequenceKey(count-1))
+		return nil
+	}
+	t.delete(tableBookJobs, j.Book.UUID[:])
+	book, found, err := t.book(j.Book)
+	// A book that was destroyed and saved anew under its id is not the job's.
+	if err != nil || !found || book.CreatedAt.After(j.PostedAt) {
+		return err
+	}
+	flows, err := t.flowIDs(j.Book)
+	if err != nil {
+		return err
+	}
+	t.removeBook(j.Book, flows)
+	return nil
+}
+
+func counted(done int, more bool) *v1.Result {
+	return &v1.Result{Kind: &v1.Result_Count{Count: &v1.CountResult{Done: uint32(done), More: more}}}
+}

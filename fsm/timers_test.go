@@ -1,0 +1,148 @@
+package fsm_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+func TestTimersOfADeposedLeader(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	old := r.TimerEpoch()
+	r.ok(beginLeadership())
+	if r.TimerEpoch() != r.index || old == r.index {
+		t.Errorf("epoch %d after %d, at entry %d", r.TimerEpoch(), old, r.index)
+	}
+	r.refused(wake(old, 1), "conflict")
+	r.refused(sweep(old, 0, 0, 1), "conflict")
+}
+
+func TestWakeInPortions(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	for i := range 5 {
+		p := posting(fmt.Sprint(i), "k")
+		p.NotBefore = timestamppb.New(start.Add(time.Duration(5-i) * time.Second))
+		r.posted(p)
+	}
+	r.now = start.Add(4 * time.Second) // all but job 0
+	for _, want := range []struct {
+		done uint32
+		more bool
+	}{{3, true}, {1, false}, {0, false}} {
+		if count := r.ok(wake(r.TimerEpoch(), 3)).GetCount(); count.Done != want.done || count.More != want.more {
+			t.Errorf("woke %v, not %v", count, want)
+		}
+	}
+	if r.Counts()[jobs.StateDelayed] != 1 || r.job(id("0")).State != jobs.StateDelayed {
+		t.Errorf("counts %v", r.Counts())
+	}
+}
+
+func TestTimeNeverRunsBackwards(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.now = start.Add(-time.Hour)
+	r.posted(posting("a", "k"))
+	if job := r.job(id("a")); !job.PostedAt.Equal(start) || !r.Time().Equal(start) {
+		t.Errorf("posted at %s, time %s", job.PostedAt, r.Time())
+	}
+}
+
+// finish posts jobs and consumes them, one a second.
+func (r *rig) finish(names ...string) {
+	r.Helper()
+	for _, name := range names {
+		r.now = r.now.Add(time.Second)
+		r.ok(consume(success(name, r.claimed("ann", posting(name, "k")))))
+	}
+}
+
+func TestSweep(t *testing.T) {
+	rows := []struct {
+		name string
+		age  time.Duration
+		keep uint64
+		most uint32
+		left int
+		more bool
+	}{
+		{"no bound", 0, 0, 10, 5, false},
+		{"keep 2", 0, 2, 10, 2, false},
+		{"keep more than there are", 0, 9, 10, 5, false},
+		{"older than 2 s", 2 * time.Second, 0, 10, 3, false},
+		{"older than 2 s or more than 1", 2 * time.Second, 1, 10, 1, false},
+		{"in portions", 0, 1, 3, 2, true},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			r.ok(beginLeadership())
+			r.ok(open("ann"))
+			r.finish("1", "2", "3", "4", "5")
+			r.posted(posting("waiting", "k"))
+			sweepable, err := r.Sweepable(row.age, row.keep)
+			if err != nil || sweepable != (row.left < 5) {
+				t.Errorf("sweepable: %t %v", sweepable, err)
+			}
+			count := r.ok(sweep(r.TimerEpoch(), row.age, row.keep, row.most)).GetCount()
+			if int(count.Done) != 5-row.left || count.More != row.more {
+				t.Errorf("swept %v", count)
+			}
+			for i := 1; i <= 5; i++ {
+				_, err := r.Job(jobID(id(fmt.Sprint(i))))
+				if gone := errors.Is(err, jobs.ErrNotFound); gone != (i <= 5-row.left) {
+					t.Errorf("job %d: %v", i, err)
+				}
+			}
+			r.job(id("waiting"))
+		})
+	}
+}
+
+func TestSweepTakesTheBookWithItsLastJob(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(open("ann"))
+	r.ok(trash(ending("a", r.claimed("ann", flowPosting("a")))))
+	again := posting("again", "")
+	again.BookId = id("book of a")
+	r.ok(trash(ending("again", r.claimed("ann", again))))
+	r.ok(sweep(r.TimerEpoch(), 0, 1, 10))
+	if _, err := r.Book(bookID("book of a")); err != nil {
+		t.Fatal(err)
+	}
+	r.now = r.now.Add(time.Minute)
+	r.ok(open("bob"))
+	r.ok(sweep(r.TimerEpoch(), time.Second, 0, 10))
+	if _, err := r.Book(bookID("book of a")); !errors.Is(err, logbook.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+	if _, _, err := r.Flow(flowID("flow of a"), 0, 0); !errors.Is(err, logbook.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSweepLeavesABookSavedAnew(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(open("ann"))
+	r.ok(trash(ending("a", r.claimed("ann", flowPosting("a")))))
+	r.ok(destroyBook("book of a"))
+	r.now = r.now.Add(time.Minute)
+	r.ok(saveBook(book("book of a", "flow of a")))
+	r.ok(sweep(r.TimerEpoch(), time.Second, 0, 10))
+	if r.Counts()[jobs.StateTrashed] != 0 {
+		t.Error("nothing was swept")
+	}
+	if _, err := r.Book(bookID("book of a")); err != nil {
+		t.Error(err)
+	}
+}

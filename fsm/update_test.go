@@ -1,0 +1,198 @@
+package fsm_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// executing and executed are the beginning and the end of an execution.
+func executing(number uint32) *v1.Attempt {
+	return &v1.Attempt{Action: "execute", Number: number, StartedAt: timestamppb.New(start)}
+}
+
+func executed(number uint32, result string) *v1.Attempt {
+	a := executing(number)
+	a.EndedAt, a.Result = timestamppb.New(start), value(result)
+	return a
+}
+
+func TestUpdateRefusals(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.ok(saveBook(book("loose", "loose")))
+	r.posted(flowPosting("waiting"))
+	token := r.claimed("ann", flowPosting("a"))
+	r.ok(updateFlow(update("flow of a", token, 1, "RUNNING",
+		task("x", "RUNNING", executing(1)), task("x", "SUCCESS", executed(1, "1")))))
+	zero, old := logbook.Token{}, logbook.Token{Generation: 1, Index: token.Index - 1}
+	rows := []struct {
+		name string
+		u    *v1.Update
+		code string
+	}{
+		{"an unknown flow", update("none", zero, 1, "RUNNING"), "not_found"},
+		{"an old token", update("flow of a", old, 1, "SUSPENDED"), "fenced"},
+		{"no token, under a claim", update("flow of a", zero, 1, "SUSPENDED"), "fenced"},
+		{"no token, before a claim", update("flow of waiting", zero, 1, "RUNNING"), "fenced"},
+		{"a token, without a job", update("loose", token, 1, "RUNNING"), "fenced"},
+		{"a gap", update("flow of a", token, 3, "SUSPENDED"), "conflict"},
+		{"number 0", update("flow of a", token, 0, "SUSPENDED"), "invalid"},
+		{"a state that is not next", update("flow of a", token, 2, "REVERTED"), "conflict"},
+		{"an unknown state", update("flow of a", token, 2, "DANCING"), "invalid"},
+		{"an atom's state that is not next", update("flow of a", token, 2, "", task("y", ""), task("x", "RUNNING")), "conflict"},
+		{"an atom of another kind", update("flow of a", token, 2, "", &v1.AtomChange{Name: "x", Kind: "retry"}), "conflict"},
+		{"a new atom without a kind", update("flow of a", token, 2, "", &v1.AtomChange{Name: "new"}), "invalid"},
+		{"an atom without a name", update("flow of a", token, 2, "", task("", "")), "invalid"},
+		{"an atom's name of 256 bytes", update("flow of a", token, 2, "", task(strings.Repeat("x", 256), "")), "over_limit"},
+		{"an attempt that has ended", update("flow of a", token, 2, "", task("x", "", executed(1, "2"))), "conflict"},
+		{"attempt 0", update("flow of a", token, 2, "", task("x", "", executing(0))), "invalid"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) { r.refused(updateFlow(row.u), row.code) })
+	}
+}
+
+func TestUpdateRepeats(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	token := r.claimed("ann", flowPosting("a"))
+	first := updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING", executing(1))))
+	second := updateFlow(update("flow of a", token, 2, "", task("x", "SUCCESS", executed(1, "1"))))
+	r.ok(first)
+	r.harmless(first)
+	r.ok(second)
+	r.harmless(second)
+	r.harmless(first)
+	last := success("a", token)
+	last.Update = update("flow of a", token, 3, "SUCCESS")
+	r.ok(consume(last))
+	// A packed call that is repeated brings the updates before the ending too:
+	// they have taken place, and saying that they are fenced would be false.
+	r.harmless(second)
+	r.harmless(consume(last))
+	r.refused(updateFlow(update("flow of a", token, 4, "")), "fenced")
+}
+
+func TestUpdateWithoutAJob(t *testing.T) {
+	r := newRig(t)
+	r.ok(saveBook(book("b", "f")))
+	for i, state := range []string{"RUNNING", "REVERTING", "REVERTED"} {
+		r.ok(updateFlow(update("f", logbook.Token{}, uint64(i+1), state)))
+	}
+	r.refused(updateFlow(update("f", logbook.Token{}, 4, "RUNNING")), "conflict")
+	if len(r.events()) != 0 {
+		t.Errorf("events of a flow without a job: %q", r.events())
+	}
+}
+
+func TestUpdateKeepsEveryAttempt(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	token := r.claimed("ann", flowPosting("a"))
+	sequence := uint64(0)
+	next := func(state string, changes ...*v1.AtomChange) {
+		sequence++
+		r.ok(updateFlow(update("flow of a", token, sequence, state, changes...)))
+	}
+	failed := func(number uint32) *v1.Attempt {
+		a := executing(number)
+		a.EndedAt, a.Failure, a.Stderr = timestamppb.New(start), &v1.Failure{Kind: "error"}, "oh"
+		return a
+	}
+	next("RUNNING", task("b", ""), task("a", "RUNNING", executing(1)))
+	next("", task("a", "PENDING", failed(1)))
+	next("", task("a", "RUNNING", executing(2)))
+	// Its conductor dies here; the outcome of attempt 2 is told later, after
+	// the third has begun.
+	next("", task("a", "", executing(3)))
+	next("", task("a", "", failed(2)))
+	next("", task("a", "SUCCESS", executed(3, `{"n":1}`)))
+	next("REVERTING", task("a", "REVERTING", &v1.Attempt{Action: "revert", Number: 1}))
+	flow, more, err := r.Flow(flowID("flow of a"), 0, 0)
+	if err != nil || more {
+		t.Fatal(more, err)
+	}
+	if flow.Sequence != sequence || flow.Fence != token || flow.Atoms[0].Name != "b" || flow.Atoms[1].Name != "a" {
+		t.Errorf("flow %+v", flow)
+	}
+	var got []string
+	for _, a := range flow.Atoms[1].Attempts {
+		got = append(got, fmt.Sprintf("%s %d %t %t %s", a.Action, a.Number, a.Ended(), a.Failure != nil, a.Result))
+	}
+	want := "execute 1 true true |execute 2 true true |execute 3 true false {\"n\":1}|revert 1 false false "
+	if strings.Join(got, "|") != want {
+		t.Errorf("attempts %q", strings.Join(got, "|"))
+	}
+	if result, ok := flow.Atoms[1].Result(); !ok || string(result) != `{"n":1}` {
+		t.Errorf("result %s %t", result, ok)
+	}
+}
+
+func TestUpdateCauseStaysBesideTheStore(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	token := r.claimed("ann", flowPosting("a"))
+	u := update("flow of a", token, 1, "RUNNING")
+	u.Cause = &v1.Failure{Kind: "timeout", Message: "too long", Step: "x"}
+	r.ok(updateFlow(u))
+	r.ok(updateFlow(update("flow of a", token, 2, "REVERTING")))
+	flow, _, err := r.Flow(flowID("flow of a"), 0, 0)
+	if err != nil || !flow.Cause.Matches("timeout") || string(flow.Store["a"]) != " 1" || len(flow.Factory.Args) == 0 {
+		t.Errorf("flow %+v: %v", flow, err)
+	}
+}
+
+func TestFlowEvents(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	token := r.claimed("ann", flowPosting("a"))
+	before := r.LastPosition()
+	r.ok(updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING", executing(1)), task("y", ""))))
+	r.ok(updateFlow(update("flow of a", token, 2, "", task("y", "")))) // silent: nothing moves
+	r.ok(updateFlow(update("flow of a", token, 3, "", task("x", "SUCCESS", executed(1, "1")), task("y", "RUNNING"))))
+	events, err := r.Events(before, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, event := range events {
+		line := fmt.Sprintf("%s %s", event.Kind, event.FlowState)
+		for _, step := range event.Steps {
+			line += " " + step.Name + "=" + step.State
+		}
+		if event.Kind != jobs.EventFlow || event.Job != jobID(id("a")) || event.Token != token {
+			t.Errorf("event %+v", event)
+		}
+		got = append(got, line)
+	}
+	if want := "flow RUNNING x=RUNNING|flow  x=SUCCESS y=RUNNING"; strings.Join(got, "|") != want {
+		t.Errorf("events %q", got)
+	}
+}
+
+func TestTooManySteps(t *testing.T) {
+	r := newRig(t)
+	r.ok(saveBook(book("b", "f")))
+	var atoms []*v1.AtomChange
+	for i := range logbook.MaxLimits.Steps {
+		atoms = append(atoms, task(fmt.Sprint(i), ""))
+	}
+	if result := r.do(updateFlow(update("f", logbook.Token{}, 1, "", atoms...)))[0]; result.GetError() != nil {
+		t.Fatal(result)
+	}
+	result := r.do(updateFlow(update("f", logbook.Token{}, 2, "", task("one more", ""))))[0]
+	if result.GetError().GetCode() != "over_limit" {
+		t.Errorf("one more: %v", result)
+	}
+	flow, _, err := r.Flow(flowID("f"), logbook.MaxLimits.Steps-1, 0)
+	if err != nil || len(flow.Atoms) != 1 || flow.Atoms[0].Name != fmt.Sprint(logbook.MaxLimits.Steps-1) {
+		t.Errorf("%d atoms: %v", len(flow.Atoms), err)
+	}
+}

@@ -1,0 +1,73 @@
+package fsm
+
+import (
+	"bytes"
+
+	bolt "go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+)
+
+// view is the tables within one transaction, to be read.
+type view struct {
+	tx      *bolt.Tx
+	buckets [len(tableNames)]*bolt.Bucket
+}
+
+func (v *view) bucket(t table) *bolt.Bucket {
+	if v.buckets[t] == nil {
+		v.buckets[t] = v.tx.Bucket([]byte(tableNames[t]))
+	}
+	return v.buckets[t]
+}
+
+// get reads a value; nil if there is none. It is good until the end of the
+// transaction, or until the key is written, whichever comes first.
+func (v *view) get(t table, key []byte) []byte { return v.bucket(t).Get(key) }
+
+func (v *view) cursor(t table) *bolt.Cursor { return v.bucket(t).Cursor() }
+
+// scan calls a function with every key that has the prefix, in order, until
+// the function says that it has seen enough. It must not write to the table.
+func (v *view) scan(t table, prefix []byte, each func(key, value []byte) (more bool, err error)) error {
+	cursor := v.cursor(t)
+	for key, value := cursor.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
+		if more, err := each(key, value); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// keys copies the keys that have the prefix, so that they can be deleted.
+func (v *view) keys(t table, prefix []byte) [][]byte {
+	var found [][]byte
+	cursor := v.cursor(t)
+	for key, _ := cursor.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, _ = cursor.Next() {
+		found = append(found, bytes.Clone(key))
+	}
+	return found
+}
+
+// encode gives a message the same bytes on every node: without it the order of
+// a map's entries would be random.
+func encode(prefix []byte, message proto.Message) ([]byte, error) {
+	value, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(prefix, message)
+	if err != nil {
+		return nil, corrupt("cannot encode a %s: %w", message.ProtoReflect().Descriptor().Name(), err)
+	}
+	return value, nil
+}
+
+// decode reads a stored message into a domain value. What is stored was
+// checked when it was written: an error means that the storage is bad.
+func decode[M proto.Message, T any](value []byte, message M, convert func(M) (T, error)) (T, error) {
+	var none T
+	if err := proto.Unmarshal(value, message); err != nil {
+		return none, corrupt("cannot decode a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err)
+	}
+	converted, err := convert(message)
+	if err != nil {
+		return none, corrupt("cannot read a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err)
+	}
+	return converted, nil
+}

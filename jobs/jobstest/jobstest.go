@@ -1,0 +1,372 @@
+// Package jobstest checks that a board keeps the promises of jobs.Board. Every
+// implementation runs Exercise: the bare state machine, one node, and clusters
+// through the client.
+//
+// Every row works on boards, kinds and sessions of its own, so that runs may
+// share one cluster with others. Nothing depends on how fast a board is: what
+// has to happen is waited for, for up to a minute, and what must not happen is
+// checked by what happens instead.
+//
+// The suite assumes the limits to be logbook.MaxLimits, a cool-down that is
+// not zero, and events that are kept from the first one on.
+package jobstest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Harness is a board under test.
+type Harness struct {
+	Board   jobs.Board
+	Logbook logbook.Connection // of the same cluster
+	// Lapse makes the session expire as if its client had died, and waits
+	// until it has. The suite has stopped its keep-alives before.
+	Lapse func(jobs.SessionID)
+	// TTL is that of the suite's sessions; zero means jobs.DefaultTTL. The
+	// suite sends a keep-alive four times in each.
+	TTL time.Duration
+}
+
+// patience bounds one row. It is far above what any row needs, so that only a
+// board that hangs comes near it.
+const patience = 60 * time.Second
+
+// parked is how long rows ask a board to hold a call that is to be woken: far
+// longer than the wake-up may take.
+const parked = 50 * time.Second
+
+// promptly is how soon a parked call must be answered once there is a reason.
+// It leaves room for a loaded machine and none for waiting the time out.
+const promptly = 10 * time.Second
+
+type row struct {
+	name string
+	run  func(k *kit)
+}
+
+// Exercise runs the suite. Open is called once for each row, from parallel
+// subtests; it may give all of them the same board.
+func Exercise(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	for _, group := range []struct {
+		name string
+		rows []row
+	}{
+		{"posting", postingRows},
+		{"reading", readingRows},
+		{"claiming", claimingRows},
+		{"waking", wakingRows},
+		{"endings", endingRows},
+		{"flows", flowRows},
+		{"sessions", sessionRows},
+		{"watching", watchRows},
+		{"limits", limitRows},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, r := range group.rows {
+				t.Run(r.name, func(t *testing.T) {
+					t.Parallel()
+					r.run(newKit(t, open(t)))
+				})
+			}
+		})
+	}
+}
+
+// kit is what a row works with: a board and a kind that no other row uses.
+type kit struct {
+	*testing.T
+	Harness
+	ctx   context.Context
+	board string
+	kind  string
+
+	mu      sync.Mutex
+	keepers map[jobs.SessionID]*keeper // guarded by mu
+}
+
+func newKit(t *testing.T, harness Harness) *kit {
+	if harness.TTL == 0 {
+		harness.TTL = jobs.DefaultTTL
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	own := uuid.NewString()
+	k := &kit{
+		T: t, Harness: harness, ctx: ctx,
+		board: "board " + own, kind: "kind " + own,
+		keepers: make(map[jobs.SessionID]*keeper),
+	}
+	t.Cleanup(func() {
+		k.closeAll()
+		cancel()
+	})
+	return k
+}
+
+// keeper keeps one session alive until it is told to stop.
+type keeper struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// keep starts a goroutine that ends with halt, at the latest with the row, or
+// when the session is over.
+func (k *kit) keep(id jobs.SessionID) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(k.ctx))
+	made := &keeper{stop: stop, done: make(chan struct{})}
+	k.mu.Lock()
+	k.keepers[id] = made
+	k.mu.Unlock()
+	go func() {
+		defer close(made.done)
+		ticker := time.NewTicker(k.TTL / 4)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if err := k.Board.KeepAlive(ctx, id); errors.Is(err, jobs.ErrSessionExpired) {
+				return
+			}
+		}
+	}()
+}
+
+// halt stops keeping a session alive, and returns when the last keep-alive is
+// over.
+func (k *kit) halt(id jobs.SessionID) {
+	k.mu.Lock()
+	found := k.keepers[id]
+	delete(k.keepers, id)
+	k.mu.Unlock()
+	if found != nil {
+		found.stop()
+		<-found.done
+	}
+}
+
+// closeAll ends what sessions a row has left, so that a shared cluster does
+// not fill with them.
+func (k *kit) closeAll() {
+	k.mu.Lock()
+	var open []jobs.SessionID
+	for id := range k.keepers {
+		open = append(open, id)
+	}
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), promptly)
+	defer cancel()
+	for _, id := range open {
+		k.halt(id)
+		if err := k.Board.CloseSession(ctx, id); err != nil && !errors.Is(err, jobs.ErrSessionExpired) {
+			k.Logf("cannot close session %s: %v", id, err)
+		}
+	}
+}
+
+// session opens a session and keeps it alive.
+func (k *kit) session(name string) jobs.SessionID {
+	k.Helper()
+	id := jobs.NewSessionID()
+	if _, err := k.Board.OpenSession(k.ctx, jobs.Opening{ID: id, Name: name, TTL: k.TTL}); err != nil {
+		k.Fatalf("OpenSession: %v", err)
+	}
+	k.keep(id)
+	return id
+}
+
+// close ends a session as its owner would.
+func (k *kit) close(id jobs.SessionID) {
+	k.Helper()
+	k.halt(id)
+	if err := k.Board.CloseSession(k.ctx, id); err != nil {
+		k.Fatalf("CloseSession: %v", err)
+	}
+}
+
+// lapse ends a session as the death of its owner would.
+func (k *kit) lapse(id jobs.SessionID) {
+	k.Helper()
+	k.halt(id)
+	k.Lapse(id)
+}
+
+// posting makes a posting of a job without a flow.
+func (k *kit) posting(name string) jobs.Posting {
+	return jobs.Posting{ID: jobs.NewJobID(), Board: k.board, Name: name, Kind: k.kind}
+}
+
+// withFlow makes a posting of a job with a book of one flow.
+func (k *kit) withFlow(name string) jobs.Posting {
+	book := journey("out")
+	return jobs.Posting{ID: jobs.NewJobID(), Board: k.board, Name: name, Book: &book}
+}
+
+// journey makes a book of flows with the given names.
+func journey(flows ...string) logbook.Book {
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "a journey", Meta: logbook.Values{"customer": json.RawMessage(`"Ann"`)}}
+	for _, name := range flows {
+		book.Flows = append(book.Flows, logbook.FlowDetail{
+			ID: logbook.NewFlowID(), Name: name,
+			Factory: logbook.Factory{Name: "test", Args: json.RawMessage(`{"rooms": 2}`)},
+			Store:   logbook.Values{"city": json.RawMessage(`"Oslo"`)},
+		})
+	}
+	return book
+}
+
+// post posts and insists on being accepted.
+func (k *kit) post(postings ...jobs.Posting) []jobs.Job {
+	k.Helper()
+	answers, err := k.Board.Post(k.ctx, postings...)
+	if err != nil || len(answers) != len(postings) {
+		k.Fatalf("Post of %d: %d answers, %v", len(postings), len(answers), err)
+	}
+	posted := make([]jobs.Job, len(answers))
+	for i := range answers {
+		if answers[i].Err != nil {
+			k.Fatalf("Post of %q: %v", postings[i].Name, answers[i].Err)
+		}
+		posted[i] = answers[i].Job
+	}
+	return posted
+}
+
+// posted posts one plain job.
+func (k *kit) posted(name string) jobs.Job {
+	k.Helper()
+	return k.post(k.posting(name))[0]
+}
+
+// verdict posts one posting and gives its verdict.
+func (k *kit) verdict(posting jobs.Posting) error {
+	k.Helper()
+	answers, err := k.Board.Post(k.ctx, posting)
+	if err != nil {
+		return err
+	}
+	if len(answers) != 1 {
+		k.Fatalf("Post of 1: %d answers", len(answers))
+	}
+	return answers[0].Err
+}
+
+func (k *kit) job(id jobs.JobID) jobs.Job {
+	k.Helper()
+	job, err := k.Board.Job(k.ctx, id)
+	if err != nil {
+		k.Fatalf("Job: %v", err)
+	}
+	return job
+}
+
+func (k *kit) claim(session jobs.SessionID, job jobs.JobID) jobs.Claimed {
+	k.Helper()
+	claimed, err := k.Board.Claim(k.ctx, session, job, jobs.NewNonce())
+	if err != nil {
+		k.Fatalf("Claim: %v", err)
+	}
+	return claimed
+}
+
+// request asks for one job of the row's board, of any kind.
+func (k *kit) request(session jobs.SessionID) jobs.ClaimRequest {
+	return jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Boards: []string{k.board}}
+}
+
+func (k *kit) next(request jobs.ClaimRequest) []jobs.Claimed {
+	k.Helper()
+	claimed, err := k.Board.ClaimNext(k.ctx, request)
+	if err != nil {
+		k.Fatalf("ClaimNext: %v", err)
+	}
+	return claimed
+}
+
+// soon claims one job of the row's board, as soon as there is one.
+func (k *kit) soon(session jobs.SessionID) jobs.Claimed {
+	k.Helper()
+	request := k.request(session)
+	request.Wait = parked
+	claimed := k.next(request)
+	if len(claimed) != 1 {
+		k.Fatalf("ClaimNext: got %d jobs, want 1", len(claimed))
+	}
+	return claimed[0]
+}
+
+// owned posts a plain job and claims it for a session.
+func (k *kit) owned(session jobs.SessionID, name string) jobs.Claimed {
+	k.Helper()
+	return k.claim(session, k.posted(name).ID)
+}
+
+// success consumes a job that has no flow.
+func success(claimed jobs.Claimed) jobs.Ending {
+	return jobs.Ending{Job: claimed.Job.ID, Token: claimed.Job.Token, Outcome: jobs.OutcomeSuccess}
+}
+
+// release is a plain ending without an outcome.
+func release(claimed jobs.Claimed) jobs.Ending {
+	return jobs.Ending{Job: claimed.Job.ID, Token: claimed.Job.Token}
+}
+
+// wants checks which kind of error came; nil stands for none.
+func (k *kit) wants(what string, err, want error) {
+	k.Helper()
+	if !errors.Is(err, want) {
+		k.Errorf("%s: got error %v, want %v", what, err, want)
+	}
+}
+
+// same compares two values by their JSON forms.
+func (k *kit) same(what string, got, want any) {
+	k.Helper()
+	if g, w := render(got), render(want); g != w {
+		k.Errorf("%s:\n got %s\nwant %s", what, g, w)
+	}
+}
+
+func render(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprintf("(%v) %+v", err, value)
+	}
+	return string(text)
+}
+
+// names lists the names of claimed jobs.
+func names(claimed []jobs.Claimed) []string {
+	list := []string{}
+	for i := range claimed {
+		list = append(list, claimed[i].Job.Name)
+	}
+	return list
+}
+
+// answer waits for something that a goroutine is to send.
+func answer[T any](k *kit, what string, from <-chan T) T {
+	k.Helper()
+	timer := time.NewTimer(promptly)
+	defer timer.Stop()
+	select {
+	case got := <-from:
+		return got
+	case <-timer.C:
+		k.Fatalf("%s: no answer within %s", what, promptly)
+		panic("unreachable")
+	}
+}

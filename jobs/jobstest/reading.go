@@ -1,0 +1,179 @@
+package jobstest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+var readingRows = []row{
+	{"what is unknown is not found", unknownIsNotFound},
+	{"jobs are listed by pages in posting order", jobsByPages},
+	{"jobs are listed by board, state and kind", jobsByFilter},
+	{"a listing leaves out details and store", listingIsLight},
+	{"a finished job needs no waiting", waitForFinished},
+	{"everybody who waits is told of the end", waitIsTold},
+	{"waiting ends with its context", waitEndsWithContext},
+}
+
+func unknownIsNotFound(k *kit) {
+	session, job, token := k.session("worker"), jobs.NewJobID(), jobs.Token{Generation: 1, Index: 1}
+	_, err := k.Board.Job(k.ctx, job)
+	k.wants("Job", err, jobs.ErrNotFound)
+	_, err = k.Board.Wait(k.ctx, job)
+	k.wants("Wait", err, jobs.ErrNotFound)
+	_, err = k.Board.Claim(k.ctx, session, job, jobs.NewNonce())
+	k.wants("Claim", err, jobs.ErrNotFound)
+	k.wants("Consume", k.Board.Consume(k.ctx, jobs.Ending{Job: job, Token: token, Outcome: jobs.OutcomeSuccess}), jobs.ErrNotFound)
+	k.wants("Abandon", k.Board.Abandon(k.ctx, jobs.Ending{Job: job, Token: token}), jobs.ErrNotFound)
+	k.wants("Trash", k.Board.Trash(k.ctx, jobs.Ending{Job: job, Token: token}), jobs.ErrNotFound)
+}
+
+// list reads all jobs that a query selects, by pages of a size.
+func (k *kit) list(query jobs.Query, size int) []string {
+	k.Helper()
+	listed := []string{}
+	query.Limit = size
+	for {
+		page, err := k.Board.Jobs(k.ctx, query)
+		if err != nil {
+			k.Fatalf("Jobs: %v", err)
+		}
+		if size > 0 && len(page.Jobs) > size {
+			k.Fatalf("a page of %d jobs, and %d were asked for", len(page.Jobs), size)
+		}
+		for i := range page.Jobs {
+			listed = append(listed, page.Jobs[i].Name)
+		}
+		if page.Next == 0 {
+			return listed
+		}
+		if page.Next <= query.After {
+			k.Fatalf("the page after %d goes on at %d", query.After, page.Next)
+		}
+		query.After = page.Next
+	}
+}
+
+func jobsByPages(k *kit) {
+	var want []string
+	for i := range 7 {
+		want = append(want, k.posted(fmt.Sprint("job ", i)).Name)
+	}
+	for _, size := range []int{1, 2, 3, 6, 7, 8, 0, logbook.MaxPage + 1} {
+		k.same(fmt.Sprint("jobs by pages of ", size), k.list(jobs.Query{Board: k.board}, size), want)
+	}
+}
+
+func jobsByFilter(k *kit) {
+	session := k.session("worker")
+	k.posted("waiting")
+	done, aside, held := k.owned(session, "done"), k.owned(session, "aside"), k.owned(session, "held")
+	k.wants("Consume", k.Board.Consume(k.ctx, success(done)), nil)
+	k.wants("Trash", k.Board.Trash(k.ctx, release(aside)), nil)
+	elsewhere := k.posting("elsewhere")
+	elsewhere.Board += " 2"
+	otherwise := k.posting("otherwise")
+	otherwise.Kind += " 2"
+	k.post(elsewhere, otherwise)
+	for _, filter := range []struct {
+		name  string
+		query jobs.Query
+		want  []string
+	}{
+		{"a board", jobs.Query{Board: k.board}, []string{"waiting", "done", "aside", "held", "otherwise"}},
+		{"another board", jobs.Query{Board: elsewhere.Board}, []string{"elsewhere"}},
+		{"a kind on any board", jobs.Query{Kind: k.kind}, []string{"waiting", "done", "aside", "held", "elsewhere"}},
+		{"a kind on a board", jobs.Query{Board: k.board, Kind: otherwise.Kind}, []string{"otherwise"}},
+		{"claimable", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateClaimable}}, []string{"waiting", "otherwise"}},
+		{"claimed", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateClaimed}}, []string{"held"}},
+		{"completed", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateCompleted}}, []string{"done"}},
+		{"trashed", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateTrashed}}, []string{"aside"}},
+		{"finished", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateTrashed, jobs.StateCompleted}}, []string{"done", "aside"}},
+		{"after one", jobs.Query{Board: k.board, After: held.Job.Sequence}, []string{"otherwise"}},
+		{"nothing", jobs.Query{Board: k.board + " 3"}, []string{}},
+	} {
+		for _, size := range []int{0, 1} {
+			k.same(filter.name, k.list(filter.query, size), filter.want)
+		}
+	}
+}
+
+func listingIsLight(k *kit) {
+	posting := k.posting("heavy")
+	posting.Details, posting.Store = json.RawMessage(`{"a":1}`), logbook.Values{"a": json.RawMessage(`1`)}
+	want := k.post(posting)[0]
+	page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board})
+	if err != nil || len(page.Jobs) != 1 {
+		k.Fatalf("Jobs: %s, %v", render(page), err)
+	}
+	want.Details, want.Store = nil, nil
+	k.same("job in a listing", page.Jobs[0], want)
+}
+
+func waitForFinished(k *kit) {
+	session := k.session("worker")
+	done, aside := k.owned(session, "done"), k.owned(session, "aside")
+	k.wants("Consume", k.Board.Consume(k.ctx, success(done)), nil)
+	k.wants("Trash", k.Board.Trash(k.ctx, release(aside)), nil)
+	for id, want := range map[jobs.JobID]jobs.State{done.Job.ID: jobs.StateCompleted, aside.Job.ID: jobs.StateTrashed} {
+		job, err := k.Board.Wait(k.ctx, id)
+		if err != nil || job.State != want {
+			k.Errorf("Wait: %s, %v; want it %s", render(job), err, want)
+		}
+	}
+}
+
+func waitIsTold(k *kit) {
+	const waiters = 8
+	posting := k.posting("awaited")
+	posting.Details = json.RawMessage(`{"a": 1}`)
+	k.post(posting)
+	told := make(chan jobs.Job, waiters)
+	var group sync.WaitGroup
+	for range waiters {
+		group.Go(func() {
+			job, err := k.Board.Wait(k.ctx, posting.ID)
+			if err != nil {
+				k.Errorf("Wait: %v", err)
+			}
+			told <- job
+		})
+	}
+	session := k.session("worker")
+	k.linger(session)
+	claimed := k.claim(session, posting.ID)
+	k.wants("Abandon", k.Board.Abandon(k.ctx, release(claimed)), nil)
+	claimed = k.claim(session, posting.ID)
+	k.linger(session)
+	select {
+	case job := <-told:
+		k.Errorf("Wait has answered before the end: %s", render(job))
+	default:
+	}
+	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
+	for range waiters {
+		job := answer(k, "Wait", told)
+		if job.State != jobs.StateCompleted || job.Outcome != jobs.OutcomeSuccess || string(job.Details) != string(posting.Details) {
+			k.Errorf("Wait: %s, want the completed job", render(job))
+		}
+	}
+	group.Wait()
+}
+
+func waitEndsWithContext(k *kit) {
+	job := k.posted("forgotten")
+	ctx, cancel := context.WithCancel(k.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := k.Board.Wait(ctx, job.ID)
+		ended <- err
+	}()
+	k.linger(k.session("idler"))
+	cancel()
+	k.wants("Wait", answer(k, "Wait", ended), context.Canceled)
+}

@@ -1,0 +1,145 @@
+package logbooktest
+
+import (
+	"fmt"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+var stateRows = []row{
+	{"a flow moves as the table of its states says", flowMoves},
+	{"an atom moves as the table of its states says", atomMoves},
+	{"an unknown state is refused", unknownStates},
+}
+
+// flowRoads lead from PENDING to every state of a flow.
+var flowRoads = map[logbook.FlowState][]logbook.FlowState{
+	logbook.FlowPending:   {},
+	logbook.FlowRunning:   {logbook.FlowRunning},
+	logbook.FlowSuspended: {logbook.FlowSuspended},
+	logbook.FlowSuccess:   {logbook.FlowRunning, logbook.FlowSuccess},
+	logbook.FlowReverting: {logbook.FlowRunning, logbook.FlowReverting},
+	logbook.FlowReverted:  {logbook.FlowRunning, logbook.FlowReverting, logbook.FlowReverted},
+	logbook.FlowFailure:   {logbook.FlowRunning, logbook.FlowFailure},
+}
+
+// atomRoads lead from PENDING to every state of an atom.
+var atomRoads = map[logbook.AtomState][]logbook.AtomState{
+	logbook.AtomPending:       {},
+	logbook.AtomRunning:       {logbook.AtomRunning},
+	logbook.AtomSuccess:       {logbook.AtomRunning, logbook.AtomSuccess},
+	logbook.AtomFailure:       {logbook.AtomRunning, logbook.AtomFailure},
+	logbook.AtomReverting:     {logbook.AtomRunning, logbook.AtomReverting},
+	logbook.AtomReverted:      {logbook.AtomRunning, logbook.AtomReverting, logbook.AtomReverted},
+	logbook.AtomRevertFailure: {logbook.AtomRunning, logbook.AtomReverting, logbook.AtomRevertFailure},
+	logbook.AtomRetrying:      {logbook.AtomRunning, logbook.AtomSuccess, logbook.AtomRetrying},
+	logbook.AtomIgnored:       {logbook.AtomIgnored},
+}
+
+// trial is a flow that is brought somewhere and is then to make one move.
+type trial struct {
+	name    string
+	updates []logbook.Update // the last one is the move
+	want    error
+	check   func(logbook.FlowDetail) string // where the flow, or its atom, stands
+	stands  string
+}
+
+// try runs all trials in one call, so that the table costs few writes. Want is
+// the domain's own decision: the store must share it.
+func (k *kit) try(trials []trial) {
+	k.Helper()
+	var all []logbook.Update
+	for _, trial := range trials {
+		all = append(all, trial.updates...)
+	}
+	verdicts, err := k.conn.Update(k.ctx, all...)
+	if err != nil || len(verdicts) != len(all) {
+		k.Fatalf("Update of %d: %d verdicts, %v", len(all), len(verdicts), err)
+	}
+	for _, trial := range trials {
+		move := len(trial.updates) - 1
+		for i, verdict := range verdicts[:move] {
+			k.wants(fmt.Sprintf("%s, step %d there", trial.name, i+1), verdict, nil)
+		}
+		k.wants(trial.name, verdicts[move], trial.want)
+		verdicts = verdicts[move+1:]
+		if got := trial.check(k.flow(trial.updates[0].Flow)); got != trial.stands {
+			k.Errorf("%s: stands at %s, want %s", trial.name, got, trial.stands)
+		}
+	}
+}
+
+// expected says what a move gives: where it leads, and its verdict.
+func expected[S ~string](from, to S, refusal error) (string, error) {
+	if refusal != nil {
+		return string(from), logbook.ErrConflict
+	}
+	return string(to), nil
+}
+
+func flowMoves(k *kit) {
+	var trials []trial
+	book := bound()
+	for from, road := range flowRoads {
+		for to := range flowRoads {
+			flow := planned("one")
+			book.Flows = append(book.Flows, flow)
+			made := trial{name: fmt.Sprintf("%s to %s", from, to)}
+			made.stands, made.want = expected(from, to, from.Move(to))
+			made.check = func(f logbook.FlowDetail) string { return string(f.State) }
+			for i, state := range append(append([]logbook.FlowState{}, road...), to) {
+				made.updates = append(made.updates, logbook.Update{Flow: flow.ID, Sequence: uint64(i + 1), State: state})
+			}
+			trials = append(trials, made)
+		}
+	}
+	k.save(book)
+	k.try(trials)
+}
+
+func atomMoves(k *kit) {
+	var trials []trial
+	book := bound()
+	for from, road := range atomRoads {
+		for to := range atomRoads {
+			flow := planned("one")
+			book.Flows = append(book.Flows, flow)
+			made := trial{name: fmt.Sprintf("%s to %s", from, to)}
+			made.stands, made.want = expected(from, to, from.Move(to))
+			made.check = func(f logbook.FlowDetail) string {
+				if len(f.Atoms) == 0 {
+					return string(logbook.AtomPending)
+				}
+				return string(f.Atoms[0].State)
+			}
+			for i, state := range append(append([]logbook.AtomState{}, road...), to) {
+				change := logbook.AtomChange{Name: "again", Kind: logbook.KindRetry, State: state}
+				made.updates = append(made.updates, logbook.Update{Flow: flow.ID, Sequence: uint64(i + 1), Atoms: []logbook.AtomChange{change}})
+			}
+			trials = append(trials, made)
+		}
+	}
+	k.save(book)
+	k.try(trials)
+}
+
+// unknownStates accepts either kind of refusal: a store behind a wire meets
+// the word before it meets the flow.
+func unknownStates(k *kit) {
+	id := k.begun()
+	odd := task("pay")
+	odd.State = "LOST"
+	strange := task("pay")
+	strange.Kind = "dance"
+	for what, update := range map[string]logbook.Update{
+		"state of a flow":  {Flow: id, Sequence: 1, State: "LOST"},
+		"state of an atom": {Flow: id, Sequence: 1, Atoms: []logbook.AtomChange{odd}},
+		"kind of an atom":  {Flow: id, Sequence: 1, Atoms: []logbook.AtomChange{strange}},
+	} {
+		k.refused("an unknown "+what, k.verdict(update))
+		if flow := k.flow(id); flow.Sequence != 0 || len(flow.Atoms) != 0 {
+			k.Errorf("an unknown %s has changed the flow: %s", what, render(flow))
+		}
+	}
+}
