@@ -1,0 +1,296 @@
+package raftboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// makeLanes makes the ways of the writes. Updates and endings have one call
+// in flight, because an update that overtakes another of its flow is refused;
+// the rest, which has no order among callers, has two.
+func (c *core) makeLanes() {
+	c.posts = newLane(c, 2, c.sendPostings, func(p *v1.PostedJob) error { return command.ErrorFromProto(p.GetError()) })
+	verdict := func(r *v1.Result) error { return command.ErrorFromProto(r.GetError()) }
+	c.ordered = newLane(c, 1, c.sendCommands, verdict)
+	c.others = newLane(c, 2, c.sendCommands, verdict)
+}
+
+func (c *core) sendPostings(ctx context.Context, p *peer, postings []*v1.Posting) ([]*v1.PostedJob, *tryError) {
+	answer, failed := exchange(ctx, c, p, operation{}, &v1.PostRequest{Postings: postings}, p.board.Post)
+	if failed != nil {
+		return nil, failed
+	}
+	return answer.GetPosted(), within(len(postings), len(answer.GetPosted()))
+}
+
+func (c *core) sendCommands(ctx context.Context, p *peer, commands []*v1.Command) ([]*v1.Result, *tryError) {
+	answer, failed := exchange(ctx, c, p, operation{}, &v1.ExecuteRequest{Commands: commands}, p.board.Execute)
+	if failed != nil {
+		return nil, failed
+	}
+	return answer.GetResults(), within(len(commands), len(answer.GetResults()))
+}
+
+// execute sends one command and gives its result.
+func execute(ctx context.Context, l *lane[*v1.Command, *v1.Result], name string, c *v1.Command) (*v1.Result, error) {
+	results, _, err := l.do(ctx, operation{name: name}, []*v1.Command{c})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.verdict(results[0]); err != nil {
+		return nil, fmt.Errorf("cannot %s: %w", name, err)
+	}
+	return results[0], nil
+}
+
+// remove sends a command after which something is gone. To find it gone is an
+// error, except for the repeat of a try that may have done it.
+func (c *Client) remove(ctx context.Context, name string, message *v1.Command, gone error) error {
+	results, repeated, err := c.others.do(ctx, operation{name: name}, []*v1.Command{message})
+	if err != nil {
+		return err
+	}
+	err = c.others.verdict(results[0])
+	if err == nil || (repeated && errors.Is(err, gone)) {
+		return nil
+	}
+	return fmt.Errorf("cannot %s: %w", name, err)
+}
+
+// Post implements jobs.Poster. Postings without an id get one before the
+// first try, so that no try makes a second job.
+func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Posted, error) {
+	posted := make([]jobs.Posted, len(postings))
+	own := make([]bool, len(postings)) // its id is ours
+	var messages []*v1.Posting
+	var places []int // of the messages, in posted
+	for i, posting := range postings {
+		if own[i] = posting.ID.IsZero(); own[i] {
+			posting.ID = jobs.NewJobID()
+		}
+		posted[i].Job.ID = posting.ID
+		message := command.PostingToProto(&posting)
+		if posted[i].Err = checkPosting(&posting, message); posted[i].Err == nil {
+			messages, places = append(messages, message), append(places, i)
+		}
+	}
+	op := operation{name: fmt.Sprintf("post %d jobs", len(postings))}
+	if len(postings) == 1 {
+		op.name = "post job " + posted[0].Job.ID.String()
+	}
+	answers, _, err := c.posts.do(ctx, op, messages)
+	if err != nil {
+		return nil, err
+	}
+	for k, answer := range answers {
+		if err := readPosted(answer, own[places[k]], &posted[places[k]]); err != nil {
+			return nil, fmt.Errorf("cannot %s: %w", op.name, err)
+		}
+	}
+	return posted, nil
+}
+
+// checkPosting gives a posting that no node would accept its verdict here, so
+// that it does not stand in the way of the others.
+func checkPosting(posting *jobs.Posting, message *v1.Posting) error {
+	if size := proto.Size(message); size > wire.MaxCommand {
+		return &logbook.LimitError{Field: "posting", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
+	}
+	return jobs.CheckPosting(logbook.MaxLimits, posting)
+}
+
+func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted) error {
+	if posted.Err = command.ErrorFromProto(answer.GetError()); posted.Err != nil {
+		return nil
+	}
+	// Nobody else knows an id that was made here: if the job existed, then by
+	// an earlier try of this very call.
+	posted.Existed = answer.GetExisted() && !own
+	job, err := command.JobFromProto(answer.GetJob())
+	posted.Job = job
+	return unreadable(err)
+}
+
+// unreadable marks an answer that this program does not understand. What was
+// asked for has happened.
+func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: the answer cannot be read: %v", jobs.ErrUncertain, err)
+}
+
+// Consume implements jobs.Claimer.
+func (c *Client) Consume(ctx context.Context, ending jobs.Ending) error {
+	return c.end(ctx, "consume", ending, &v1.Command{Kind: &v1.Command_Consume{Consume: command.EndingToProto(&ending)}})
+}
+
+// Abandon implements jobs.Claimer.
+func (c *Client) Abandon(ctx context.Context, ending jobs.Ending) error {
+	return c.end(ctx, "abandon", ending, &v1.Command{Kind: &v1.Command_Abandon{Abandon: command.EndingToProto(&ending)}})
+}
+
+// Trash implements jobs.Claimer.
+func (c *Client) Trash(ctx context.Context, ending jobs.Ending) error {
+	return c.end(ctx, "trash", ending, &v1.Command{Kind: &v1.Command_Trash{Trash: command.EndingToProto(&ending)}})
+}
+
+func (c *Client) end(ctx context.Context, verb string, ending jobs.Ending, message *v1.Command) error {
+	name := verb + " job " + ending.Job.String()
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.ordered, name, message)
+	return err
+}
+
+// Claim implements jobs.Claimer.
+func (c *Client) Claim(ctx context.Context, session jobs.SessionID, job jobs.JobID, nonce jobs.Nonce) (jobs.Claimed, error) {
+	request := &v1.ClaimRequest{Session: session.String(), Job: job.String(), Nonce: nonce.String()}
+	op := operation{name: "claim job " + job.String()}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ClaimRequest, v1.ClaimResponse] { return p.board.Claim })
+	if err != nil {
+		return jobs.Claimed{}, err
+	}
+	return c.claimed(ctx, answer.GetClaimed())
+}
+
+// claimed reads the answer to a claim, and the flow where it was too large
+// for that.
+func (c *Client) claimed(ctx context.Context, message *v1.Claimed) (jobs.Claimed, error) {
+	claimed, err := command.ClaimedFromProto(message)
+	if err != nil {
+		return jobs.Claimed{}, fmt.Errorf("cannot claim a job: %w", unreadable(err))
+	}
+	if !message.GetFlowOmitted() {
+		return claimed, nil
+	}
+	flow, err := c.FlowDetail(ctx, claimed.Job.Flow)
+	if err != nil {
+		// The claim is made. To repeat it with its nonce gives it again.
+		return jobs.Claimed{}, fmt.Errorf("cannot load the flow of job %s, which is claimed: %w: %v", claimed.Job.ID, jobs.ErrUncertain, err)
+	}
+	claimed.Flow = &flow
+	return claimed, nil
+}
+
+// ClaimNext implements jobs.Claimer, with as many calls as the waiting takes,
+// all with the request's nonce.
+func (c *Client) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
+	if err := jobs.CheckClaimRequest(logbook.MaxLimits, &request); err != nil {
+		return nil, fmt.Errorf("cannot claim jobs: %w", err)
+	}
+	until := time.Now().Add(request.Wait)
+	for {
+		wait := max(0, min(time.Until(until), pollTime))
+		answer, err := c.claimNext(ctx, request, wait)
+		if err != nil {
+			return nil, err
+		}
+		if len(answer.GetClaimed()) > 0 || !time.Now().Before(until) {
+			return c.allClaimed(ctx, answer.GetClaimed())
+		}
+	}
+}
+
+func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, wait time.Duration) (*v1.ClaimNextResponse, error) {
+	fields := command.ClaimRequestToProto(&request)
+	message := &v1.ClaimNextRequest{
+		Session: fields.GetSession(), Nonce: fields.GetNonce(), Boards: fields.GetBoards(), Kinds: fields.GetKinds(),
+		Max: fields.GetMax(), Wait: command.DurationToProto(wait),
+	}
+	op := operation{name: "claim jobs", try: wait + pollGrace}
+	return call(ctx, c.core, op, message, func(p *peer) unary[v1.ClaimNextRequest, v1.ClaimNextResponse] { return p.board.ClaimNext })
+}
+
+func (c *Client) allClaimed(ctx context.Context, messages []*v1.Claimed) ([]jobs.Claimed, error) {
+	var all []jobs.Claimed
+	for _, message := range messages {
+		claimed, err := c.claimed(ctx, message)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, claimed)
+	}
+	return all, nil
+}
+
+// Job implements jobs.Reader.
+func (c *Client) Job(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
+	op := operation{name: "read job " + id.String(), reads: true, stale: c.stale}
+	request := &v1.GetJobRequest{Id: id.String(), Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetJobRequest, v1.GetJobResponse] { return p.board.GetJob })
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	return readJob(op, answer.GetJob())
+}
+
+func readJob(op operation, message *v1.Job) (jobs.Job, error) {
+	job, err := command.JobFromProto(message)
+	if err != nil {
+		return jobs.Job{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+	}
+	return job, nil
+}
+
+// Jobs implements jobs.Reader.
+func (c *Client) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) {
+	op := operation{name: "list jobs", reads: true, stale: c.stale}
+	request := &v1.ListJobsRequest{
+		Board: query.Board, Kind: query.Kind, After: query.After, Limit: pageLimit(query.Limit), Stale: c.stale,
+	}
+	for _, state := range query.States {
+		request.States = append(request.States, string(state))
+	}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListJobsRequest, v1.ListJobsResponse] { return p.board.ListJobs })
+	if err != nil {
+		return jobs.Page{}, err
+	}
+	page := jobs.Page{Next: answer.GetNext()}
+	for _, message := range answer.GetJobs() {
+		job, err := readJob(op, message)
+		if err != nil {
+			return jobs.Page{}, err
+		}
+		page.Jobs = append(page.Jobs, job)
+	}
+	return page, nil
+}
+
+// pageLimit is the limit of a listing as the contracts define it.
+func pageLimit(limit int) uint32 {
+	if limit <= 0 || limit > logbook.MaxPage {
+		return logbook.MaxPage
+	}
+	return uint32(limit)
+}
+
+// Wait implements jobs.Reader, with as many long polls as it takes.
+func (c *Client) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
+	op := operation{name: "wait for job " + id.String(), reads: true, try: pollTime + pollGrace}
+	request := &v1.WaitJobRequest{Id: id.String(), Timeout: command.DurationToProto(pollTime)}
+	for {
+		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.WaitJobRequest, v1.WaitJobResponse] { return p.board.WaitJob })
+		if err != nil {
+			return jobs.Job{}, err
+		}
+		job, err := readJob(op, answer.GetJob())
+		if err != nil || job.State.Finished() {
+			return job, err
+		}
+	}
+}
+
+// A poll may not be longer than a node allows.
+const _ = uint64(wire.MaxPoll - pollTime)

@@ -1,0 +1,183 @@
+package raftboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// Times of one try. A try that takes longer counts as one whose answer is
+// lost, and is repeated at another node.
+const (
+	tryTime       = 5 * time.Second
+	keepAliveTime = time.Second      // a session of the default length has three tries
+	pollTime      = 30 * time.Second // of a long poll; asked for again and again
+	pollGrace     = 5 * time.Second  // for the answer to a long poll
+)
+
+// operation is what the machinery must know about a call.
+type operation struct {
+	name  string        // as it stands in "cannot …"
+	reads bool          // it changes nothing, so that it is never uncertain
+	stale bool          // any node may answer
+	try   time.Duration // the time of one try; zero: tryTime
+}
+
+// unary is a call of the generated clients.
+type unary[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)
+
+// call makes a call and repeats it until it is settled. Its error is ready
+// for the caller.
+func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req, at func(*peer) unary[Req, Res]) (*Res, error) {
+	bounded, cancel := c.bounded(ctx, forever)
+	defer cancel(nil)
+	h := c.newHunt(op.stale)
+	for {
+		p, err := h.next(bounded)
+		if err != nil {
+			return nil, h.giveUp(op, ctx, bounded)
+		}
+		answer, failed := exchange(bounded, c, p, op, message, at(p))
+		if failed == nil {
+			return answer, nil
+		}
+		if failed.final {
+			return nil, fmt.Errorf("cannot %s: %w", op.name, failed.forReads(op.reads))
+		}
+		h.failed(bounded, p, failed)
+		// The patience ends between tries: one that is cut off would leave
+		// in doubt what the next moment would have settled.
+		if time.Since(h.since) > c.options.Patience {
+			cancel(errPatience)
+		}
+	}
+}
+
+// The reasons for which a bounded context ends besides its parent's.
+var (
+	errPatience = errors.New("the patience of the client is at its end")
+	errClosed   = errors.New("the client is closed")
+)
+
+// forever is the time of what does not end by itself.
+const forever = time.Duration(math.MaxInt64)
+
+// bounded gives the context of all tries of a call: it ends with the caller's,
+// with the client, and when the time is over.
+func (c *core) bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelCauseFunc) {
+	bounded, cancel := context.WithCancelCause(ctx)
+	detach := context.AfterFunc(c.life, func() { cancel(errClosed) })
+	timer := time.AfterFunc(limit, func() { cancel(errPatience) })
+	return bounded, func(cause error) {
+		detach()
+		timer.Stop()
+		cancel(cause)
+	}
+}
+
+// tryError is the outcome of a try that has failed.
+type tryError struct {
+	err       error
+	final     bool // the call is settled by it
+	doubtful  bool // it may have happened
+	unreached bool // the node could not even be asked
+}
+
+// forReads gives the error of a settled call. What only reads has not
+// happened, whatever became of it.
+func (e *tryError) forReads(reads bool) error {
+	if !reads && e.doubtful && !errors.Is(e.err, jobs.ErrUncertain) {
+		return fmt.Errorf("%w: %w", jobs.ErrUncertain, e.err)
+	}
+	return e.err
+}
+
+// exchange is one try of a call at one node.
+func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation, message *Req, do unary[Req, Res]) (*Res, *tryError) {
+	limit := op.try
+	if limit == 0 {
+		limit = tryTime
+	}
+	timed, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var reach reach
+	request := connect.NewRequest(message)
+	if op.stale {
+		c.askFor(request.Header())
+	}
+	answer, err := do(reach.trace(timed), request)
+	if err == nil {
+		c.heard(p, answer.Header())
+		return answer.Msg, nil
+	}
+	return nil, c.judge(p, &reach, err)
+}
+
+// askFor makes a node that answers for itself be as new as what this client
+// has seen.
+func (c *core) askFor(header http.Header) {
+	if index := c.index.Load(); index > 0 {
+		header.Set(wire.HeaderMinIndex, strconv.FormatUint(index, 10))
+	}
+}
+
+// heard reads the headers of an answer.
+func (c *core) heard(p *peer, header http.Header) {
+	c.peers.heard(p, header)
+	if index, err := strconv.ParseUint(header.Get(wire.HeaderIndex), 10, 64); err == nil {
+		c.saw(index)
+	}
+}
+
+// judge says what the error of a try means.
+func (c *core) judge(p *peer, reach *reach, err error) *tryError {
+	var crossed *connect.Error
+	if errors.As(err, &crossed) {
+		c.heard(p, crossed.Meta())
+	}
+	plain := wire.ErrorFromConnect(err)
+	switch {
+	case !connect.IsWireError(err) && connect.CodeOf(err) == connect.CodeInternal && errors.Is(err, proto.Error):
+		// The message cannot be encoded, for it holds text that is not
+		// UTF-8; so it was not sent. An answer that cannot be decoded has
+		// another code.
+		return &tryError{err: fmt.Errorf("%w: %w", jobs.ErrInvalid, err), final: true}
+	case reach.none(), errors.Is(plain, jobs.ErrUnavailable):
+		return &tryError{err: plain, unreached: !connect.IsWireError(err)}
+	case errors.Is(plain, jobs.ErrUncertain), errors.Is(plain, context.Canceled), errors.Is(plain, context.DeadlineExceeded):
+		return &tryError{err: plain, doubtful: true}
+	}
+	// An error of no known kind does not say whether the call happened, and
+	// would most likely come again.
+	unknown := connect.CodeOf(wire.ErrorToConnect(plain)) == connect.CodeInternal
+	return &tryError{err: plain, final: true, doubtful: unknown}
+}
+
+// reach notes how far a try has come, for that tells exactly whether the
+// other end can have heard of it.
+type reach struct{ asked, connected atomic.Bool }
+
+// trace makes a context that tells reach when a connection is asked for, and
+// when there is one.
+func (r *reach) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { r.asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { r.connected.Store(true) },
+	})
+}
+
+// none tells that there never was a connection. A client that does not trace
+// leaves that open.
+func (r *reach) none() bool { return r.asked.Load() && !r.connected.Load() }

@@ -1,0 +1,130 @@
+package raftboard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// Status is one node's own view of itself and its cluster.
+type Status struct {
+	Cluster       string        `json:"cluster"`
+	Generation    uint64        `json:"generation"`
+	Node          string        `json:"node"`
+	State         string        `json:"state"`                    // leader, follower, candidate, …
+	Leader        string        `json:"leader,omitempty"`         // the leader's name; empty: none is known
+	LeaderAddress string        `json:"leader_address,omitempty"` // of its API
+	Term          uint64        `json:"term"`
+	CommitIndex   uint64        `json:"commit_index"`
+	AppliedIndex  uint64        `json:"applied_index"`
+	Members       []Member      `json:"members"`
+	Version       string        `json:"version"` // of the program
+	StartedAt     time.Time     `json:"started_at,omitzero"`
+	LastContact   time.Duration `json:"last_contact"` // since the leader was heard
+
+	Jobs     map[jobs.State]uint64 `json:"jobs,omitempty"` // how many, by state
+	Sessions uint64                `json:"sessions"`
+	Ready    bool                  `json:"ready"`
+	NotReady string                `json:"not_ready,omitempty"` // why, where it is not
+}
+
+// Member is a node of the cluster.
+type Member struct {
+	Name        string `json:"name"`
+	ID          string `json:"id"`
+	RaftAddress string `json:"raft_address"`
+	APIAddress  string `json:"api_address"`
+}
+
+// NodeStatus is the status of one endpoint, or why there is none.
+type NodeStatus struct {
+	Endpoint string `json:"endpoint"`
+	Status   Status `json:"status"`
+	Err      error  `json:"-"`
+}
+
+// statusTime bounds the question to one node, which is asked once.
+const statusTime = 2 * time.Second
+
+// Status asks one node, once, for its view. The endpoint need not be one of
+// the client's own.
+func (c *Client) Status(ctx context.Context, endpoint string) (Status, error) {
+	base, err := c.options.baseURL(endpoint)
+	if err != nil {
+		return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
+	}
+	return c.status(ctx, c.peers.at(base))
+}
+
+func (c *Client) status(ctx context.Context, p *peer) (Status, error) {
+	bounded, cancel := c.bounded(ctx, statusTime)
+	defer cancel(nil)
+	op := operation{name: "read the status of " + p.String(), reads: true, try: statusTime}
+	answer, failed := exchange(bounded, c.core, p, op, &v1.StatusRequest{}, p.cluster.Status)
+	switch {
+	case failed == nil:
+		return readStatus(answer)
+	case failed.final:
+		return Status{}, fmt.Errorf("cannot %s: %w", op.name, failed.err)
+	case ctx.Err() != nil:
+		return Status{}, fmt.Errorf("cannot %s: %w", op.name, ctx.Err())
+	}
+	return Status{}, fmt.Errorf("cannot %s: %w; %v", op.name, jobs.ErrUnavailable, failed.err)
+}
+
+// Cluster asks every node that the client knows, at the same time: its own
+// endpoints in the order in which they were given, then those it has learned.
+func (c *Client) Cluster(ctx context.Context) []NodeStatus {
+	nodes := c.peers.known()
+	all := make([]NodeStatus, len(nodes))
+	answered := make(chan int, len(nodes)) // never blocks: each node sends once
+	for i, p := range nodes {
+		go func() {
+			all[i].Endpoint = p.String()
+			all[i].Status, all[i].Err = c.status(ctx, p)
+			answered <- i
+		}()
+	}
+	for range nodes {
+		<-answered
+	}
+	return all
+}
+
+func readStatus(message *v1.StatusResponse) (Status, error) {
+	started, err := command.TimeFromProto("started_at", message.GetStartedAt())
+	if err != nil {
+		return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
+	}
+	contact, err := command.DurationFromProto("last_contact", message.GetLastContact())
+	if err != nil {
+		return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
+	}
+	s := Status{
+		Cluster: message.GetCluster(), Generation: message.GetGeneration(),
+		Node: message.GetNode(), State: message.GetState(),
+		Leader: message.GetLeader(), LeaderAddress: message.GetLeaderAddress(),
+		Term: message.GetTerm(), CommitIndex: message.GetCommitIndex(), AppliedIndex: message.GetAppliedIndex(),
+		Version: message.GetVersion(), StartedAt: started, LastContact: contact,
+		Sessions: message.GetSessions(), Ready: message.GetReady(), NotReady: message.GetNotReady(),
+		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
+	}
+	for state, n := range message.GetJobs() {
+		s.Jobs[jobs.State(state)] = n
+	}
+	for _, m := range message.GetMembers() {
+		s.Members = append(s.Members, Member{Name: m.GetName(), ID: m.GetId(), RaftAddress: m.GetRaftAddress(), APIAddress: m.GetApiAddress()})
+	}
+	return s, nil
+}
+
+// greet waits until a node has answered, whatever it has to say.
+func (c *Client) greet(ctx context.Context) error {
+	op := operation{name: "reach the cluster", reads: true, try: statusTime}
+	_, err := call(ctx, c.core, op, &v1.StatusRequest{}, func(p *peer) unary[v1.StatusRequest, v1.StatusResponse] { return p.cluster.Status })
+	return err
+}

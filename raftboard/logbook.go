@@ -1,0 +1,151 @@
+package raftboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxRereads is how often a flow that changes while it is read in parts is
+// read anew.
+const maxRereads = 8
+
+// SaveBook implements logbook.Connection.
+func (c *Client) SaveBook(ctx context.Context, book logbook.Book) error {
+	name := "save book " + book.ID.String()
+	message := &v1.Command{Kind: &v1.Command_SaveBook{SaveBook: command.BookToProto(&book)}}
+	if err := logbook.MaxLimits.CheckBook(&book); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.others, name, message)
+	return err
+}
+
+// Book implements logbook.Connection.
+func (c *Client) Book(ctx context.Context, id logbook.BookID) (logbook.Book, error) {
+	op := operation{name: "read book " + id.String(), reads: true, stale: c.stale}
+	request := &v1.GetBookRequest{Id: id.String(), Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetBookRequest, v1.GetBookResponse] { return p.logbook.GetBook })
+	if err != nil {
+		return logbook.Book{}, err
+	}
+	return readBook(op, answer.GetBook())
+}
+
+func readBook(op operation, message *v1.Book) (logbook.Book, error) {
+	book, err := command.BookFromProto(message)
+	if err != nil {
+		return logbook.Book{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+	}
+	return book, nil
+}
+
+// Books implements logbook.Connection. A node may end a page early because
+// of its size; only an empty one is the end.
+func (c *Client) Books(ctx context.Context, after logbook.BookID, limit int) ([]logbook.Book, error) {
+	op := operation{name: "list books", reads: true, stale: c.stale}
+	var books []logbook.Book
+	for want := int(pageLimit(limit)); len(books) < want; {
+		request := &v1.ListBooksRequest{Limit: uint32(want - len(books)), Stale: c.stale}
+		if !after.IsZero() {
+			request.After = after.String()
+		}
+		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListBooksRequest, v1.ListBooksResponse] { return p.logbook.ListBooks })
+		if err != nil {
+			return nil, err
+		}
+		if len(answer.GetBooks()) == 0 {
+			break
+		}
+		for _, message := range answer.GetBooks() {
+			book, err := readBook(op, message)
+			if err != nil {
+				return nil, err
+			}
+			books, after = append(books, book), book.ID
+		}
+	}
+	return books, nil
+}
+
+// FlowDetail implements logbook.Connection, in as many parts as the flow
+// takes. A flow that has changed between the parts is read anew, for a mixture
+// of two states never was.
+func (c *Client) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error) {
+	op := operation{name: "read flow " + id.String(), reads: true, stale: c.stale}
+	for range maxRereads {
+		flow, err := c.flowOnce(ctx, op, id)
+		if !errors.Is(err, errChanged) {
+			return flow, err
+		}
+	}
+	return logbook.FlowDetail{}, fmt.Errorf("cannot %s: %w: %w, %d times", op.name, jobs.ErrUnavailable, errChanged, maxRereads)
+}
+
+var errChanged = errors.New("it changed while it was read in parts")
+
+func (c *Client) flowOnce(ctx context.Context, op operation, id logbook.FlowID) (logbook.FlowDetail, error) {
+	var whole logbook.FlowDetail
+	for first := true; ; first = false {
+		request := &v1.GetFlowRequest{Id: id.String(), Skip: uint32(len(whole.Atoms)), Stale: c.stale}
+		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetFlowRequest, v1.GetFlowResponse] { return p.logbook.GetFlow })
+		if err != nil {
+			return logbook.FlowDetail{}, err
+		}
+		part, err := command.FlowDetailFromProto(answer.GetFlow())
+		if err != nil {
+			return logbook.FlowDetail{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+		}
+		switch {
+		case first:
+			whole = part
+		case part.Fence != whole.Fence || part.Sequence != whole.Sequence:
+			return logbook.FlowDetail{}, errChanged
+		default:
+			whole.Atoms = append(whole.Atoms, part.Atoms...)
+		}
+		if !answer.GetMore() {
+			return whole, nil
+		}
+		if len(part.Atoms) == 0 || len(whole.Atoms) > logbook.MaxLimits.Steps {
+			return logbook.FlowDetail{}, fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
+		}
+	}
+}
+
+// Update implements logbook.Connection. Updates that are refused here, for
+// their size, get their verdict without a call.
+func (c *Client) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
+	verdicts := make([]error, len(updates))
+	var commands []*v1.Command
+	var places []int // of the commands, in verdicts
+	for i := range updates {
+		message := &v1.Command{Kind: &v1.Command_UpdateFlow{UpdateFlow: command.UpdateToProto(&updates[i])}}
+		if verdicts[i] = command.Check(logbook.MaxLimits, message); verdicts[i] == nil {
+			commands, places = append(commands, message), append(places, i)
+		}
+	}
+	op := operation{name: fmt.Sprintf("write %d updates", len(updates))}
+	if len(updates) == 1 {
+		op.name = "update flow " + updates[0].Flow.String()
+	}
+	results, _, err := c.ordered.do(ctx, op, commands)
+	if err != nil {
+		return nil, err
+	}
+	for k, result := range results {
+		verdicts[places[k]] = command.ErrorFromProto(result.GetError())
+	}
+	return verdicts, nil
+}
+
+// DestroyBook implements logbook.Connection.
+func (c *Client) DestroyBook(ctx context.Context, id logbook.BookID) error {
+	message := &v1.Command{Kind: &v1.Command_DestroyBook{DestroyBook: &v1.DestroyBookCommand{Book: id.String()}}}
+	return c.remove(ctx, "destroy book "+id.String(), message, logbook.ErrNotFound)
+}

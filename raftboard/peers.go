@@ -1,0 +1,212 @@
+package raftboard
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// Times of the connections. A node that has vanished is found out by a ping
+// well before a session of the default length is over.
+const (
+	dialTimeout = 2 * time.Second
+	idleTimeout = 90 * time.Second
+	pingAfter   = 2 * time.Second
+	pingTimeout = 2 * time.Second
+)
+
+const (
+	// maxLearned bounds the nodes that are known from answers only.
+	maxLearned = 16
+	// shunTime is how long a learned address that could not be reached is
+	// not followed again. Nodes may know the leader by an address that is of
+	// no use here; they forward, so that nothing is lost but a hop.
+	shunTime = 10 * time.Second
+)
+
+// peer is one node, by its address.
+type peer struct {
+	url      string
+	board    conductordv1connect.BoardServiceClient
+	sessions conductordv1connect.SessionServiceClient
+	logbook  conductordv1connect.LogbookServiceClient
+	cluster  conductordv1connect.ClusterServiceClient
+
+	configured bool
+	shunned    time.Time // until then; guarded by peers.mu
+}
+
+// String is the address as people write it.
+func (p *peer) String() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.url, "http://"), "https://")
+}
+
+// peers are the nodes that a client knows, and which of them it tries first.
+type peers struct {
+	http connect.HTTPClient
+
+	mu      sync.Mutex
+	all     map[string]*peer // by URL
+	order   []*peer          // the configured ones, as they were given
+	learned []*peer          // oldest first
+	current int              // in order: where to begin while no leader is known
+	spread  int              // in order: where the next stale read goes
+	leader  *peer            // nil: unknown
+}
+
+func newPeers(options Options, client connect.HTTPClient) *peers {
+	s := &peers{http: client, all: make(map[string]*peer)}
+	for _, endpoint := range options.Endpoints {
+		base, err := options.baseURL(endpoint)
+		if err != nil || s.all[base] != nil {
+			continue // validated before; the same endpoint twice is one
+		}
+		p := newPeer(client, base)
+		p.configured = true
+		s.all[base] = p
+		s.order = append(s.order, p)
+	}
+	return s
+}
+
+func newPeer(client connect.HTTPClient, base string) *peer {
+	options := wire.ClientOptions()
+	return &peer{
+		url:      base,
+		board:    conductordv1connect.NewBoardServiceClient(client, base, options...),
+		sessions: conductordv1connect.NewSessionServiceClient(client, base, options...),
+		logbook:  conductordv1connect.NewLogbookServiceClient(client, base, options...),
+		cluster:  conductordv1connect.NewClusterServiceClient(client, base, options...),
+	}
+}
+
+// baseURL gives an endpoint its one spelling.
+func (o Options) baseURL(endpoint string) (string, error) {
+	text := endpoint
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+		if o.TLS != nil {
+			text = "https://" + endpoint
+		}
+	}
+	invalid := func(reason string) error {
+		return &logbook.InvalidError{Field: "endpoint", Reason: fmt.Sprintf("%.128q %s", endpoint, reason)}
+	}
+	parsed, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "", invalid("is not of the form host:port")
+	case parsed.Scheme != "http" && parsed.Scheme != "https":
+		return "", invalid("is neither http nor https")
+	case parsed.User != nil || strings.TrimSuffix(parsed.Path, "/") != "" || parsed.RawQuery != "" || parsed.Fragment != "":
+		return "", invalid("has more than host and port")
+	}
+	host, port, err := net.SplitHostPort(parsed.Host)
+	if number, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || host == "" || number == 0 {
+		return "", invalid("is not of the form host:port")
+	}
+	return parsed.Scheme + "://" + strings.ToLower(parsed.Host), nil
+}
+
+// pick gives the node to try next, or nil if all that are known have been
+// tried. The leader comes first, unless the call is spread over all nodes.
+func (s *peers) pick(tried map[*peer]bool, spread bool) *peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.current
+	if spread {
+		first = s.spread
+		s.spread = (s.spread + 1) % len(s.order)
+	} else if s.leader != nil && !tried[s.leader] {
+		return s.leader
+	}
+	for i := range s.order {
+		if p := s.order[(first+i)%len(s.order)]; !tried[p] {
+			return p
+		}
+	}
+	now := time.Now()
+	for _, p := range s.learned {
+		if !tried[p] && now.After(p.shunned) {
+			return p
+		}
+	}
+	return nil
+}
+
+// failed notes that a node gave no usable answer. Unreached: it could not
+// even be asked.
+func (s *peers) failed(p *peer, unreached bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leader == p {
+		s.leader = nil
+	}
+	if s.order[s.current] == p {
+		s.current = (s.current + 1) % len(s.order)
+	}
+	if unreached && !p.configured {
+		p.shunned = time.Now().Add(shunTime)
+	}
+}
+
+// heard reads who leads from the headers of an answer.
+func (s *peers) heard(from *peer, header http.Header) {
+	address := header.Get(wire.HeaderLeader)
+	if address == "" {
+		return
+	}
+	scheme, _, _ := strings.Cut(from.url, "://")
+	base, err := Options{}.baseURL(scheme + "://" + address)
+	if err != nil {
+		return // a hint that is of no use; every node forwards
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.all[base]
+	if p == nil {
+		p = s.learnLocked(base)
+	}
+	if time.Now().After(p.shunned) {
+		s.leader = p
+	}
+}
+
+func (s *peers) learnLocked(base string) *peer {
+	if len(s.learned) == maxLearned {
+		delete(s.all, s.learned[0].url)
+		s.learned = append(s.learned[:0], s.learned[1:]...)
+	}
+	p := newPeer(s.http, base)
+	s.all[base] = p
+	s.learned = append(s.learned, p)
+	return p
+}
+
+// known lists the nodes, the configured ones first.
+func (s *peers) known() []*peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(append([]*peer(nil), s.order...), s.learned...)
+}
+
+// at gives the node at an endpoint, also one that is not known so far.
+func (s *peers) at(base string) *peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.all[base]; p != nil {
+		return p
+	}
+	return newPeer(s.http, base)
+}

@@ -1,0 +1,296 @@
+package raftboard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+func job(id, state string) *v1.Job {
+	return &v1.Job{Id: id, Board: "default", Name: "j", State: state}
+}
+
+func TestWaitAsksAgain(t *testing.T) {
+	id := jobs.NewJobID()
+	s := &script{faults: []fault{answers, dropAfter, refuses, answers}}
+	s.poll = func(_ string, n int) any {
+		if n < 5 {
+			return &v1.WaitJobResponse{Job: job(id.String(), "claimed")}
+		}
+		return &v1.WaitJobResponse{Job: job(id.String(), "completed")}
+	}
+	client := open(t, time.Minute, start(t, s, "a", "b")...)
+	finished, err := client.Wait(t.Context(), id)
+	if err != nil || finished.State != jobs.StateCompleted || s.count("", "WaitJob") != 5 {
+		t.Errorf("got %+v, %v after %d calls", finished, err, s.count("", "WaitJob"))
+	}
+	s.poll = func(string, int) any { return jobs.ErrNotFound }
+	if _, err := client.Wait(t.Context(), id); !errors.Is(err, jobs.ErrNotFound) {
+		t.Errorf("an unknown job: %v", err)
+	}
+}
+
+func TestWaitEndsWithTheContext(t *testing.T) {
+	s := &script{faults: []fault{hangs}}
+	s.poll = func(string, int) any { return nil }
+	client := open(t, time.Minute, start(t, s, "a")...)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := client.Wait(ctx, jobs.NewJobID()); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jobs.ErrUncertain) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+}
+
+func TestClaimNextKeepsItsNonce(t *testing.T) {
+	id := jobs.NewJobID()
+	s := &script{faults: []fault{answers, dropAfter, refuses, answers}}
+	s.poll = func(_ string, n int) any {
+		if n < 5 {
+			return &v1.ClaimNextResponse{}
+		}
+		return &v1.ClaimNextResponse{Claimed: []*v1.Claimed{{Job: job(id.String(), "claimed")}}}
+	}
+	client := open(t, time.Minute, start(t, s, "a", "b")...)
+	nonce := jobs.NewNonce()
+	claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: nonce, Max: 1, Wait: time.Hour})
+	if err != nil || len(claimed) != 1 || claimed[0].Job.ID != id {
+		t.Errorf("got %+v, %v", claimed, err)
+	}
+	if n := s.applied["nonce "+nonce.String()]; n != 5 || s.total() != 5 {
+		t.Errorf("%d of %d calls had the nonce, want 5 of 5", n, s.total())
+	}
+}
+
+func TestClaimNextWithoutWaitAsksOnce(t *testing.T) {
+	s := &script{}
+	s.poll = func(string, int) any { return &v1.ClaimNextResponse{} }
+	client := open(t, time.Minute, start(t, s, "a")...)
+	claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: jobs.NewNonce()})
+	if err != nil || len(claimed) != 0 || s.count("a", "ClaimNext") != 1 {
+		t.Errorf("got %+v, %v after %d calls", claimed, err, s.count("a", "ClaimNext"))
+	}
+}
+
+// flowPages are the parts of a flow of n atoms, two in each.
+func flowPages(id logbook.FlowID, n int, sequence func(page int) uint64) func(string, int) any {
+	return func(method string, call int) any {
+		if method == "ClaimNext" {
+			return &v1.ClaimNextResponse{Claimed: []*v1.Claimed{{
+				Job:         &v1.Job{Id: jobs.NewJobID().String(), Board: "default", Name: "j", State: "claimed", Flow: id.String(), Book: logbook.NewBookID().String()},
+				FlowOmitted: true,
+			}}}
+		}
+		page := (call - 1) % ((n + 1) / 2)
+		flow := &v1.FlowDetail{Id: id.String(), Book: logbook.NewBookID().String(), Name: "f", Factory: &v1.Factory{Name: "test"}, State: "RUNNING", Sequence: sequence(call)}
+		for i := 2 * page; i < min(n, 2*page+2); i++ {
+			flow.Atoms = append(flow.Atoms, &v1.AtomDetail{Name: fmt.Sprintf("step %d", i), Kind: "task", State: "PENDING", Intention: "EXECUTE"})
+		}
+		return &v1.GetFlowResponse{Flow: flow, More: 2*page+2 < n}
+	}
+}
+
+func TestLargeFlowIsReadInParts(t *testing.T) {
+	id := logbook.NewFlowID()
+	s := &script{}
+	s.poll = flowPages(id, 5, func(int) uint64 { return 7 })
+	client := open(t, time.Minute, start(t, s, "a")...)
+	claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: jobs.NewNonce()})
+	if err != nil || len(claimed) != 1 || claimed[0].Flow == nil {
+		t.Fatalf("got %+v, %v", claimed, err)
+	}
+	for i, atom := range claimed[0].Flow.Atoms {
+		if atom.Name != fmt.Sprintf("step %d", i) {
+			t.Errorf("atom %d is %q", i, atom.Name)
+		}
+	}
+	if n := len(claimed[0].Flow.Atoms); n != 5 {
+		t.Errorf("%d atoms, want 5", n)
+	}
+	if want := []string{"skip 0", "skip 2", "skip 4"}; !slices.Equal(s.order[1:], want) {
+		t.Errorf("asked for %v, want %v", s.order[1:], want)
+	}
+}
+
+func TestFlowThatChangesWhileItIsRead(t *testing.T) {
+	id := logbook.NewFlowID()
+	tests := []struct {
+		name     string
+		sequence func(call int) uint64
+		kind     error
+		calls    int
+	}{
+		{"once", func(call int) uint64 { return uint64(min(call, 2)) }, nil, 4},
+		{"all the time", func(call int) uint64 { return uint64(call) }, jobs.ErrUnavailable, 16},
+	}
+	for _, test := range tests {
+		s := &script{}
+		s.poll = flowPages(id, 4, test.sequence)
+		client := open(t, time.Minute, start(t, s, "a")...)
+		flow, err := client.FlowDetail(t.Context(), id)
+		if !errors.Is(err, test.kind) || (err == nil && len(flow.Atoms) != 4) || s.count("a", "GetFlow") != test.calls {
+			t.Errorf("%s: %d atoms, %v after %d calls", test.name, len(flow.Atoms), err, s.count("a", "GetFlow"))
+		}
+	}
+}
+
+func TestStaleReadsAreNoOlderThanTheClient(t *testing.T) {
+	s := &script{index: 41}
+	client := open(t, time.Minute, start(t, s, "a", "b")...)
+	if _, err := client.Post(t.Context(), jobs.Posting{Name: "j"}); err != nil {
+		t.Fatal(err)
+	}
+	s.index = 7
+	for range 4 {
+		if _, err := client.Stale().Job(t.Context(), jobs.NewJobID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"41", "41", "41", "41"}; !slices.Equal(s.headers["GetJob"], want) {
+		t.Errorf("asked for indexes %q, want %q", s.headers["GetJob"], want)
+	}
+	if a, b := s.count("a", "GetJob"), s.count("b", "GetJob"); a != 2 || b != 2 {
+		t.Errorf("%d reads at a and %d at b, want 2 each", a, b)
+	}
+	if _, err := client.Job(t.Context(), jobs.NewJobID()); err != nil || s.headers["GetJob"][4] != "" {
+		t.Errorf("a read that is not stale asked for %q, %v", s.headers["GetJob"][4], err)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	gone := nobody(t)
+	addresses := append(start(t, &script{}, "a", "b"), gone)
+	client := open(t, time.Minute, addresses...)
+	status, err := client.Status(t.Context(), addresses[1])
+	if err != nil || status.Node != "b" || status.Jobs[jobs.StateClaimed] != 1 || len(status.Members) != 1 {
+		t.Errorf("got %+v, %v", status, err)
+	}
+	if _, err := client.Status(t.Context(), gone); !errors.Is(err, jobs.ErrUnavailable) {
+		t.Errorf("nobody there: %v", err)
+	}
+	if _, err := client.Status(t.Context(), "?"); !errors.Is(err, jobs.ErrInvalid) {
+		t.Errorf("no endpoint: %v", err)
+	}
+	all := client.Cluster(t.Context())
+	if len(all) != 3 || all[0].Status.Node != "a" || all[1].Status.Node != "b" || !errors.Is(all[2].Err, jobs.ErrUnavailable) || all[2].Endpoint != gone {
+		t.Errorf("got %+v", all)
+	}
+}
+
+// tape is a node's events: one at each index from 1 on.
+func tape(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], from uint64, events int) error {
+	if after := request.GetAfter(); after != nil {
+		from = after.GetIndex() + 1
+	}
+	if err := stream.Send(&v1.WatchResponse{Position: &v1.Position{Index: from - 1}}); err != nil {
+		return err
+	}
+	for index := from; index < from+uint64(events); index++ {
+		message := &v1.WatchResponse{Position: &v1.Position{Index: index}}
+		message.Events = append(message.Events, &v1.Event{Position: message.GetPosition(), Kind: "posted", Board: "default", Job: jobs.NewJobID().String(), State: "claimable"})
+		if err := stream.Send(message); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func TestWatchGoesOnWithoutGapOrRepeat(t *testing.T) {
+	s := &script{}
+	s.watch = func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error {
+		if err := tape(ctx, request, stream, 100, n); err != nil {
+			return err
+		}
+		switch n % 4 {
+		case 1:
+			return http.ErrAbortHandler
+		case 2:
+			return nil
+		case 3:
+			return jobs.ErrUnavailable
+		}
+		// A node that repeats what it has told already.
+		repeated := &v1.WatchRequest{After: &v1.Position{Index: request.GetAfter().GetIndex() - 1}}
+		return tape(ctx, repeated, stream, 0, 3)
+	}
+	client := open(t, time.Minute, start(t, s, "a", "b")...)
+	next := uint64(100)
+	for event, err := range client.Watch(t.Context(), jobs.Watch{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Position.Index != next {
+			t.Fatalf("event %d, want %d", event.Position.Index, next)
+		}
+		if next++; next == 140 {
+			break
+		}
+	}
+	if s.count("a", "Watch") == 0 || s.count("b", "Watch") == 0 {
+		t.Error("one node was never asked")
+	}
+}
+
+func TestWatchEnds(t *testing.T) {
+	tests := []struct {
+		name     string
+		watch    func() error
+		patience time.Duration
+		want     error
+	}{
+		{"compacted", func() error { return jobs.ErrCompacted }, time.Minute, jobs.ErrCompacted},
+		{"invalid", func() error { return jobs.ErrInvalid }, time.Minute, jobs.ErrInvalid},
+		{"nobody can", func() error { return jobs.ErrUnavailable }, 50 * time.Millisecond, jobs.ErrUnavailable},
+	}
+	for _, test := range tests {
+		s := &script{}
+		s.watch = func(context.Context, *v1.WatchRequest, *connect.ServerStream[v1.WatchResponse], int) error {
+			return test.watch()
+		}
+		client := open(t, test.patience, start(t, s, "a")...)
+		var last error
+		for _, err := range client.Watch(t.Context(), jobs.Watch{After: &jobs.Position{Index: 1}}) {
+			if last != nil {
+				t.Errorf("%s: more follows after an error", test.name)
+			}
+			last = err
+		}
+		if !errors.Is(last, test.want) {
+			t.Errorf("%s: got %v", test.name, last)
+		}
+	}
+}
+
+func TestWatchEndsWithTheContext(t *testing.T) {
+	s := &script{}
+	s.watch = func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], _ int) error {
+		if err := tape(ctx, request, stream, 1, 1); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	client := open(t, time.Minute, start(t, s, "a")...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	events := 0
+	for _, err := range client.Watch(ctx, jobs.Watch{}) {
+		if err != nil {
+			t.Errorf("got %v, want no error", err)
+		}
+		events++
+		cancel()
+	}
+	if events != 1 {
+		t.Errorf("%d events, want 1", events)
+	}
+}

@@ -1,0 +1,224 @@
+// Package raftboard is the client library: the jobs.Board and the
+// logbook.Connection that a cluster keeps.
+//
+//	client, err := raftboard.Dial(ctx, "10.0.0.1:7070", "10.0.0.2:7070", "10.0.0.3:7070")
+//
+// A Client knows some endpoints of one cluster. It calls the leader where it
+// knows it and any other node where it does not, for every node takes every
+// call. What a call cannot settle at one node it repeats at the next: every
+// call carries ids, nonces or tokens that make a repeat harmless. So a method
+// returns when it knows what has become of the call, when its context ends,
+// or after Options.Patience without a usable answer.
+//
+// Guarantees. An error that wraps jobs.ErrUnavailable: nothing has happened,
+// because every try was refused or never left this process. An error that
+// wraps jobs.ErrUncertain: some try may have been carried out. Either may wrap
+// the context's error besides. Calls that only read never return ErrUncertain.
+//
+// Writes of concurrent callers travel together: whatever waits goes into one
+// call, without a timer, as soon as an earlier call is back. Updates of flows
+// and the endings of jobs keep the order in which they were asked for.
+//
+// The package links neither raft nor the state machine.
+package raftboard
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// MaxEndpoints bounds Options.Endpoints. No cluster is nearly so large, so a
+// longer list is a mistake.
+const MaxEndpoints = 64
+
+// DefaultPatience is Options.Patience where it is not set: several elections,
+// and the restart of a node.
+const DefaultPatience = 30 * time.Second
+
+// Options say how to reach a cluster.
+type Options struct {
+	// Endpoints are "host:port", "http://host:port" or "https://host:port" of
+	// one or more nodes. More are learned from the nodes' answers.
+	Endpoints []string
+	// Patience is how long a call is repeated without a usable answer before
+	// it fails. Zero: DefaultPatience. A context may end it earlier.
+	Patience time.Duration
+	// TLS is how to speak to https endpoints. Where it is set, an endpoint
+	// without a scheme is one. Nil: the system's roots.
+	TLS *tls.Config
+	// HTTPClient replaces the client that is made by default, which speaks
+	// HTTP/2 with and without TLS; then TLS only decides about schemes.
+	HTTPClient connect.HTTPClient
+	// Logger gets a line when a node fails to answer. Nil: none.
+	Logger hclog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.Patience == 0 {
+		o.Patience = DefaultPatience
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	var faults []error
+	if len(o.Endpoints) == 0 {
+		faults = append(faults, &logbook.InvalidError{Field: "endpoints", Reason: "none; name at least one node"})
+	}
+	if len(o.Endpoints) > MaxEndpoints {
+		faults = append(faults, &logbook.LimitError{Field: "endpoints", Limit: MaxEndpoints, Size: int64(len(o.Endpoints)), Unit: "endpoints"})
+	}
+	for _, endpoint := range o.Endpoints {
+		if _, err := o.baseURL(endpoint); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if o.Patience < 0 {
+		faults = append(faults, &logbook.InvalidError{Field: "patience", Reason: "negative"})
+	}
+	return errors.Join(faults...)
+}
+
+// Client is a cluster as its users see it. All methods may be called
+// concurrently. Close it when it is no longer needed.
+type Client struct {
+	*core
+	stale bool // reads may be answered by any node
+}
+
+var (
+	_ jobs.Board         = (*Client)(nil)
+	_ logbook.Connection = (*Client)(nil)
+)
+
+// core is what a client and its stale view share.
+type core struct {
+	options Options
+	log     hclog.Logger
+	http    connect.HTTPClient
+	peers   *peers
+	// index is the highest log index that an answer to this client included.
+	// A stale read is never older.
+	index atomic.Uint64
+
+	posts   *lane[*v1.Posting, *v1.PostedJob]
+	ordered *lane[*v1.Command, *v1.Result] // updates and endings
+	others  *lane[*v1.Command, *v1.Result] // all other writes
+
+	life context.Context // ends with Close
+	stop context.CancelFunc
+	idle func() // closes connections that nobody uses
+
+	mu     sync.Mutex
+	closed bool
+	work   sync.WaitGroup // the lanes' goroutines
+}
+
+// Dial is Open with no options but the endpoints.
+func Dial(ctx context.Context, endpoints ...string) (*Client, error) {
+	return Open(ctx, Options{Endpoints: endpoints})
+}
+
+// Open makes a client and waits until one node, of whatever rank, has
+// answered: so a wrong address is found here. ErrInvalid names every fault of
+// the options; ErrUnavailable says which nodes were tried, once the patience
+// or the context has come to an end.
+func Open(ctx context.Context, options Options) (*Client, error) {
+	if err := options.validate(); err != nil {
+		return nil, fmt.Errorf("cannot open a client: %w", err)
+	}
+	c := &core{options: options.withDefaults()}
+	c.log = c.options.Logger
+	c.http, c.idle = c.options.HTTPClient, func() {}
+	if c.http == nil {
+		transport := newTransport(c.options.TLS)
+		c.http, c.idle = &http.Client{Transport: transport, CheckRedirect: noRedirect}, transport.CloseIdleConnections
+	}
+	c.peers = newPeers(c.options, c.http)
+	c.life, c.stop = context.WithCancel(context.Background())
+	c.makeLanes()
+	client := &Client{core: c}
+	if err := client.greet(ctx); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// newTransport makes connections of HTTP/2 only, one to each node, which many
+// long polls can share. The pings find out within seconds that a node is gone
+// that has not said so.
+func newTransport(secure *tls.Config) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}
+	return &http.Transport{
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     secure.Clone(),
+		TLSHandshakeTimeout: dialTimeout,
+		IdleConnTimeout:     idleTimeout,
+		Protocols:           protocols,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+	}
+}
+
+// noRedirect keeps a call from being sent where nobody has asked for: a node
+// forwards, and never redirects.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Stale gives a view of the client whose reads are answered by any node, from
+// its own state, without asking the others. They may be behind, but never
+// behind what this client has written or read. Writes are the client's own.
+// Closing the view closes the client.
+func (c *Client) Stale() *Client { return &Client{core: c.core, stale: true} }
+
+// Close ends all calls, with errors that say so and whether they may have
+// happened, and waits for the client's goroutines. It may be called more than
+// once.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.stop()
+	c.work.Wait()
+	c.idle()
+}
+
+// spawn runs a goroutine that ends by itself or with the client's life. It
+// tells whether it did, for a closed client starts nothing.
+func (c *core) spawn(run func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.work.Go(run)
+	}
+	return !c.closed
+}
+
+// saw notes the log index that an answer includes.
+func (c *core) saw(index uint64) {
+	for {
+		old := c.index.Load()
+		if index <= old || c.index.CompareAndSwap(old, index) {
+			return
+		}
+	}
+}

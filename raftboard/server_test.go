@@ -1,0 +1,361 @@
+package raftboard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.uber.org/goleak"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fault is what a node does with one call.
+type fault string
+
+const (
+	answers    fault = "answers"
+	dropBefore fault = "drops the connection before it acts"
+	dropAfter  fault = "acts, and drops the connection"
+	hangs      fault = "acts, and does not answer"
+	refuses    fault = "unavailable"
+	unsure     fault = "uncertain"
+	invalid    fault = "invalid"
+	breaks     fault = "internal"
+)
+
+// script is what a cluster does: one fault for each call, in the order in
+// which calls arrive at any node, and the last one for all that follow.
+// Calls of ClusterService have none.
+type script struct {
+	mu      sync.Mutex
+	faults  []fault
+	calls   []string            // "node method", in order
+	applied map[string]int      // how often each command came into effect
+	order   []string            // the commands, as they came into effect
+	headers map[string][]string // Conductord-Min-Index of calls, by method
+
+	hold    chan struct{} // if set, Execute and Post wait for it
+	entered chan struct{} // gets one for each of these that has begun
+
+	index uint64 // of Conductord-Index
+	poll  func(method string, n int) any
+	watch func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
+}
+
+// begin notes a call and gives its fault.
+func (s *script) begin(node, method string, header http.Header) fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, node+" "+method)
+	if s.headers == nil {
+		s.headers = make(map[string][]string)
+	}
+	s.headers[method] = append(s.headers[method], header.Get(wire.HeaderMinIndex))
+	if len(s.faults) == 0 {
+		return answers
+	}
+	next := s.faults[0]
+	if len(s.faults) > 1 {
+		s.faults = s.faults[1:]
+	}
+	return next
+}
+
+// count tells how many calls of a method came to a node; an empty node means
+// to any.
+func (s *script) count(node, method string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, call := range s.calls {
+		if call == node+" "+method || (node == "" && len(call) > len(method) && call[len(call)-len(method)-1:] == " "+method) {
+			n++
+		}
+	}
+	return n
+}
+
+// apply brings a command into effect, and tells how often it has come.
+func (s *script) apply(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.applied == nil {
+		s.applied = make(map[string]int)
+	}
+	s.applied[name]++
+	s.order = append(s.order, name)
+	return s.applied[name]
+}
+
+func (s *script) total() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.order)
+}
+
+// node is one server of a scripted cluster.
+type node struct {
+	conductordv1connect.UnimplementedBoardServiceHandler
+	conductordv1connect.UnimplementedSessionServiceHandler
+	conductordv1connect.UnimplementedLogbookServiceHandler
+	conductordv1connect.UnimplementedClusterServiceHandler
+	script  *script
+	name    string
+	address string
+	leader  func() string
+}
+
+// board, sessions and logbook are the same node under the names of the
+// services, of which several have a method Close or the like.
+type (
+	boardService   struct{ *node }
+	sessionService struct{ *node }
+	logbookService struct{ *node }
+	clusterService struct{ *node }
+)
+
+// start runs nodes that follow a script, and gives their addresses.
+func start(t *testing.T, s *script, names ...string) []string {
+	t.Helper()
+	var addresses []string
+	for _, name := range names {
+		addresses = append(addresses, startNode(t, s, name, func() string { return "" }))
+	}
+	return addresses
+}
+
+func startNode(t *testing.T, s *script, name string, leader func() string) string {
+	t.Helper()
+	n := &node{script: s, name: name, leader: leader}
+	mux := http.NewServeMux()
+	mux.Handle(conductordv1connect.NewBoardServiceHandler(boardService{n}, wire.HandlerOptions()...))
+	mux.Handle(conductordv1connect.NewSessionServiceHandler(sessionService{n}, wire.HandlerOptions()...))
+	mux.Handle(conductordv1connect.NewLogbookServiceHandler(logbookService{n}, wire.HandlerOptions()...))
+	mux.Handle(conductordv1connect.NewClusterServiceHandler(clusterService{n}, wire.HandlerOptions()...))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.address = listener.Addr().String()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: mux, Protocols: protocols}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close(); <-ended })
+	return n.address
+}
+
+// nobody is an address at which nothing listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func open(t *testing.T, patience time.Duration, endpoints ...string) *raftboard.Client {
+	t.Helper()
+	client, err := raftboard.Open(t.Context(), raftboard.Options{Endpoints: endpoints, Patience: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// waitFor waits for a condition that other goroutines bring about.
+func waitFor(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(10 * time.Second)
+	for !condition() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// handle does what the script says with a call. Act brings its commands into
+// effect and makes the answer.
+func handle[Req, Res any](ctx context.Context, n *node, method string, request *connect.Request[Req], act func() *Res) (*connect.Response[Res], error) {
+	what := n.script.begin(n.name, method, request.Header())
+	fail := func(err error) (*connect.Response[Res], error) {
+		failed := wire.ErrorToConnect(err)
+		if leader := n.leader(); leader != "" {
+			failed.Meta().Set(wire.HeaderLeader, leader)
+		}
+		return nil, failed
+	}
+	switch what {
+	case dropBefore:
+		panic(http.ErrAbortHandler)
+	case refuses, unsure, invalid, breaks:
+		return fail(command.ErrorFromProto(&v1.Error{Code: string(what), Message: "as the script says"}))
+	}
+	answer := connect.NewResponse(act())
+	switch what {
+	case dropAfter:
+		panic(http.ErrAbortHandler)
+	case hangs:
+		<-ctx.Done()
+		return fail(ctx.Err())
+	}
+	if leader := n.leader(); leader != "" {
+		answer.Header().Set(wire.HeaderLeader, leader)
+	}
+	if n.script.index > 0 {
+		answer.Header().Set(wire.HeaderIndex, strconv.FormatUint(n.script.index, 10))
+	}
+	return answer, nil
+}
+
+func (n clusterService) Status(_ context.Context, _ *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error) {
+	return connect.NewResponse(&v1.StatusResponse{Node: n.name, State: "follower", Jobs: map[string]uint64{"claimed": 1}, Members: []*v1.Member{{Name: n.name}}}), nil
+}
+
+// held waits until the test lets packed calls go on.
+func (n *node) held() {
+	if n.script.hold != nil {
+		n.script.entered <- struct{}{}
+		<-n.script.hold
+	}
+}
+
+func (n boardService) Post(ctx context.Context, request *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error) {
+	n.held()
+	return handle(ctx, n.node, "Post", request, func() *v1.PostResponse {
+		answer := new(v1.PostResponse)
+		for _, posting := range request.Msg.GetPostings() {
+			existed := n.script.apply(posting.GetId()) > 1
+			answer.Posted = append(answer.Posted, &v1.PostedJob{
+				Existed: existed, Job: &v1.Job{Id: posting.GetId(), Board: "default", Name: posting.GetName(), State: "claimable"},
+			})
+		}
+		return answer
+	})
+}
+
+func (n boardService) Execute(ctx context.Context, request *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {
+	n.held()
+	if poll := n.script.poll; poll != nil {
+		if failed, ok := poll("Execute", len(request.Msg.GetCommands())).(error); ok {
+			n.script.begin(n.name, "Execute", request.Header())
+			return nil, wire.ErrorToConnect(failed)
+		}
+	}
+	return handle(ctx, n.node, "Execute", request, func() *v1.ExecuteResponse {
+		answer := new(v1.ExecuteResponse)
+		for _, c := range request.Msg.GetCommands() {
+			answer.Results = append(answer.Results, n.execute(c))
+		}
+		return answer
+	})
+}
+
+// execute answers a command like a state machine that knows only how often
+// each has come.
+func (n *node) execute(c *v1.Command) *v1.Result {
+	name := command.Name(c)
+	if update := c.GetUpdateFlow(); update != nil {
+		name = fmt.Sprintf("update %d", update.GetSequence())
+	}
+	if entity := c.GetRegister().GetEntity(); entity != nil {
+		name = "register " + entity.GetName()
+	}
+	again := n.script.apply(name) > 1
+	switch {
+	case c.GetOpenSession() != nil:
+		return &v1.Result{Kind: &v1.Result_Session{Session: &v1.Session{Id: c.GetOpenSession().GetId(), Name: c.GetOpenSession().GetName(), Ttl: c.GetOpenSession().GetTtl()}}}
+	case c.GetCloseSession() != nil && again:
+		return &v1.Result{Error: &v1.Error{Code: command.CodeSessionExpired}}
+	case c.GetDestroyBook() != nil && again:
+		return &v1.Result{Error: &v1.Error{Code: command.CodeNotFound}}
+	}
+	return &v1.Result{}
+}
+
+func (n boardService) GetJob(ctx context.Context, request *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error) {
+	return handle(ctx, n.node, "GetJob", request, func() *v1.GetJobResponse {
+		return &v1.GetJobResponse{Job: &v1.Job{Id: request.Msg.GetId(), Board: "default", Name: "j", State: "claimable"}}
+	})
+}
+
+// polled makes a call whose answer the test's poll function gives.
+func polled[Req, Res any](ctx context.Context, n *node, method string, request *connect.Request[Req]) (*connect.Response[Res], error) {
+	var failure error
+	answer, err := handle(ctx, n, method, request, func() *Res {
+		switch given := n.script.poll(method, n.script.count("", method)).(type) {
+		case *Res:
+			return given
+		case error:
+			failure = given
+		}
+		return new(Res)
+	})
+	if err == nil && failure != nil {
+		return nil, wire.ErrorToConnect(failure)
+	}
+	return answer, err
+}
+
+func (n boardService) WaitJob(ctx context.Context, request *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error) {
+	return polled[v1.WaitJobRequest, v1.WaitJobResponse](ctx, n.node, "WaitJob", request)
+}
+
+func (n boardService) Claim(ctx context.Context, request *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error) {
+	return handle(ctx, n.node, "Claim", request, func() *v1.ClaimResponse {
+		n.script.apply("nonce " + request.Msg.GetNonce())
+		return &v1.ClaimResponse{Claimed: &v1.Claimed{Job: &v1.Job{Id: request.Msg.GetJob(), Board: "default", Name: "j", State: "claimed"}}}
+	})
+}
+
+func (n boardService) ClaimNext(ctx context.Context, request *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error) {
+	n.script.apply("nonce " + request.Msg.GetNonce())
+	return polled[v1.ClaimNextRequest, v1.ClaimNextResponse](ctx, n.node, "ClaimNext", request)
+}
+
+func (n logbookService) GetFlow(ctx context.Context, request *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error) {
+	n.script.apply(fmt.Sprintf("skip %d", request.Msg.GetSkip()))
+	return polled[v1.GetFlowRequest, v1.GetFlowResponse](ctx, n.node, "GetFlow", request)
+}
+
+func (n sessionService) KeepAlive(ctx context.Context, request *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.KeepAliveResponse], error) {
+	return handle(ctx, n.node, "KeepAlive", request, func() *v1.KeepAliveResponse {
+		n.script.apply("keep-alive")
+		return &v1.KeepAliveResponse{}
+	})
+}
+
+func (n boardService) Watch(ctx context.Context, request *connect.Request[v1.WatchRequest], stream *connect.ServerStream[v1.WatchResponse]) error {
+	n.script.begin(n.name, "Watch", request.Header())
+	err := n.script.watch(ctx, request.Msg, stream, n.script.count("", "Watch"))
+	if errors.Is(err, http.ErrAbortHandler) {
+		panic(err)
+	}
+	if err != nil {
+		return wire.ErrorToConnect(err)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package raftboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// Watch implements jobs.Reader. Where a stream breaks, another one goes on
+// behind the last event, at whatever node answers. When the context ends, the
+// events end; every other end is an error, the last thing that is yielded.
+func (c *Client) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event, error] {
+	return func(yield func(jobs.Event, error) bool) {
+		w := watcher{client: c, yield: yield, request: &v1.WatchRequest{Board: watch.Board, Flows: watch.Flows}}
+		if watch.After != nil {
+			w.request.After = command.PositionToProto(*watch.After)
+		}
+		if !watch.Job.IsZero() {
+			w.request.Job = watch.Job.String()
+		}
+		if err := w.run(ctx); err != nil && ctx.Err() == nil {
+			yield(jobs.Event{}, err)
+		}
+	}
+}
+
+// watcher is one Watch, over all of its streams.
+type watcher struct {
+	client  *Client
+	yield   func(jobs.Event, error) bool
+	request *v1.WatchRequest // its After is how far the watch has come
+}
+
+// errEnough says that the reader wants no more.
+var errEnough = errors.New("the reader has stopped")
+
+// run follows streams until one of them ends for good. The error is nil when
+// the reader wants no more.
+func (w *watcher) run(ctx context.Context) error {
+	op := operation{name: "watch", reads: true}
+	h := w.client.newHunt(w.client.stale)
+	bounded, cancel := w.client.bounded(ctx, w.client.options.Patience)
+	defer func() { cancel(nil) }()
+	for {
+		p, err := h.next(bounded)
+		if err != nil {
+			return h.giveUp(op, ctx, bounded)
+		}
+		began := time.Now()
+		heard, failed := w.follow(ctx, p)
+		switch {
+		case errors.Is(failed.err, errEnough):
+			return nil
+		case failed.final:
+			return fmt.Errorf("cannot watch: %w", failed.err)
+		}
+		if heard {
+			// The patience counts from the last sign of life. A stream that
+			// breaks at once leaves the pauses as they are.
+			cancel(nil)
+			bounded, cancel = w.client.bounded(ctx, w.client.options.Patience)
+			if time.Since(began) > lastPause {
+				h.settled()
+			}
+		}
+		h.failed(bounded, p, failed)
+	}
+}
+
+// follow reads one stream to its end. It tells whether the node was heard.
+func (w *watcher) follow(ctx context.Context, p *peer) (heard bool, failed *tryError) {
+	c := w.client
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	silence := time.AfterFunc(wire.WatchSilence, cancel)
+	defer silence.Stop()
+	request := connect.NewRequest(w.request)
+	c.askFor(request.Header())
+	var reach reach
+	stream, err := p.board.Watch(reach.trace(ctx), request)
+	if err != nil {
+		return false, c.judge(p, &reach, err)
+	}
+	defer func() {
+		cancel() // so that closing does not wait for the rest of the stream
+		_ = stream.Close()
+	}()
+	for stream.Receive() {
+		silence.Stop()
+		if !heard {
+			c.heard(p, stream.ResponseHeader())
+		}
+		heard = true
+		if err := w.pass(stream.Msg()); err != nil {
+			return true, &tryError{err: err, final: true}
+		}
+		silence.Reset(wire.WatchSilence)
+	}
+	if err := stream.Err(); err != nil {
+		return heard, c.judge(p, &reach, err)
+	}
+	return heard, &tryError{err: errors.New("the node has ended the stream")}
+}
+
+// pass yields the events of a message that have not been yielded yet.
+func (w *watcher) pass(message *v1.WatchResponse) error {
+	for _, wired := range message.GetEvents() {
+		event, err := command.EventFromProto(wired)
+		if err != nil {
+			return fmt.Errorf("an event cannot be read: %w", err)
+		}
+		if !w.advance(event.Position) {
+			continue
+		}
+		if !w.yield(event, nil) {
+			return errEnough
+		}
+	}
+	if message.GetPosition() != nil {
+		w.advance(command.PositionFromProto(message.GetPosition()))
+	}
+	return nil
+}
+
+// advance notes how far the watch has come. It tells whether that is further
+// than before.
+func (w *watcher) advance(to jobs.Position) bool {
+	if w.request.After != nil {
+		from := command.PositionFromProto(w.request.After)
+		if to.Index < from.Index || (to.Index == from.Index && to.Item <= from.Item) {
+			return false
+		}
+	}
+	w.request.After = command.PositionToProto(to)
+	return true
+}

@@ -1,0 +1,131 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// codes says which connect code a kind of failure has. The first row that
+// matches decides; so the special stand before the general, and uncertain
+// before everything, because it must never be read as "did not happen".
+var codes = []struct {
+	kind error
+	code connect.Code
+}{
+	{jobs.ErrUncertain, connect.CodeUnknown},
+	{jobs.ErrUnavailable, connect.CodeUnavailable},
+	{jobs.ErrNotFound, connect.CodeNotFound},
+	{jobs.ErrUnclaimable, connect.CodeAborted},
+	{jobs.ErrConflict, connect.CodeAborted},
+	{jobs.ErrFenced, connect.CodeFailedPrecondition},
+	{jobs.ErrSessionExpired, connect.CodeFailedPrecondition},
+	{jobs.ErrInvalid, connect.CodeInvalidArgument},
+	{jobs.ErrLimit, connect.CodeResourceExhausted},
+	{jobs.ErrNotAllowed, connect.CodePermissionDenied},
+	{jobs.ErrCompacted, connect.CodeOutOfRange},
+	{context.Canceled, connect.CodeCanceled},
+	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
+}
+
+// ErrorToConnect puts an error into the form in which it crosses: the code
+// that HTTP and gRPC know, and a conductord.v1.Error as its detail. An error
+// of no known kind is internal. A context's error has no detail: its code says
+// all that the other end can know. Nil stays nil.
+func ErrorToConnect(err error) *connect.Error {
+	if err == nil {
+		return nil
+	}
+	code := connect.CodeInternal
+	for _, row := range codes {
+		if errors.Is(err, row.kind) {
+			code = row.code
+			break
+		}
+	}
+	crossing := connect.NewError(code, err)
+	if code == connect.CodeCanceled || code == connect.CodeDeadlineExceeded {
+		return crossing
+	}
+	if detail, detailErr := connect.NewErrorDetail(command.ErrorToProto(err)); detailErr == nil {
+		crossing.AddDetail(detail)
+	}
+	return crossing
+}
+
+// ErrorFromConnect is the way back. The detail decides where there is one.
+// Without it, the error comes from connect, a proxy or the network:
+//
+//   - the context's own errors stay what they are, with ErrUncertain beside
+//     them where the other end reports them, for then the call was on its way;
+//   - a connection that never came about is ErrUnavailable;
+//   - an answer that can only be a refusal is ErrInvalid, ErrLimit,
+//     ErrNotAllowed or, from a server without the call, ErrUnavailable;
+//   - everything else is ErrUncertain.
+func ErrorFromConnect(err error) error {
+	if err == nil {
+		return nil
+	}
+	var crossed *connect.Error
+	if !errors.As(err, &crossed) {
+		return fromNetwork(err)
+	}
+	for _, detail := range crossed.Details() {
+		value, valueErr := detail.Value()
+		if reason, ok := value.(*v1.Error); ok && valueErr == nil {
+			return command.ErrorFromProto(reason)
+		}
+	}
+	if !connect.IsWireError(err) {
+		return fromNetwork(err)
+	}
+	return fromCode(crossed)
+}
+
+// fromNetwork judges an error that this end has made itself.
+func fromNetwork(err error) error {
+	var operation *net.OpError
+	switch {
+	// Before the context's errors, for a dial that takes too long is one too.
+	case errors.As(err, &operation) && operation.Op == "dial", errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case connect.CodeOf(err) == connect.CodeResourceExhausted:
+		return fmt.Errorf("%w: %w", jobs.ErrLimit, err) // larger than MaxMessage
+	}
+	switch connect.CodeOf(err) {
+	case connect.CodeUnimplemented: // an HTTP server, but not ours
+		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+	case connect.CodePermissionDenied, connect.CodeUnauthenticated: // HTTP status 403 and 401
+		return fmt.Errorf("%w: %w", jobs.ErrNotAllowed, err)
+	}
+	return fmt.Errorf("%w: %w", jobs.ErrUncertain, err)
+}
+
+// fromCode judges a bare code that the other end has sent.
+func fromCode(crossed *connect.Error) error {
+	switch crossed.Code() {
+	case connect.CodeInvalidArgument:
+		return fmt.Errorf("%w: %w", jobs.ErrInvalid, crossed)
+	case connect.CodeResourceExhausted:
+		return fmt.Errorf("%w: %w", jobs.ErrLimit, crossed)
+	case connect.CodePermissionDenied, connect.CodeUnauthenticated:
+		return fmt.Errorf("%w: %w", jobs.ErrNotAllowed, crossed)
+	case connect.CodeUnimplemented:
+		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, crossed)
+	case connect.CodeCanceled:
+		return fmt.Errorf("%w: %w: %w", jobs.ErrUncertain, context.Canceled, crossed)
+	case connect.CodeDeadlineExceeded:
+		return fmt.Errorf("%w: %w: %w", jobs.ErrUncertain, context.DeadlineExceeded, crossed)
+	}
+	return fmt.Errorf("%w: %w", jobs.ErrUncertain, crossed)
+}

@@ -1,0 +1,293 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// JSONCodec is the JSON form of the API's messages: protojson with the field
+// names of the .proto files, in which a conductord.v1.Value stands as the JSON
+// value that it holds, byte for byte. Names are also accepted in
+// lowerCamelCase; a name that the message does not have is refused.
+//
+// A null in the place of a Value is the value null, not an absent one.
+type JSONCodec struct{}
+
+// Name is the codec's name in content types: application/json.
+func (JSONCodec) Name() string { return "json" }
+
+// Marshal writes a message in one line, the same for the same message.
+func (JSONCodec) Marshal(message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("cannot write JSON: %T is not a message", message)
+	}
+	loose, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write JSON of %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	// protojson varies its white space on purpose. It must go before the
+	// values come in, for theirs stays.
+	var tight bytes.Buffer
+	if err := json.Compact(&tight, loose); err != nil {
+		return nil, fmt.Errorf("internal error: protojson wrote no JSON: %w", err)
+	}
+	return rewrite(tight.Bytes(), m.ProtoReflect().Descriptor(), unwrapValue)
+}
+
+// Unmarshal reads a message.
+func (JSONCodec) Unmarshal(data []byte, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return fmt.Errorf("cannot read JSON: %T is not a message", message)
+	}
+	if err := checkJSON(data); err != nil {
+		return err
+	}
+	wrapped, err := rewrite(data, m.ProtoReflect().Descriptor(), wrapValue)
+	if err != nil {
+		return err
+	}
+	if err := (protojson.UnmarshalOptions{RecursionLimit: MaxJSONDepth + 1}).Unmarshal(wrapped, m); err != nil {
+		return &logbook.InvalidError{Field: "request", Reason: err.Error()}
+	}
+	return nil
+}
+
+// IsBinary tells connect that the form may stand in a URL or a log.
+func (JSONCodec) IsBinary() bool { return false }
+
+// MarshalStable is Marshal, which is stable.
+func (c JSONCodec) MarshalStable(message any) ([]byte, error) { return c.Marshal(message) }
+
+// charsetCodec is the codec under the second name that connect registers for
+// JSON; left alone, that one would speak plain protojson.
+type charsetCodec struct{ JSONCodec }
+
+func (charsetCodec) Name() string { return "json; charset=utf-8" }
+
+// checkJSON refuses what the walk below, which trusts its input, must not see.
+func checkJSON(data []byte) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return &logbook.InvalidError{Field: "request", Reason: "empty; send a JSON object, such as {}"}
+	}
+	if depth := jsonDepth(data); depth > MaxJSONDepth {
+		return &logbook.LimitError{Field: "request", Limit: MaxJSONDepth, Size: int64(depth), Unit: "levels of nesting"}
+	}
+	if json.Valid(data) {
+		return nil
+	}
+	reason := "more follows after the JSON value"
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(data, new(json.RawMessage)); errors.As(err, &syntax) {
+		reason = fmt.Sprintf("not JSON, at byte %d: %v", syntax.Offset, err)
+	}
+	return &logbook.InvalidError{Field: "request", Reason: reason}
+}
+
+// jsonDepth counts nesting without recursion, in one pass over the bytes.
+func jsonDepth(data []byte) int {
+	depth, deepest := 0, 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			i = endOfString(data, i) - 1
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// valueName is the message whose JSON form is ours.
+const valueName = "conductord.v1.Value"
+
+// wrapValue turns a value as users write it into what protojson reads.
+func wrapValue(out *bytes.Buffer, value []byte) error {
+	out.WriteString(`{"json":"`)
+	encoder := base64.NewEncoder(base64.StdEncoding, out)
+	_, _ = encoder.Write(value) // a Buffer takes everything
+	_ = encoder.Close()
+	out.WriteString(`"}`)
+	return nil
+}
+
+// unwrapValue turns what protojson wrote into the value that it holds.
+func unwrapValue(out *bytes.Buffer, wrapped []byte) error {
+	var holder struct{ JSON []byte }
+	if err := json.Unmarshal(wrapped, &holder); err != nil {
+		return fmt.Errorf("internal error: protojson wrote a value as %.64q: %w", wrapped, err)
+	}
+	switch {
+	case len(holder.JSON) == 0:
+		out.WriteString("null") // an empty value means none
+	case !json.Valid(holder.JSON):
+		return fmt.Errorf("cannot write JSON: a value holds %.64q, which is not JSON", holder.JSON)
+	default:
+		out.Write(bytes.TrimSpace(holder.JSON))
+	}
+	return nil
+}
+
+// rewrite copies the JSON form of a message and passes every Value in it
+// through change. The data are valid JSON of bounded depth.
+func rewrite(data []byte, message protoreflect.MessageDescriptor, change func(*bytes.Buffer, []byte) error) ([]byte, error) {
+	w := walker{data: data, change: change}
+	w.out.Grow(len(data) + len(data)/2)
+	if err := w.message(message); err != nil {
+		return nil, err
+	}
+	return w.out.Bytes(), nil
+}
+
+// walker goes over JSON data once, copying as it goes. Each of its methods
+// starts before a JSON value and ends behind it.
+type walker struct {
+	data   []byte
+	at     int
+	out    bytes.Buffer
+	change func(*bytes.Buffer, []byte) error
+}
+
+// message copies a message of the given type. What is no object where the
+// type wants one is left to protojson, which says so better.
+func (w *walker) message(kind protoreflect.MessageDescriptor) error {
+	switch {
+	case kind.FullName() == valueName:
+		return w.change(&w.out, w.next())
+	case w.peek() != '{' || kind.FullName().Parent() == "google.protobuf":
+		w.out.Write(w.next())
+		return nil
+	}
+	return w.members('{', '}', func(key string) error {
+		field := kind.Fields().ByJSONName(key)
+		if field == nil {
+			field = kind.Fields().ByTextName(key)
+		}
+		if field == nil {
+			return &logbook.InvalidError{Field: fmt.Sprintf("%.64q", key), Reason: fmt.Sprintf("%s has no such field", kind.FullName())}
+		}
+		return w.field(field)
+	})
+}
+
+// field copies the value of a field, which may be a list or a map.
+func (w *walker) field(field protoreflect.FieldDescriptor) error {
+	switch {
+	case field.IsMap() && field.MapValue().Message() != nil && w.peek() == '{':
+		return w.members('{', '}', func(string) error { return w.message(field.MapValue().Message()) })
+	case field.IsMap() || field.Message() == nil:
+		w.out.Write(w.next())
+		return nil
+	case field.IsList() && w.peek() == '[':
+		return w.members('[', ']', func(string) error { return w.message(field.Message()) })
+	case field.IsList():
+		w.out.Write(w.next())
+		return nil
+	}
+	return w.message(field.Message())
+}
+
+// members copies an object or an array, and calls member for each value in
+// it, with its key in an object.
+func (w *walker) members(opening, closing byte, member func(key string) error) error {
+	w.peek()
+	w.at++
+	w.out.WriteByte(opening)
+	for w.peek() != closing {
+		if w.peek() == ',' {
+			w.at++
+			w.out.WriteByte(',')
+		}
+		var key string
+		if opening == '{' {
+			quoted := w.next()
+			if err := json.Unmarshal(quoted, &key); err != nil {
+				return fmt.Errorf("internal error: key %.64q: %w", quoted, err)
+			}
+			w.peek()
+			w.at++ // the colon
+			w.out.Write(quoted)
+			w.out.WriteByte(':')
+		}
+		if err := member(key); err != nil {
+			return err
+		}
+	}
+	w.at++
+	w.out.WriteByte(closing)
+	return nil
+}
+
+// peek skips white space and gives the byte that follows.
+func (w *walker) peek() byte {
+	for {
+		switch c := w.data[w.at]; c {
+		case ' ', '\t', '\r', '\n':
+			w.at++
+		default:
+			return c
+		}
+	}
+}
+
+// next gives the bytes of one JSON value and goes behind it.
+func (w *walker) next() []byte {
+	first := w.peek()
+	start := w.at
+	switch first {
+	case '"':
+		w.at = endOfString(w.data, start)
+	case '{', '[':
+		w.at = endOfGroup(w.data, start)
+	default:
+		for w.at < len(w.data) && !bytes.ContainsRune([]byte(" \t\r\n,]}"), rune(w.data[w.at])) {
+			w.at++
+		}
+	}
+	return w.data[start:w.at]
+}
+
+// endOfString gives the index behind the string that begins at start, or the
+// length of the data if it never ends.
+func endOfString(data []byte, start int) int {
+	for i := start + 1; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(data)
+}
+
+// endOfGroup gives the index behind the object or array that begins at start.
+func endOfGroup(data []byte, start int) int {
+	depth := 0
+	for i := start; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			i = endOfString(data, i) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return len(data)
+}

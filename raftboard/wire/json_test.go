@@ -1,0 +1,155 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+func value(text string) *v1.Value { return &v1.Value{Json: []byte(text)} }
+
+// formed are messages and their JSON, good in both directions.
+var formed = []struct {
+	name    string
+	message proto.Message
+	json    string
+}{
+	{"nothing", &v1.Posting{}, `{}`},
+	{"names as in the proto", &v1.GetFlowRequest{Id: "a", Skip: 3, Stale: true}, `{"id":"a","skip":3,"stale":true}`},
+	{"value", &v1.Posting{Details: value(`{"b":1,"a":[true,null]}`)}, `{"details":{"b":1,"a":[true,null]}}`},
+	{"value keeps its bytes", &v1.Posting{Details: value(`{ "z" : 1.50 , "a":12345678901234567890123 }`)},
+		`{"details":{ "z" : 1.50 , "a":12345678901234567890123 }}`},
+	{"null", &v1.Posting{Details: value(`null`)}, `{"details":null}`},
+	{"null in a map", &v1.Posting{Store: map[string]*v1.Value{"x": value(`null`)}}, `{"store":{"x":null}}`},
+	{"value that looks like a wrapped one", &v1.Posting{Details: value(`{"json":"bnVsbA=="}`)}, `{"details":{"json":"bnVsbA=="}}`},
+	{"strings with quotes and brackets", &v1.Posting{Name: `a"}]\`, Details: value(`"\"}]"`)}, `{"name":"a\"}]\\","details":"\"}]"}`},
+	{"map key with quotes", &v1.Posting{Store: map[string]*v1.Value{`"{`: value(`1`)}}, `{"store":{"\"{":1}}`},
+	{"deep in lists, maps and messages",
+		&v1.PostRequest{Postings: []*v1.Posting{{Book: &v1.Book{Flows: []*v1.FlowDetail{{
+			Factory: &v1.Factory{Name: "f", Args: value(`[1]`)}, Store: map[string]*v1.Value{"k": value(`"v"`)},
+		}}}}, {Details: value(`2`)}}},
+		`{"postings":[{"book":{"flows":[{"factory":{"name":"f","args":[1]},"store":{"k":"v"}}]}},{"details":2}]}`},
+	{"oneof", &v1.ExecuteRequest{Commands: []*v1.Command{{Kind: &v1.Command_SaveBook{SaveBook: &v1.Book{Meta: map[string]*v1.Value{"m": value(`{}`)}}}}}},
+		`{"commands":[{"save_book":{"meta":{"m":{}}}}]}`},
+	{"times and counters", &v1.Job{PostedAt: &timestamppb.Timestamp{Seconds: 1}, Sequence: 1 << 60},
+		`{"sequence":"1152921504606846976","posted_at":"1970-01-01T00:00:01Z"}`},
+	{"map of numbers", &v1.StatusResponse{Jobs: map[string]uint64{"claimed": 2}}, `{"jobs":{"claimed":"2"}}`},
+	{"value alone", value(`[1,2]`), `[1,2]`},
+}
+
+func TestJSONBothWays(t *testing.T) {
+	for _, test := range formed {
+		t.Run(test.name, func(t *testing.T) {
+			text, err := wire.JSONCodec{}.Marshal(test.message)
+			if err != nil || string(text) != test.json {
+				t.Errorf("Marshal gives %s, %v; want %s", text, err, test.json)
+			}
+			read := test.message.ProtoReflect().New().Interface()
+			if err := (wire.JSONCodec{}).Unmarshal([]byte(test.json), read); err != nil || !proto.Equal(read, test.message) {
+				t.Errorf("Unmarshal gives %v, %v; want %v", read, err, test.message)
+			}
+		})
+	}
+}
+
+func TestJSONOneWay(t *testing.T) {
+	tests := []struct {
+		name, json string
+		want       proto.Message
+	}{
+		{"lowerCamelCase", `{"notBefore":"1970-01-01T00:00:01Z","bookId":"b"}`, &v1.Posting{NotBefore: &timestamppb.Timestamp{Seconds: 1}, BookId: "b"}},
+		{"white space everywhere", " { \"name\" : \"n\" ,\n\t\"details\" :  [ 1 ]  } \r\n", &v1.Posting{Name: "n", Details: value(`[ 1 ]`)}},
+		{"null for a message", `{"book":null}`, &v1.Posting{}},
+		{"escaped name", `{"n\u0061me":"n"}`, &v1.Posting{Name: "n"}},
+		{"number as a number", `{"sequence":7}`, &v1.Job{Sequence: 7}},
+	}
+	for _, test := range tests {
+		read := test.want.ProtoReflect().New().Interface()
+		if err := (wire.JSONCodec{}).Unmarshal([]byte(test.json), read); err != nil || !proto.Equal(read, test.want) {
+			t.Errorf("%s: got %v, %v; want %v", test.name, read, err, test.want)
+		}
+	}
+}
+
+func TestJSONRefused(t *testing.T) {
+	tests := []struct {
+		name, json string
+		kind       error
+		says       string
+	}{
+		{"empty", " ", logbook.ErrInvalid, "empty"},
+		{"cut off", `{"name":"`, logbook.ErrInvalid, "at byte 9"},
+		{"two values", `{} {}`, logbook.ErrInvalid, "at byte 4"},
+		{"garbage in a value", `{"details":{x}}`, logbook.ErrInvalid, "not JSON"},
+		{"unknown field", `{"nmae":"n"}`, logbook.ErrInvalid, `"nmae"`},
+		{"unknown field deep inside", `{"book":{"flows":[{"factry":{}}]}}`, logbook.ErrInvalid, `"factry"`},
+		{"field twice", `{"book_id":"a","bookId":"b"}`, logbook.ErrInvalid, "duplicate"},
+		{"wrong type", `{"name":1}`, logbook.ErrInvalid, "name"},
+		{"object for a list", `{"book":{"flows":{}}}`, logbook.ErrInvalid, ""},
+		{"list for a map", `{"store":[]}`, logbook.ErrInvalid, ""},
+		{"not an object", `7`, logbook.ErrInvalid, ""},
+		{"too deep", strings.Repeat("[", wire.MaxJSONDepth+1), logbook.ErrLimit, "levels"},
+		{"too deep in a value", `{"details":` + strings.Repeat("[", wire.MaxJSONDepth) + strings.Repeat("]", wire.MaxJSONDepth) + `}`, logbook.ErrLimit, "levels"},
+	}
+	for _, test := range tests {
+		err := wire.JSONCodec{}.Unmarshal([]byte(test.json), new(v1.Posting))
+		if !errors.Is(err, test.kind) || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: got %v, want %v that says %q", test.name, err, test.kind, test.says)
+		}
+	}
+}
+
+func TestJSONDepthAtTheLimit(t *testing.T) {
+	deep := strings.Repeat("[", wire.MaxJSONDepth-1) + strings.Repeat("]", wire.MaxJSONDepth-1)
+	var read v1.Posting
+	if err := (wire.JSONCodec{}).Unmarshal([]byte(`{"details":`+deep+`}`), &read); err != nil || string(read.GetDetails().GetJson()) != deep {
+		t.Errorf("got %v, want the value as it is", err)
+	}
+}
+
+func TestJSONOfBadValues(t *testing.T) {
+	if text, err := (wire.JSONCodec{}).Marshal(&v1.Posting{Details: value(`{x`)}); err == nil {
+		t.Errorf("a value that is not JSON was written: %s", text)
+	}
+	if text, err := (wire.JSONCodec{}).Marshal(&v1.Posting{Details: &v1.Value{}}); err != nil || string(text) != `{"details":null}` {
+		t.Errorf("an empty value was written as %s, %v", text, err)
+	}
+	if _, err := (wire.JSONCodec{}).Marshal("text"); err == nil {
+		t.Error("what is no message was written")
+	}
+	if err := (wire.JSONCodec{}).Unmarshal([]byte("{}"), "text"); err == nil {
+		t.Error("what is no message was read")
+	}
+}
+
+// FuzzJSON: whatever is accepted is written as JSON that reads as the same.
+func FuzzJSON(f *testing.F) {
+	for _, test := range formed {
+		f.Add([]byte(test.json))
+	}
+	f.Add([]byte(`{"postings":[{"store":{"a":{"b":[1,2,{"c":null}]}}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var first, second v1.PostRequest
+		if (wire.JSONCodec{}).Unmarshal(data, &first) != nil {
+			return
+		}
+		text, err := wire.JSONCodec{}.Marshal(&first)
+		if err != nil {
+			t.Fatalf("read but cannot be written: %v", err)
+		}
+		if !json.Valid(text) {
+			t.Fatalf("not JSON: %q", text)
+		}
+		if err := (wire.JSONCodec{}).Unmarshal(text, &second); err != nil || !proto.Equal(&first, &second) {
+			t.Fatalf("%q reads as %v, %v; want %v", text, &second, err, &first)
+		}
+	})
+}

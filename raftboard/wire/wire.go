@@ -1,0 +1,91 @@
+// Package wire is what both ends of a conductord call agree on beyond the
+// messages of package conductordv1: header names, sizes and times, the way an
+// error crosses, and the JSON form of messages.
+//
+// Errors cross as a connect code, for programs that know only HTTP or gRPC,
+// with a conductord.v1.Error as their detail, for those that know conductord:
+// the detail alone decides which sentinel comes out at the other end.
+package wire
+
+import (
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Headers.
+const (
+	// HeaderLeader of an answer, also of an error, is the API address
+	// (host:port) of the leader, if the node knows one.
+	HeaderLeader = "Conductord-Leader"
+	// HeaderIndex of an answer is a log index that the answer includes.
+	HeaderIndex = "Conductord-Index"
+	// HeaderMinIndex of a request makes a node that answers for itself wait
+	// until it has applied that index.
+	HeaderMinIndex = "Conductord-Min-Index"
+	// HeaderHops of a request counts how often it has been forwarded, so
+	// that two nodes which each take the other for the leader stop.
+	HeaderHops = "Conductord-Hops"
+)
+
+// MaxHops is how often a call may be forwarded: from the node that the caller
+// knows to the leader, and no further.
+const MaxHops = 1
+
+// Sizes, in bytes of a message's encoding.
+const (
+	// MaxMessage bounds every request and every answer. It has room for a
+	// full pack and one command of the largest size besides.
+	MaxMessage = 4 << 20
+	// PageBytes is where a node ends a page and says that more follows:
+	// small enough that one large item more still fits into MaxMessage.
+	PageBytes = 1 << 20
+	// PackBytes and PackCommands are where a client ends a pack of
+	// commands. A larger command travels alone. A full pack still fits into
+	// one log entry of the largest size.
+	PackBytes    = 512 << 10
+	PackCommands = 256
+	// MaxCommand is the largest command that any node accepts.
+	MaxCommand = 1 << 20
+)
+
+// A command of the largest size must pass, and so must a pack.
+const _ = uint64(MaxMessage - PackBytes - MaxCommand)
+
+// Times.
+const (
+	// MaxPoll is the longest that one WaitJob or ClaimNext may wait.
+	MaxPoll = 60 * time.Second
+	// WatchSign is how often a node sends a sign of life on a watch, and
+	// WatchSilence how long a client waits for one before it goes elsewhere.
+	WatchSign    = 3 * time.Second
+	WatchSilence = 10 * time.Second
+)
+
+// MaxJSONDepth bounds the nesting of a message in JSON: a value of the
+// greatest depth, inside the most deeply nested message, with room for chains
+// of causes.
+const MaxJSONDepth = 2 * logbook.MaxJSONDepth
+
+// HandlerOptions are what every handler of the API is made with: our JSON
+// form under both names that callers give it, and the bounds of a message.
+func HandlerOptions() []connect.HandlerOption {
+	return []connect.HandlerOption{
+		connect.WithCodec(JSONCodec{}),
+		connect.WithCodec(charsetCodec{}),
+		connect.WithReadMaxBytes(MaxMessage),
+	}
+}
+
+// ClientOptions are what every client of the API is made with. Answers are
+// not compressed: on the networks that a cluster lives in, the processor is
+// dearer than the bytes.
+func ClientOptions() []connect.ClientOption {
+	return []connect.ClientOption{
+		connect.WithAcceptCompression("gzip", nil, nil),
+		connect.WithReadMaxBytes(MaxMessage),
+		connect.WithSendMaxBytes(MaxMessage),
+	}
+}
