@@ -1,0 +1,319 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// maxClaimedFlow bounds a flow's detail in the answer to a claim, in bytes; a
+// larger one is left out, and read in parts.
+const maxClaimedFlow = wire.PageBytes
+
+// boardService answers calls about jobs.
+type boardService struct{ *Node }
+
+// Post implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Post(ctx context.Context, request *connect.Request[conductordv1.PostRequest]) (*connect.Response[conductordv1.PostResponse], error) {
+	// Ids are given before the call is passed on, so that all tries of this
+	// node are one posting.
+	for _, posting := range request.Msg.Postings {
+		if posting.Id == "" {
+			posting.Id = jobs.NewJobID().String()
+		}
+	}
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.PostRequest, conductordv1.PostResponse] { return c.board.Post },
+		s.post)
+}
+
+// post gives each posting its own verdict: those that cannot pass never reach
+// the log, and the others share a command.
+func (s *boardService) post(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
+	switch n := len(request.Postings); {
+	case n == 0:
+		return nil, 0, &logbook.InvalidError{Field: "postings", Reason: "none"}
+	case n > command.MaxPostings:
+		return nil, 0, &logbook.LimitError{Field: "postings", Limit: command.MaxPostings, Size: int64(n), Unit: "postings"}
+	}
+	answer := &conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(request.Postings))}
+	var commands []*conductordv1.Command
+	var places [][]int
+	size := 0
+	for i, posting := range request.Postings {
+		if err := command.CheckPosting(s.options.Limits, posting); err != nil {
+			answer.Posted[i] = refusedPosting(posting.Id, command.ErrorToProto(err))
+			continue
+		}
+		if own := proto.Size(posting); len(commands) == 0 || size+own > maxEntryBytes {
+			commands = append(commands, &conductordv1.Command{Kind: &conductordv1.Command_Post{Post: &conductordv1.PostCommand{}}})
+			places = append(places, nil)
+			size = 0
+		}
+		size += proto.Size(posting)
+		last := len(commands) - 1
+		commands[last].GetPost().Postings = append(commands[last].GetPost().Postings, posting)
+		places[last] = append(places[last], i)
+	}
+	index := s.machine.AppliedIndex()
+	for i, c := range commands {
+		var result *conductordv1.Result
+		var err error
+		index, result, err = s.submitOne(ctx, c)
+		if err != nil {
+			return nil, 0, err
+		}
+		for j, place := range places[i] {
+			if answer.Posted[place], err = s.postedJob(result.GetPost().GetPosted()[j]); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	return answer, index, nil
+}
+
+func (s *boardService) postedJob(posted *conductordv1.Posted) (*conductordv1.PostedJob, error) {
+	if posted.Error != nil {
+		return refusedPosting(posted.Job, posted.Error), nil
+	}
+	id, err := jobs.ParseJobID(posted.Job)
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.machine.Job(id)
+	if err != nil {
+		return nil, err
+	}
+	return &conductordv1.PostedJob{Job: command.JobToProto(&job), Existed: posted.Existed}, nil
+}
+
+func refusedPosting(id string, why *conductordv1.Error) *conductordv1.PostedJob {
+	return &conductordv1.PostedJob{Job: &conductordv1.Job{Id: id}, Error: why}
+}
+
+// GetJob implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) GetJob(ctx context.Context, request *connect.Request[conductordv1.GetJobRequest]) (*connect.Response[conductordv1.GetJobResponse], error) {
+	return read(ctx, s.Node, request, request.Msg.Stale,
+		func(c *clients) method[conductordv1.GetJobRequest, conductordv1.GetJobResponse] {
+			return c.board.GetJob
+		},
+		func(message *conductordv1.GetJobRequest) (*conductordv1.GetJobResponse, error) {
+			job, err := s.job(message.Id)
+			return &conductordv1.GetJobResponse{Job: job}, err
+		})
+}
+
+func (s *boardService) job(text string) (*conductordv1.Job, error) {
+	id, err := jobs.ParseJobID(text)
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.machine.Job(id)
+	if err != nil {
+		return nil, err
+	}
+	return command.JobToProto(&job), nil
+}
+
+// ListJobs implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) ListJobs(ctx context.Context, request *connect.Request[conductordv1.ListJobsRequest]) (*connect.Response[conductordv1.ListJobsResponse], error) {
+	return read(ctx, s.Node, request, request.Msg.Stale,
+		func(c *clients) method[conductordv1.ListJobsRequest, conductordv1.ListJobsResponse] {
+			return c.board.ListJobs
+		},
+		s.list)
+}
+
+func (s *boardService) list(message *conductordv1.ListJobsRequest) (*conductordv1.ListJobsResponse, error) {
+	query := jobs.Query{Board: message.Board, Kind: message.Kind, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
+	for _, text := range message.States {
+		state, err := jobs.ParseState(text)
+		if err != nil {
+			return nil, err
+		}
+		query.States = append(query.States, state)
+	}
+	page, err := s.machine.Jobs(query)
+	if err != nil {
+		return nil, err
+	}
+	answer := &conductordv1.ListJobsResponse{Next: page.Next}
+	for i := range page.Jobs {
+		answer.Jobs = append(answer.Jobs, command.JobToProto(&page.Jobs[i]))
+	}
+	return answer, nil
+}
+
+// WaitJob implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) WaitJob(ctx context.Context, request *connect.Request[conductordv1.WaitJobRequest]) (*connect.Response[conductordv1.WaitJobResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.WaitJobRequest, conductordv1.WaitJobResponse] {
+			return c.board.WaitJob
+		},
+		s.wait)
+}
+
+func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRequest) (*conductordv1.WaitJobResponse, uint64, error) {
+	id, err := jobs.ParseJobID(message.Id)
+	if err != nil {
+		return nil, 0, err
+	}
+	timeout, err := pollTime("timeout", message.Timeout)
+	if err != nil {
+		return nil, 0, err
+	}
+	current, err := s.serving()
+	if err != nil {
+		return nil, 0, err
+	}
+	finished, leave := s.parking.awaitFinish(id)
+	defer leave()
+	index, err := s.reads.wait(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	job, err := s.job(message.Id)
+	if err != nil || jobs.State(job.State).Finished() {
+		return &conductordv1.WaitJobResponse{Job: job}, index, err
+	}
+	if err := s.linger(ctx, current, timeout, finished); err != nil {
+		return nil, 0, err
+	}
+	index = s.machine.AppliedIndex()
+	job, err = s.job(message.Id)
+	return &conductordv1.WaitJobResponse{Job: job}, index, err
+}
+
+// linger waits for a signal or the end of the time; both are no error. The end
+// of the reign or of the call is one.
+func (n *Node) linger(ctx context.Context, current *reign, timeout time.Duration, signal <-chan struct{}) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-signal:
+	case <-timer.C:
+	case <-current.over:
+		return fmt.Errorf("%w: node %q no longer leads", jobs.ErrUnavailable, n.options.Name)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Claim implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Claim(ctx context.Context, request *connect.Request[conductordv1.ClaimRequest]) (*connect.Response[conductordv1.ClaimResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.ClaimRequest, conductordv1.ClaimResponse] { return c.board.Claim },
+		func(ctx context.Context, message *conductordv1.ClaimRequest) (*conductordv1.ClaimResponse, uint64, error) {
+			index, result, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Claim{
+				Claim: &conductordv1.ClaimCommand{Session: message.Session, Job: message.Job, Nonce: message.Nonce},
+			}})
+			if err != nil {
+				return nil, 0, err
+			}
+			claimed, err := s.claimed(result.GetClaim().GetGranted())
+			if err != nil {
+				return nil, 0, err
+			}
+			return &conductordv1.ClaimResponse{Claimed: claimed[0]}, index, nil
+		})
+}
+
+// claimed loads what the claimant needs to start.
+func (s *boardService) claimed(granted []*conductordv1.Granted) ([]*conductordv1.Claimed, error) {
+	var answer []*conductordv1.Claimed
+	budget := maxClaimedFlow
+	for _, grant := range granted {
+		id, err := jobs.ParseJobID(grant.Job)
+		if err != nil {
+			return nil, err
+		}
+		claimed, omitted, err := s.machine.Claimed(id, budget)
+		if err != nil {
+			return nil, err
+		}
+		message := command.ClaimedToProto(&claimed)
+		message.FlowOmitted = omitted
+		budget = max(0, budget-proto.Size(message.Flow))
+		answer = append(answer, message)
+	}
+	return answer, nil
+}
+
+// Consume implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Consume(ctx context.Context, request *connect.Request[conductordv1.EndingRequest]) (*connect.Response[conductordv1.EndingResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.EndingRequest, conductordv1.EndingResponse] {
+			return c.board.Consume
+		},
+		func(ctx context.Context, message *conductordv1.EndingRequest) (*conductordv1.EndingResponse, uint64, error) {
+			return s.end(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Consume{Consume: message.Ending}})
+		})
+}
+
+// Abandon implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Abandon(ctx context.Context, request *connect.Request[conductordv1.EndingRequest]) (*connect.Response[conductordv1.EndingResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.EndingRequest, conductordv1.EndingResponse] {
+			return c.board.Abandon
+		},
+		func(ctx context.Context, message *conductordv1.EndingRequest) (*conductordv1.EndingResponse, uint64, error) {
+			return s.end(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Abandon{Abandon: message.Ending}})
+		})
+}
+
+// Trash implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Trash(ctx context.Context, request *connect.Request[conductordv1.EndingRequest]) (*connect.Response[conductordv1.EndingResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.EndingRequest, conductordv1.EndingResponse] { return c.board.Trash },
+		func(ctx context.Context, message *conductordv1.EndingRequest) (*conductordv1.EndingResponse, uint64, error) {
+			return s.end(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Trash{Trash: message.Ending}})
+		})
+}
+
+func (s *boardService) end(ctx context.Context, c *conductordv1.Command) (*conductordv1.EndingResponse, uint64, error) {
+	index, _, err := s.submitOne(ctx, c)
+	return &conductordv1.EndingResponse{}, index, err
+}
+
+// Execute implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Execute(ctx context.Context, request *connect.Request[conductordv1.ExecuteRequest]) (*connect.Response[conductordv1.ExecuteResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.ExecuteRequest, conductordv1.ExecuteResponse] {
+			return c.board.Execute
+		},
+		func(ctx context.Context, message *conductordv1.ExecuteRequest) (*conductordv1.ExecuteResponse, uint64, error) {
+			if err := checkExecutable(message.Commands); err != nil {
+				return nil, 0, err
+			}
+			index, results, err := s.submit(ctx, message.Commands...)
+			return &conductordv1.ExecuteResponse{Results: results}, index, err
+		})
+}
+
+func checkExecutable(commands []*conductordv1.Command) error {
+	switch n := len(commands); {
+	case n == 0:
+		return &logbook.InvalidError{Field: "commands", Reason: "none"}
+	case n > maxEntryCommands:
+		return &logbook.LimitError{Field: "commands", Limit: maxEntryCommands, Size: int64(n), Unit: "commands"}
+	}
+	for _, c := range commands {
+		if command.LeaderOnly(c) {
+			return fmt.Errorf("%w: %s is a command of the leader's own", jobs.ErrNotAllowed, command.Name(c))
+		}
+		if c.GetClaimNext() != nil {
+			return &logbook.InvalidError{Field: "commands", Reason: "claim_next waits, and has a call of its own"}
+		}
+	}
+	return nil
+}

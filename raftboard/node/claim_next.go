@@ -1,0 +1,110 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// ClaimNext implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) ClaimNext(ctx context.Context, request *connect.Request[conductordv1.ClaimNextRequest]) (*connect.Response[conductordv1.ClaimNextResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.ClaimNextRequest, conductordv1.ClaimNextResponse] {
+			return c.board.ClaimNext
+		},
+		s.claimNext)
+}
+
+// claimNext parks until there is a job. Looking costs the log nothing: a
+// command is proposed only when the state machine shows something to claim.
+func (s *boardService) claimNext(ctx context.Context, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
+	wait, err := pollTime("wait", message.Wait)
+	if err != nil {
+		return nil, 0, err
+	}
+	claim := claimNextCommand(message)
+	if err := command.Check(s.options.Limits, claim); err != nil {
+		return nil, 0, err
+	}
+	request, err := command.ClaimRequestFromProto(claim.GetClaimNext())
+	if err != nil {
+		return nil, 0, err
+	}
+	current, err := s.serving()
+	if err != nil {
+		return nil, 0, err
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	var passOn []fsm.Lane // where this claim was woken
+	for {
+		waiter := s.parking.park(request)
+		granted, index, err := s.tryClaim(ctx, request, claim)
+		if err != nil || len(granted) > 0 {
+			s.parking.leave(waiter)
+			s.parking.wake(passOn) // there may be more for the next one
+			if err != nil {
+				return nil, 0, err
+			}
+			claimed, err := s.claimed(granted)
+			return &conductordv1.ClaimNextResponse{Claimed: claimed}, index, err
+		}
+		select {
+		case passOn = <-waiter.woken:
+			continue
+		case <-timer.C:
+			s.parking.leave(waiter)
+			return &conductordv1.ClaimNextResponse{}, s.machine.AppliedIndex(), nil
+		case <-current.over:
+			s.parking.leave(waiter)
+			return nil, 0, fmt.Errorf("%w: node %q no longer leads", jobs.ErrUnavailable, s.options.Name)
+		case <-ctx.Done():
+			s.parking.leave(waiter)
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+func claimNextCommand(message *conductordv1.ClaimNextRequest) *conductordv1.Command {
+	boards := slices.Clone(message.Boards)
+	if len(boards) == 0 {
+		boards = []string{jobs.DefaultBoard}
+	}
+	return &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{ClaimNext: &conductordv1.ClaimNextCommand{
+		Session: message.Session, Nonce: message.Nonce, Boards: boards, Kinds: message.Kinds, Max: max(message.Max, 1),
+	}}}
+}
+
+// tryClaim claims if there is anything to claim, or if the nonce may have been
+// answered before.
+func (s *boardService) tryClaim(ctx context.Context, request jobs.ClaimRequest, claim *conductordv1.Command) ([]*conductordv1.Granted, uint64, error) {
+	worthwhile, err := s.machine.MayClaim(request)
+	if err != nil || !worthwhile {
+		return nil, 0, err
+	}
+	index, result, err := s.submitOne(ctx, claim)
+	return result.GetClaim().GetGranted(), index, err
+}
+
+// pollTime reads how long a call may wait.
+func pollTime(field string, given *durationpb.Duration) (time.Duration, error) {
+	wait, err := command.DurationFromProto(field, given)
+	if err != nil {
+		return 0, err
+	}
+	if wait < 0 {
+		return 0, &logbook.InvalidError{Field: field, Reason: "negative"}
+	}
+	return min(wait, wire.MaxPoll), nil
+}

@@ -1,0 +1,193 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// patience is how long a test waits for what must happen on a busy machine.
+const patience = 60 * time.Second
+
+// cluster is nodes within the test's process, with real sockets and disks.
+type cluster struct {
+	t       *testing.T
+	options []node.Options
+	nodes   []*node.Node // nil: stopped
+}
+
+// newCluster describes a cluster of size nodes; start runs them.
+func newCluster(t *testing.T, size int, adjust ...func(*node.Options)) *cluster {
+	t.Helper()
+	c := &cluster{t: t, nodes: make([]*node.Node, size)}
+	var members []node.Member
+	addresses := freeAddresses(t, 2*size)
+	for i := range size {
+		members = append(members, node.Member{Name: fmt.Sprintf("n%d", i+1), Raft: addresses[2*i], API: addresses[2*i+1]})
+	}
+	dir := t.TempDir()
+	for _, member := range members {
+		options := node.Options{
+			Name: member.Name, Cluster: "test", Members: members, DataDir: filepath.Join(dir, member.Name), Init: true,
+			Raft:   node.RaftTimings{Heartbeat: 200 * time.Millisecond},
+			Logger: hclog.New(&hclog.LoggerOptions{Name: member.Name, Level: hclog.Error, Output: testWriter{t}}),
+			Fatal:  func(err error) { t.Errorf("%s cannot go on: %v", member.Name, err) },
+		}
+		for _, change := range adjust {
+			change(&options)
+		}
+		c.options = append(c.options, options)
+	}
+	t.Cleanup(func() {
+		for i := range c.nodes {
+			c.stop(i)
+		}
+	})
+	return c
+}
+
+func freeAddresses(t *testing.T, n int) []string {
+	t.Helper()
+	var addresses []string
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = listener.Close() }()
+		addresses = append(addresses, listener.Addr().String())
+	}
+	return addresses
+}
+
+func (c *cluster) start(which ...int) {
+	c.t.Helper()
+	for _, i := range which {
+		opened, err := node.Open(c.options[i])
+		if err != nil {
+			c.t.Fatalf("cannot open %s: %v", c.options[i].Name, err)
+		}
+		c.nodes[i] = opened
+	}
+}
+
+func (c *cluster) startAll() *cluster {
+	c.t.Helper()
+	for i := range c.nodes {
+		c.start(i)
+	}
+	c.ready()
+	return c
+}
+
+func (c *cluster) ready() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, running := range c.nodes {
+		if running == nil {
+			continue
+		}
+		if err := running.WaitReady(ctx); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func (c *cluster) stop(i int) {
+	if c.nodes[i] == nil {
+		return
+	}
+	if err := c.nodes[i].Close(); err != nil {
+		c.t.Errorf("cannot close %s: %v", c.options[i].Name, err)
+	}
+	c.nodes[i] = nil
+}
+
+// leader is the number of the node that leads.
+func (c *cluster) leader() int {
+	c.t.Helper()
+	var leader int
+	eventually(c.t, "a node leads", func() bool {
+		leader = slices.IndexFunc(c.nodes, func(n *node.Node) bool { return n != nil && n.Leading() })
+		return leader >= 0
+	})
+	return leader
+}
+
+func (c *cluster) endpoints() []string {
+	var endpoints []string
+	for _, member := range c.options[0].Members {
+		endpoints = append(endpoints, member.API)
+	}
+	return endpoints
+}
+
+// client dials the given nodes, or all of them.
+func (c *cluster) client(which ...int) *raftboard.Client {
+	c.t.Helper()
+	endpoints := c.endpoints()
+	if len(which) > 0 {
+		endpoints = nil
+		for _, i := range which {
+			endpoints = append(endpoints, c.options[0].Members[i].API)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := raftboard.Dial(ctx, endpoints...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(client.Close)
+	return client
+}
+
+// eventually waits for a condition that must come true.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	for !condition() {
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// lapse waits until a session that nobody keeps alive has expired.
+func lapse(t *testing.T, client *raftboard.Client) func(jobs.SessionID) {
+	return func(id jobs.SessionID) {
+		eventually(t, "session "+id.String()+" expires", func() bool {
+			sessions, err := client.Sessions(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !slices.ContainsFunc(sessions, func(s jobs.Session) bool { return s.ID == id })
+		})
+	}
+}
+
+// testWriter puts log lines into the test's output.
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(line []byte) (int, error) {
+	if w.t.Context().Err() == nil { // later than that, the test must not be written to
+		w.t.Logf("%s", line)
+	}
+	return len(line), nil
+}

@@ -1,0 +1,43 @@
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/conductord/conductord/jobs/jobstest"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/logbook/logbooktest"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// The promises of jobs.Board and logbook.Connection hold through the client,
+// over one node and over three; there the client knows one follower only, so
+// that every call is also forwarded at first.
+func TestConformance(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		nodes int
+	}{
+		{"one node", 1},
+		{"three nodes", 3},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := newCluster(t, row.nodes, func(o *node.Options) {
+				o.Sessions = node.SessionTimings{Grace: 200 * time.Millisecond, CoolDown: 100 * time.Millisecond}
+			}).startAll()
+			client := c.client((c.leader() + 1) % row.nodes)
+			t.Run("board", func(t *testing.T) {
+				jobstest.Exercise(t, func(t *testing.T) jobstest.Harness {
+					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 2 * time.Second}
+				})
+			})
+			t.Run("logbook", func(t *testing.T) {
+				logbooktest.Exercise(t, func(*testing.T) logbook.Connection { return client })
+			})
+		})
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

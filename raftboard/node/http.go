@@ -1,0 +1,135 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// Bounds of the HTTP port.
+const (
+	readHeaderTimeout = 5 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+	maxStreams        = 1_000 // calls at once on one HTTP/2 connection: a client's long polls share one
+	stopPatience      = 2 * time.Second
+)
+
+// serve opens the HTTP port: the API, health and metrics.
+func (n *Node) serve() error {
+	listener, err := net.Listen("tcp", n.options.APIListen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on the API port: %w", err)
+	}
+	n.apiAddress = listener.Addr()
+	ctx, cancel := context.WithCancel(context.Background())
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	n.http = &http.Server{
+		Handler:           n.handler(),
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          n.logger.Named("http").StandardLogger(nil),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	n.http.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
+	n.stopCalls = cancel
+	n.routines.Go(func() {
+		if err := n.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			n.fatal(fmt.Errorf("the API port has stopped: %w", err))
+		}
+	})
+	return nil
+}
+
+func (n *Node) stopHTTP() error {
+	if n.http == nil {
+		return nil
+	}
+	n.stopCalls()
+	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	if err := n.http.Shutdown(ctx); err != nil {
+		return n.http.Close()
+	}
+	return nil
+}
+
+func (n *Node) handler() http.Handler {
+	options := append(wire.HandlerOptions(), connect.WithInterceptors(&observing{n}))
+	mux := http.NewServeMux()
+	board := &boardService{n}
+	path, boardHandler := conductordv1connect.NewBoardServiceHandler(board, options...)
+	mux.Handle(path, n.watchLines(board, boardHandler))
+	mux.Handle(conductordv1connect.NewSessionServiceHandler(&sessionService{n}, options...))
+	mux.Handle(conductordv1connect.NewLogbookServiceHandler(&logbookService{n}, options...))
+	mux.Handle(conductordv1connect.NewClusterServiceHandler(&clusterService{n}, options...))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := n.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(n.options.Metrics, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// observing puts the leader's address on every answer and counts the calls.
+type observing struct{ node *Node }
+
+// WrapUnary does so for calls with one answer.
+func (o *observing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+		began := time.Now()
+		answer, err := next(ctx, request)
+		o.node.metrics.called(request.Spec().Procedure, time.Since(began), err)
+		leader, known := o.node.leader()
+		if !known {
+			return answer, err
+		}
+		var failed *connect.Error
+		switch {
+		case err == nil:
+			answer.Header().Set(wire.HeaderLeader, leader.API)
+		case errors.As(err, &failed):
+			failed.Meta().Set(wire.HeaderLeader, leader.API)
+		}
+		return answer, err
+	}
+}
+
+// WrapStreamingClient is not used by a server.
+func (o *observing) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler counts streams.
+func (o *observing) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		began := time.Now()
+		err := next(ctx, conn)
+		o.node.metrics.called(conn.Spec().Procedure, time.Since(began), err)
+		return err
+	}
+}
+
+// procedureName makes "BoardService/Post" of "/conductord.v1.BoardService/Post".
+func procedureName(procedure string) string {
+	return strings.TrimPrefix(procedure, "/conductord.v1.")
+}

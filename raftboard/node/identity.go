@@ -1,0 +1,172 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
+)
+
+// identityFile lies in the data directory; without it there is no node.
+const identityFile = "node.json"
+
+// identity is who a node is, apart from where it is. It is made once, at the
+// first start, and moves with the data directory.
+type identity struct {
+	Cluster     string `json:"cluster"`
+	Name        string `json:"name"`
+	Incarnation int    `json:"incarnation"`
+	// Instance is drawn when the identity is made. A node that lost its disk
+	// and is made again has another one, and the nodes that remember the first
+	// refuse it: it has forgotten its votes.
+	Instance uuid.UUID `json:"instance"`
+	// Generation counts restorations of the cluster from a backup or a survivor.
+	Generation uint64 `json:"generation"`
+	// Bootstrapped is set once the first configuration is in the log.
+	Bootstrapped bool `json:"bootstrapped"`
+	// Peers are the instances of the other nodes, as first met.
+	Peers map[string]uuid.UUID `json:"peers"`
+}
+
+// server is the node's id in the raft configuration.
+func (i *identity) server() raft.ServerID { return serverID(i.Name, i.Incarnation) }
+
+// serverID makes the raft id of a member. Every member of a new cluster is in
+// its first incarnation, which is why all nodes can bootstrap the same
+// configuration without asking each other.
+func serverID(name string, incarnation int) raft.ServerID {
+	return raft.ServerID(fmt.Sprintf("%s.%d", name, incarnation))
+}
+
+// identityStore keeps the identity on disk, and writes down the peers it meets.
+type identityStore struct {
+	path string
+
+	mu sync.Mutex
+	id identity
+}
+
+// loadIdentity reads the data directory's identity, or makes one if this is
+// the node's declared first start.
+func loadIdentity(o Options) (*identityStore, error) {
+	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the data directory: %w", err)
+	}
+	store := &identityStore{path: filepath.Join(o.DataDir, identityFile)}
+	data, err := os.ReadFile(store.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return store, store.create(o)
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the node's identity: %w", err)
+	}
+	if err := json.Unmarshal(data, &store.id); err != nil {
+		return nil, fmt.Errorf("cannot read the node's identity in %s: %w", store.path, err)
+	}
+	return store, store.matches(o)
+}
+
+func (s *identityStore) create(o Options) error {
+	if !o.Init {
+		return fmt.Errorf("%s holds no node: if this is the first start of node %q, say so with --init; "+
+			"if it has run before, its disk is missing and must not be replaced by an empty one", o.DataDir, o.Name)
+	}
+	others, err := os.ReadDir(o.DataDir)
+	if err != nil {
+		return fmt.Errorf("cannot read the data directory: %w", err)
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("%s is not empty but holds no %s: refusing to make a node there (found %q)", o.DataDir, identityFile, others[0].Name())
+	}
+	s.id = identity{
+		Cluster: o.Cluster, Name: o.Name, Incarnation: 1, Instance: uuid.New(), Generation: 1,
+		Peers: map[string]uuid.UUID{},
+	}
+	return s.saveLocked()
+}
+
+func (s *identityStore) matches(o Options) error {
+	if s.id.Name != o.Name {
+		return fmt.Errorf("%s is the data directory of node %q, and this is node %q", o.DataDir, s.id.Name, o.Name)
+	}
+	if s.id.Cluster != o.Cluster {
+		return fmt.Errorf("%s belongs to cluster %q, and the configuration says %q", o.DataDir, s.id.Cluster, o.Cluster)
+	}
+	if s.id.Peers == nil {
+		s.id.Peers = map[string]uuid.UUID{}
+	}
+	return nil
+}
+
+func (s *identityStore) get() identity {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+func (s *identityStore) setBootstrapped() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id.Bootstrapped = true
+	return s.saveLocked()
+}
+
+// meet remembers the instance of a peer at the first meeting and refuses
+// another one later.
+func (s *identityStore) meet(name string, instance uuid.UUID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, met := s.id.Peers[name]
+	if met && known != instance {
+		return fmt.Errorf("node %q has lost its disk and was made anew, or another node uses its name: "+
+			"node %q remembers it as %s, and it is now %s", name, s.id.Name, known, instance)
+	}
+	if met {
+		return nil
+	}
+	s.id.Peers[name] = instance
+	return s.saveLocked()
+}
+
+// saveLocked replaces the file in one step: after a crash it is the old or the
+// new one.
+func (s *identityStore) saveLocked() error {
+	data, err := json.MarshalIndent(s.id, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot encode the node's identity: %w", err)
+	}
+	temporary := s.path + ".tmp"
+	if err := writeSynced(temporary, append(data, '\n')); err != nil {
+		return fmt.Errorf("cannot write the node's identity: %w", err)
+	}
+	if err := os.Rename(temporary, s.path); err != nil {
+		return fmt.Errorf("cannot write the node's identity: %w", err)
+	}
+	return syncDir(filepath.Dir(s.path))
+}
+
+func writeSynced(path string, data []byte) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

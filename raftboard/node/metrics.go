@@ -1,0 +1,105 @@
+package node
+
+import (
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+)
+
+// nodeMetrics are what a node tells about itself, beside raft's own metrics.
+type nodeMetrics struct {
+	commands         *prometheus.CounterVec
+	entries          prometheus.Counter
+	entryBytes       prometheus.Histogram
+	entryCommands    prometheus.Histogram
+	readRounds       prometheus.Counter
+	forwarded        prometheus.Counter
+	expiriesDeferred prometheus.Counter
+	calls            *prometheus.HistogramVec
+}
+
+func newNodeMetrics(registry *prometheus.Registry, n *Node) *nodeMetrics {
+	const namespace = "conductord"
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+		registry.MustRegister(c)
+		return c
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+		registry.MustRegister(h)
+		return h
+	}
+	m := &nodeMetrics{
+		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "commands_total", Help: "Commands that this node proposed as the leader, by name.",
+		}, []string{"command"}),
+		entries:          counter("entries_total", "Log entries that this node proposed as the leader."),
+		entryBytes:       histogram("entry_bytes", "Size of a proposed log entry, in bytes.", prometheus.ExponentialBuckets(64, 4, 8)),
+		entryCommands:    histogram("entry_commands", "Commands in a proposed log entry.", prometheus.ExponentialBuckets(1, 2, 10)),
+		readRounds:       counter("read_rounds_total", "Rounds of term questions that served reads and keep-alives."),
+		forwarded:        counter("forwarded_total", "Calls that this node passed on to the leader."),
+		expiriesDeferred: counter("session_expiries_deferred_total", "How often this node, leading, found that it had been paused and gave all sessions a full TTL."),
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "call_seconds", Help: "Duration of API calls, by call and result.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
+		}, []string{"call", "code"}),
+	}
+	registry.MustRegister(m.commands, m.calls, &stateCollector{node: n})
+	return m
+}
+
+func (m *nodeMetrics) proposed(entry *conductordv1.Entry, bytes int) {
+	m.entries.Inc()
+	m.entryBytes.Observe(float64(bytes))
+	m.entryCommands.Observe(float64(len(entry.Commands)))
+	for _, c := range entry.Commands {
+		m.commands.WithLabelValues(command.Name(c)).Inc()
+	}
+}
+
+func (m *nodeMetrics) called(procedure string, took time.Duration, err error) {
+	code := "ok"
+	if err != nil {
+		code = connect.CodeOf(err).String()
+	}
+	m.calls.WithLabelValues(procedureName(procedure), code).Observe(took.Seconds())
+}
+
+var (
+	jobsDescription    = prometheus.NewDesc("conductord_jobs", "Jobs, by state.", []string{"state"}, nil)
+	appliedDescription = prometheus.NewDesc("conductord_applied_index", "Log index that the state machine has applied.", nil, nil)
+	leadingDescription = prometheus.NewDesc("conductord_leading", "1 while this node serves as the leader.", nil, nil)
+)
+
+// stateCollector reads the state machine when somebody asks, and not before.
+type stateCollector struct{ node *Node }
+
+// Describe implements prometheus.Collector.
+func (c *stateCollector) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- jobsDescription
+	descriptions <- appliedDescription
+	descriptions <- leadingDescription
+}
+
+// Collect implements prometheus.Collector.
+func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
+	if c.node.machine == nil || c.node.raft == nil {
+		return
+	}
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	for state, count := range c.node.machine.Counts() {
+		gauge(jobsDescription, float64(count), string(state))
+	}
+	gauge(appliedDescription, float64(c.node.machine.AppliedIndex()))
+	leading := 0.0
+	if c.node.Leading() {
+		leading = 1
+	}
+	gauge(leadingDescription, leading)
+}

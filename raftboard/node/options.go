@@ -1,0 +1,148 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Member is one daemon of the cluster, as every member's configuration lists it.
+type Member struct {
+	Name string // the node's name
+	Raft string // host:port of its raft port, as the others reach it
+	API  string // host:port of its HTTP port, as the others and clients reach it
+}
+
+// Options says what a node is and how it behaves. Members, Cluster and the
+// timings must be the same on all nodes of a cluster.
+type Options struct {
+	Name    string   // this node's; one of the Members
+	Cluster string   // the cluster's id: nodes of another cluster are refused
+	Members []Member // all nodes, this one among them
+	DataDir string   // holds everything that must last; made if it is missing
+	Init    bool     // this is the node's first start: make its identity in an empty data directory
+	Version string   // of the program, for people
+
+	RaftListen string // where to listen; empty: this member's Raft
+	APIListen  string // where to listen; empty: this member's API
+
+	Raft      RaftTimings
+	Sessions  SessionTimings
+	Retention Retention
+	Limits    logbook.Limits // zero: logbook.MaxLimits
+
+	Logger  hclog.Logger         // nil: none
+	Metrics *prometheus.Registry // nil: one of the node's own
+	// Fatal ends the process after a fault that the node cannot outlive, such
+	// as a disk that has failed. nil: log, and exit with status 70.
+	Fatal func(error)
+}
+
+// RaftTimings are the clocks and sizes of the consensus.
+type RaftTimings struct {
+	Heartbeat         time.Duration // a follower that hears nothing for so long campaigns; 0: 500 ms
+	Election          time.Duration // a candidate tries again after so long; 0: as Heartbeat
+	LeaderLease       time.Duration // a leader that reaches no majority for so long steps down; 0: half of Heartbeat
+	MaxAppendEntries  int           // entries of one replication message; 0: 64
+	SnapshotInterval  time.Duration // how often to look whether a snapshot is due; 0: 30 s
+	SnapshotThreshold uint64        // entries since the last snapshot that make one due; 0: 16,384
+	TrailingLogs      uint64        // entries kept behind a snapshot; 0: twice the threshold
+}
+
+// SessionTimings are the leader's policies for sessions and their claims.
+type SessionTimings struct {
+	Grace      time.Duration // beyond a session's TTL before it is expired; 0: 1 s
+	CoolDown   time.Duration // before a job whose session expired is claimable; 0: 500 ms
+	MaxCrashes int           // a job whose owners vanish so often is trashed; 0: 5, negative: never
+}
+
+// Retention says how long finished jobs and their books are kept.
+type Retention struct {
+	MaxAge time.Duration // 0: 7 days
+	Keep   uint64        // at most so many; 0: 100,000
+}
+
+func (o Options) withDefaults() Options {
+	o.Raft = o.Raft.withDefaults()
+	setDefault(&o.Sessions.Grace, time.Second)
+	setDefault(&o.Sessions.CoolDown, 500*time.Millisecond)
+	setDefault(&o.Sessions.MaxCrashes, 5)
+	setDefault(&o.Retention.MaxAge, 7*24*time.Hour)
+	setDefault(&o.Retention.Keep, 100_000)
+	setDefault(&o.Limits, logbook.MaxLimits)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	if self, err := o.self(); err == nil {
+		setDefault(&o.RaftListen, self.Raft)
+		setDefault(&o.APIListen, self.API)
+	}
+	return o
+}
+
+func (t RaftTimings) withDefaults() RaftTimings {
+	setDefault(&t.Heartbeat, 500*time.Millisecond)
+	setDefault(&t.Election, t.Heartbeat)
+	setDefault(&t.LeaderLease, t.Heartbeat/2)
+	setDefault(&t.MaxAppendEntries, 64)
+	setDefault(&t.SnapshotInterval, 30*time.Second)
+	setDefault(&t.SnapshotThreshold, 16_384)
+	setDefault(&t.TrailingLogs, 2*t.SnapshotThreshold)
+	return t
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate reports all problems at once.
+func (o Options) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if err := o.Limits.CheckName("cluster id", o.Cluster); err != nil {
+		faults = append(faults, err)
+	}
+	if _, err := o.self(); err != nil {
+		faults = append(faults, err)
+	}
+	if o.DataDir == "" || !filepath.IsAbs(o.DataDir) {
+		fault("data directory %q is not an absolute path", o.DataDir)
+	}
+	seen := map[string]string{}
+	for _, member := range o.Members {
+		for _, key := range []string{"name " + member.Name, "address " + member.Raft, "address " + member.API} {
+			if other, taken := seen[key]; taken {
+				fault("members %q and %q have the same %s", other, member.Name, key)
+			}
+			seen[key] = member.Name
+		}
+	}
+	if o.Raft.LeaderLease > o.Raft.Heartbeat {
+		fault("raft leader lease %v is longer than the heartbeat timeout %v", o.Raft.LeaderLease, o.Raft.Heartbeat)
+	}
+	if o.Raft.TrailingLogs < 2*o.Raft.SnapshotThreshold {
+		fault("raft trailing logs %d are fewer than twice the snapshot threshold %d", o.Raft.TrailingLogs, o.Raft.SnapshotThreshold)
+	}
+	return errors.Join(faults...)
+}
+
+func (o Options) self() (Member, error) {
+	for _, member := range o.Members {
+		if member.Name == o.Name {
+			return member, nil
+		}
+	}
+	return Member{}, fmt.Errorf("node %q is not among the members of the cluster", o.Name)
+}

@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// Bounds of the proposer. An entry takes what is waiting, up to these; a
+// single command may be as large as the limits allow.
+const (
+	maxEntryCommands = 512
+	maxEntryBytes    = 512 << 10 // raft advises against larger entries: heartbeats share the connection
+	// entriesInFlight lets one entry fill while another is being written. More
+	// would only make entries smaller.
+	entriesInFlight = 2
+	maxWaiting      = 4096 // proposals in the queue; beyond it callers are told to come back
+	enqueueTimeout  = 2 * time.Second
+	// transferPatience is how long raft may refuse entries because it hands
+	// over its leadership. It may do so for ever (hashicorp/raft#696); the node
+	// then takes itself out.
+	transferPatience = 10 * time.Second
+)
+
+// proposal is commands of one caller that go into one entry, in order.
+type proposal struct {
+	commands []*conductordv1.Command
+	bytes    int
+	answer   chan proposed // buffered: the proposer never waits for a caller
+}
+
+// proposed is the answer to a proposal.
+type proposed struct {
+	index   uint64
+	results []*conductordv1.Result
+	err     error
+}
+
+// proposer packs the commands that are waiting into one log entry, and does so
+// again while that entry is on its way. There is no timer: under load entries
+// fill by themselves, without load a command goes at once.
+type proposer struct {
+	raft    *raft.Raft
+	now     func() time.Time
+	metrics *nodeMetrics
+	fatal   func(error)
+	// transferring is when raft began to refuse entries, in Unix nanoseconds; 0: it does not.
+	transferring atomic.Int64
+
+	queue    chan *proposal
+	inFlight chan struct{}
+	stopped  chan struct{}
+	stopping sync.Once
+	done     sync.WaitGroup
+}
+
+// newProposer starts the proposer's goroutine; it ends with close.
+func newProposer(r *raft.Raft, metrics *nodeMetrics, fatal func(error)) *proposer {
+	p := &proposer{
+		raft: r, now: time.Now, metrics: metrics, fatal: fatal,
+		queue:    make(chan *proposal, maxWaiting),
+		inFlight: make(chan struct{}, entriesInFlight),
+		stopped:  make(chan struct{}),
+	}
+	p.done.Go(p.run)
+	return p
+}
+
+// propose replicates commands as a part of one entry and returns their
+// results. ErrUnavailable: it did not happen. ErrUncertain: it may have.
+func (p *proposer) propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
+	waiting := &proposal{commands: commands, answer: make(chan proposed, 1)}
+	for _, c := range commands {
+		waiting.bytes += proto.Size(c)
+	}
+	select {
+	case p.queue <- waiting:
+	case <-p.stopped:
+		return 0, nil, fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
+	default:
+		return 0, nil, fmt.Errorf("%w: %d proposals are waiting already", jobs.ErrUnavailable, maxWaiting)
+	}
+	select {
+	case got := <-waiting.answer:
+		return got.index, got.results, got.err
+	case <-ctx.Done():
+		return 0, nil, fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())
+	case <-p.stopped:
+		return 0, nil, fmt.Errorf("%w: the node is stopping", jobs.ErrUncertain)
+	}
+}
+
+func (p *proposer) close() {
+	p.stopping.Do(func() { close(p.stopped) })
+	p.done.Wait()
+}
+
+func (p *proposer) run() {
+	defer p.refuseWaiting()
+	var held *proposal // did not fit into the last entry
+	for {
+		select {
+		case p.inFlight <- struct{}{}:
+		case <-p.stopped:
+			if held != nil {
+				held.answer <- proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)}
+			}
+			return
+		}
+		first := held
+		if first == nil {
+			select {
+			case first = <-p.queue:
+			case <-p.stopped:
+				return
+			}
+		}
+		var batch []*proposal
+		batch, held = p.fill(first)
+		p.send(batch)
+	}
+}
+
+// fill takes what is waiting, without waiting for more.
+func (p *proposer) fill(first *proposal) (batch []*proposal, held *proposal) {
+	batch = []*proposal{first}
+	commands, bytes := len(first.commands), first.bytes
+	for {
+		select {
+		case next := <-p.queue:
+			if commands+len(next.commands) > maxEntryCommands || bytes+next.bytes > maxEntryBytes {
+				return batch, next
+			}
+			batch = append(batch, next)
+			commands += len(next.commands)
+			bytes += next.bytes
+		default:
+			return batch, nil
+		}
+	}
+}
+
+// send proposes an entry and answers its callers when raft has.
+func (p *proposer) send(batch []*proposal) {
+	entry := &conductordv1.Entry{TimeUnixNano: p.now().UnixNano()}
+	for _, one := range batch {
+		entry.Commands = append(entry.Commands, one.commands...)
+	}
+	data, err := command.EncodeEntry(entry)
+	if err != nil {
+		<-p.inFlight
+		answerAll(batch, proposed{err: fmt.Errorf("%w: %w", jobs.ErrInvalid, err)})
+		return
+	}
+	p.metrics.proposed(entry, len(data))
+	future := p.raft.Apply(data, enqueueTimeout)
+	go func() { // ends when raft answers; raft that shuts down may forget the entry, and callers do not wait for it then
+		defer func() { <-p.inFlight }()
+		err := future.Error()
+		p.watchTransfer(err)
+		if err != nil {
+			answerAll(batch, proposed{err: proposalError(err)})
+			return
+		}
+		results, _ := future.Response().([]*conductordv1.Result)
+		if len(results) != len(entry.Commands) {
+			panic(fmt.Sprintf("internal error: %d results for %d commands of entry %d", len(results), len(entry.Commands), future.Index()))
+		}
+		for _, one := range batch {
+			n := len(one.commands)
+			one.answer <- proposed{index: future.Index(), results: results[:n:n]}
+			results = results[n:]
+		}
+	}()
+}
+
+func (p *proposer) watchTransfer(err error) {
+	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
+		p.transferring.Store(0)
+		return
+	}
+	now := p.now().UnixNano()
+	if since := p.transferring.Load(); since == 0 {
+		p.transferring.CompareAndSwap(0, now)
+	} else if time.Duration(now-since) > transferPatience {
+		p.fatal(errors.New("a leadership transfer does not end"))
+	}
+}
+
+func (p *proposer) refuseWaiting() {
+	for {
+		select {
+		case one := <-p.queue:
+			one.answer <- proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)}
+		default:
+			return
+		}
+	}
+}
+
+func answerAll(batch []*proposal, answer proposed) {
+	for _, one := range batch {
+		one.answer <- answer
+	}
+}
+
+// proposalError tells what did not happen from what may have. raft gives up
+// before it has taken an entry into its log with the errors listed first.
+func proposalError(err error) error {
+	for _, refused := range []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout} {
+		if errors.Is(err, refused) {
+			return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+		}
+	}
+	return fmt.Errorf("%w: %w", jobs.ErrUncertain, err)
+}

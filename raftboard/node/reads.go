@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// A linearizable answer must show every write that was acknowledged before the
+// question came. The leader's own state is not enough: it may have been
+// deposed without knowing. raft's VerifyLeader is not enough either: an answer
+// to an older heartbeat counts as a vote.
+//
+// So the leader notes the commit index, then asks the others for their current
+// term, in a round that begins after the question. If a majority is still at
+// its own term, no newer leader had committed anything when the round began: a
+// newer one needs a majority at a higher term, terms never fall, and two
+// majorities share a node. The answer then waits until the noted index has
+// been applied. (This is the ReadIndex of Ongaro's thesis, 6.4, with term
+// questions in the place of heartbeats.)
+//
+// One round serves everyone who was waiting when it began: reads and
+// keep-alives alike.
+type readRounds struct {
+	term      func() uint64 // of this node
+	commit    func() uint64
+	reign     func() (*reign, error) // errors while this node does not serve as leader
+	applied   func(ctx context.Context, index uint64) error
+	peers     []*termAsker
+	majority  int // of all members, this node among them
+	roundDone func()
+
+	mu      sync.Mutex
+	next    *round // collects those who wait for the next round; under mu
+	running bool   // a goroutine carries out rounds; under mu
+}
+
+// round is the shared fate of everyone who waits for it.
+type round struct {
+	done  chan struct{}
+	index uint64 // set before done is closed
+	err   error  // set before done is closed
+}
+
+// wait returns an index that this node has applied, and that includes every
+// write acknowledged before the call, by whatever leader.
+func (r *readRounds) wait(ctx context.Context) (uint64, error) {
+	if _, err := r.reign(); err != nil {
+		return 0, err
+	}
+	round := r.join()
+	select {
+	case <-round.done:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if round.err != nil {
+		return 0, round.err
+	}
+	if err := r.applied(ctx, round.index); err != nil {
+		return 0, err
+	}
+	return round.index, nil
+}
+
+// join puts the caller into the next round, and sees to it that there is one.
+func (r *readRounds) join() *round {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == nil {
+		r.next = &round{done: make(chan struct{})}
+	}
+	joined := r.next
+	if !r.running {
+		r.running = true
+		go r.run() // ends when nobody waits any more
+	}
+	return joined
+}
+
+func (r *readRounds) run() {
+	for {
+		r.mu.Lock()
+		current := r.next
+		r.next = nil
+		if current == nil {
+			r.running = false
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+		current.index, current.err = r.carryOut()
+		close(current.done)
+		r.roundDone()
+	}
+}
+
+func (r *readRounds) carryOut() (uint64, error) {
+	before, err := r.reign()
+	if err != nil {
+		return 0, err
+	}
+	index, term := r.commit(), r.term()
+	if err := r.askPeers(term); err != nil {
+		return 0, err
+	}
+	after, err := r.reign()
+	if err != nil {
+		return 0, err
+	}
+	if after != before || r.term() != term {
+		return 0, fmt.Errorf("%w: the leadership changed during the read", jobs.ErrUnavailable)
+	}
+	return index, nil
+}
+
+// askPeers succeeds when a majority is at the term.
+func (r *readRounds) askPeers(term uint64) error {
+	type reply struct {
+		term uint64
+		err  error
+	}
+	replies := make(chan reply, len(r.peers))
+	for _, peer := range r.peers {
+		go func() { // ends at the asker's timeout
+			peerTerm, err := peer.ask()
+			replies <- reply{peerTerm, err}
+		}()
+	}
+	agree, faults := 1, []error(nil)
+	for range r.peers {
+		if agree >= r.majority {
+			return nil
+		}
+		switch got := <-replies; {
+		case got.err != nil:
+			faults = append(faults, got.err)
+		case got.term == term:
+			agree++
+		case got.term > term:
+			return fmt.Errorf("%w: another node is at term %d, and this leader at %d", jobs.ErrUnavailable, got.term, term)
+		}
+	}
+	if agree >= r.majority {
+		return nil
+	}
+	return fmt.Errorf("%w: this leader reaches %d of the %d nodes that it needs: %w", jobs.ErrUnavailable, agree, r.majority, errors.Join(faults...))
+}

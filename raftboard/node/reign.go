@@ -1,0 +1,281 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// Bounds of what a leader does by itself in one go. What is left is done in
+// the next one, behind whatever clients have proposed meanwhile.
+const (
+	expiriesAtOnce = 64    // sessions expired by one round of the timers
+	wakesAtOnce    = 1_000 // due jobs made claimable by one command
+	sweepsAtOnce   = 500   // finished jobs removed by one command
+	sweepInterval  = 10 * time.Second
+	// longestSleep bounds the timer loop's sleep, so that a pause of the whole
+	// process shows as lateness soon after it ends.
+	longestSleep = time.Second
+	spareTime    = 100 * time.Millisecond // before an expiry that did not happen is tried again
+	overduePause = 2 * time.Millisecond
+)
+
+// reign is one node's time as the leader that serves: it begins when the
+// node's BeginLeadership command is applied, and ends when leadership does.
+// Only the leader holds timers; every command that they lead to carries the
+// reign's epoch, and the state machine refuses those of a reign that is over.
+type reign struct {
+	epoch     uint64
+	deadlines *deadlines
+	wake      chan struct{} // holds one signal: jobs may be due earlier than was known
+	over      chan struct{} // closed at the end
+}
+
+// followLeadership turns raft's notifications into reigns, one at a time. It
+// ends with ctx.
+func (n *Node) followLeadership(ctx context.Context, notices <-chan bool) {
+	end := func() {}
+	defer func() { end() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case leading := <-notices:
+			end()
+			end = func() {}
+			if leading {
+				reignCtx, cancel := context.WithCancel(ctx)
+				done := make(chan struct{})
+				go func() { // ends with reignCtx
+					defer close(done)
+					n.rule(reignCtx)
+				}()
+				end = func() { cancel(); <-done }
+			}
+		}
+	}
+}
+
+// rule begins a reign, serves its timers, and ends it with ctx.
+func (n *Node) rule(ctx context.Context) {
+	current, err := n.beginReign(ctx)
+	if err != nil {
+		n.logger.Info("did not begin to lead", "reason", err)
+		return
+	}
+	n.logger.Info("leading", "epoch", current.epoch, "sessions", len(current.deadlines.sessions))
+	defer func() {
+		n.endReign(current)
+		n.logger.Info("no longer leading", "epoch", current.epoch)
+	}()
+	n.serveTimers(ctx, current)
+}
+
+// beginReign proposes the epoch, arms every session's timer, and only then
+// lets the node serve. The command's being applied is also the proof that the
+// node has every entry of the leaders before it.
+func (n *Node) beginReign(ctx context.Context) (*reign, error) {
+	begin := &conductordv1.Command{Kind: &conductordv1.Command_BeginLeadership{
+		BeginLeadership: &conductordv1.BeginLeadershipCommand{Node: n.options.Name},
+	}}
+	// The loop ends with ctx: raft cancels it by the next notice.
+	epoch, err := backoff.Retry(ctx, func() (uint64, error) {
+		index, results, err := n.proposer.propose(ctx, begin)
+		if err == nil {
+			err = command.ErrorFromProto(results[0].GetError())
+		}
+		return index, err
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(spareTime)), backoff.WithMaxElapsedTime(0))
+	if err != nil {
+		return nil, err
+	}
+	current := &reign{
+		epoch:     epoch,
+		deadlines: newDeadlines(n.options.Sessions.Grace),
+		wake:      make(chan struct{}, 1),
+		over:      make(chan struct{}),
+	}
+	// Changes reach the reign from here on; sessions that are opened while the
+	// others are being read are armed twice, which is harmless.
+	n.observeReign(current)
+	sessions, err := n.machine.Sessions()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for _, session := range sessions {
+		current.deadlines.arm(session, now)
+	}
+	n.startServing(current)
+	return current, nil
+}
+
+// serveTimers expires sessions, wakes due jobs and sweeps, until ctx ends.
+func (n *Node) serveTimers(ctx context.Context, current *reign) {
+	nextSweep := time.Now().Add(sweepInterval)
+	for {
+		planned := n.nextWake(current, nextSweep)
+		timer := time.NewTimer(time.Until(planned))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-current.deadlines.changed:
+			timer.Stop()
+			continue
+		case <-current.wake:
+			timer.Stop()
+			continue
+		case <-timer.C:
+		}
+		now := time.Now()
+		if late := now.Sub(planned); late > n.options.Raft.Heartbeat {
+			n.logger.Warn("this leader was paused: every session gets a full TTL", "late", late, "sessions", current.deadlines.rearmAll(now))
+			n.metrics.expiriesDeferred.Inc()
+			continue
+		}
+		n.expire(ctx, current, now)
+		n.wakeDue(ctx, current)
+		if !now.Before(nextSweep) {
+			n.sweep(ctx, current)
+			nextSweep = now.Add(sweepInterval)
+		}
+	}
+}
+
+func (n *Node) nextWake(current *reign, nextSweep time.Time) time.Time {
+	planned := time.Now().Add(longestSleep)
+	if nextSweep.Before(planned) {
+		planned = nextSweep
+	}
+	if next := current.deadlines.next(); !next.IsZero() && next.Before(planned) {
+		planned = next
+	}
+	if due := n.machine.NextDue(); !due.IsZero() && due.Before(planned) {
+		planned = due
+	}
+	// What is overdue is done at once, and is not lateness. The little pause
+	// lets what falls due together be woken by one command.
+	if soon := time.Now().Add(overduePause); planned.Before(soon) {
+		return soon
+	}
+	return planned
+}
+
+// expire proposes the expiry of sessions whose time is up. A proposal that
+// fails is made again for as long as this node leads: a session that was
+// forgotten here would hold its jobs for ever.
+func (n *Node) expire(ctx context.Context, current *reign, now time.Time) {
+	ids := current.deadlines.due(now, expiriesAtOnce)
+	if len(ids) == 0 {
+		return
+	}
+	commands := make([]*conductordv1.Command, len(ids))
+	for i, id := range ids {
+		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireSession{ExpireSession: &conductordv1.ExpireSessionCommand{
+			Session:    id.String(),
+			TimerEpoch: current.epoch,
+			CoolDown:   durationpb.New(n.options.Sessions.CoolDown),
+			MaxCrashes: uint32(max(n.options.Sessions.MaxCrashes, 0)),
+		}}}
+	}
+	_, results, err := n.proposer.propose(ctx, commands...)
+	for i, id := range ids {
+		verdict := err
+		if verdict == nil {
+			verdict = command.ErrorFromProto(results[i].GetError())
+		}
+		switch {
+		case verdict == nil || errors.Is(verdict, jobs.ErrSessionExpired):
+			n.logger.Info("a session has expired", "session", id)
+			current.deadlines.disarm(id)
+		default:
+			n.logger.Warn("cannot expire a session yet", "session", id, "error", verdict)
+			current.deadlines.spare(id, time.Now().Add(spareTime))
+		}
+	}
+}
+
+// wakeDue makes claimable what is due.
+func (n *Node) wakeDue(ctx context.Context, current *reign) {
+	due := n.machine.NextDue()
+	if due.IsZero() || due.After(time.Now()) {
+		return
+	}
+	n.housekeep(ctx, "wake due jobs", &conductordv1.Command{Kind: &conductordv1.Command_WakeDue{
+		WakeDue: &conductordv1.WakeDueCommand{TimerEpoch: current.epoch, Max: wakesAtOnce},
+	}})
+}
+
+// sweep removes finished jobs that the retention policy no longer keeps.
+func (n *Node) sweep(ctx context.Context, current *reign) {
+	retention := n.options.Retention
+	for {
+		sweepable, err := n.machine.Sweepable(retention.MaxAge, retention.Keep)
+		if err != nil {
+			n.logger.Error("cannot tell whether finished jobs are to be removed", "error", err)
+			return
+		}
+		if !sweepable {
+			return
+		}
+		more := n.housekeep(ctx, "remove finished jobs", &conductordv1.Command{Kind: &conductordv1.Command_Sweep{
+			Sweep: &conductordv1.SweepCommand{
+				TimerEpoch: current.epoch, MaxAge: durationpb.New(retention.MaxAge), Keep: retention.Keep, Max: sweepsAtOnce,
+			},
+		}})
+		if !more {
+			return
+		}
+	}
+}
+
+// housekeep proposes a command of the leader's own, and tells whether there is
+// more of the same to do. What fails is due again at the next wake.
+func (n *Node) housekeep(ctx context.Context, what string, c *conductordv1.Command) (more bool) {
+	_, results, err := n.proposer.propose(ctx, c)
+	if err == nil {
+		err = command.ErrorFromProto(results[0].GetError())
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			n.logger.Warn("cannot "+what, "error", err)
+		}
+		return false
+	}
+	return results[0].GetCount().GetMore()
+}
+
+// keepAlive renews a session once a round has shown that this node still leads.
+func (n *Node) keepAlive(ctx context.Context, id jobs.SessionID) error {
+	if _, err := n.reads.wait(ctx); err != nil {
+		return err
+	}
+	for {
+		current, err := n.serving()
+		if err != nil {
+			return err
+		}
+		wait, known := current.deadlines.renew(id, time.Now())
+		if !known {
+			return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
+		}
+		if wait == nil {
+			return nil
+		}
+		select {
+		case <-wait:
+		case <-current.over:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

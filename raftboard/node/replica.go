@@ -1,0 +1,76 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+)
+
+// replica is the state machine as raft sees it. It implements raft.BatchingFSM.
+type replica struct {
+	machine *fsm.Machine
+	fatal   func(error)
+}
+
+// ApplyBatch applies committed entries in one transaction. The answer for an
+// entry is its []*conductordv1.Result.
+func (r *replica) ApplyBatch(logs []*raft.Log) []any {
+	entries := make([]fsm.Entry, len(logs))
+	for i, log := range logs {
+		entries[i] = fsm.Entry{Index: log.Index, Term: log.Term}
+		if log.Type == raft.LogCommand {
+			entries[i].Data = log.Data
+		}
+	}
+	results, err := r.machine.Apply(entries)
+	if err != nil {
+		r.fatal(fmt.Errorf("cannot apply entries %d to %d: %w", logs[0].Index, logs[len(logs)-1].Index, err))
+	}
+	answers := make([]any, len(logs))
+	for i := range answers {
+		if i < len(results) {
+			answers[i] = results[i]
+			continue
+		}
+		answers[i] = []*conductordv1.Result(nil)
+	}
+	return answers
+}
+
+// Apply applies one entry.
+func (r *replica) Apply(log *raft.Log) any { return r.ApplyBatch([]*raft.Log{log})[0] }
+
+// Snapshot notes the state as it is; it is written while further entries are applied.
+func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
+	snapshot, err := r.machine.Snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin a snapshot: %w", err)
+	}
+	return &replicaSnapshot{snapshot}, nil
+}
+
+// Restore replaces the state by a snapshot's.
+func (r *replica) Restore(from io.ReadCloser) error {
+	if err := r.machine.Restore(from); err != nil {
+		return errors.Join(fmt.Errorf("cannot restore a snapshot: %w", err), from.Close())
+	}
+	return from.Close()
+}
+
+type replicaSnapshot struct{ snapshot *fsm.Snapshot }
+
+// Persist writes the snapshot to raft's sink.
+func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
+	if _, err := s.snapshot.WriteTo(sink); err != nil {
+		return errors.Join(fmt.Errorf("cannot write a snapshot: %w", err), sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release lets go of the state that was noted.
+func (s *replicaSnapshot) Release() { _ = s.snapshot.Close() }

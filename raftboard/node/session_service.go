@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// sessionService answers calls about presence.
+type sessionService struct{ *Node }
+
+// Open implements conductordv1connect.SessionServiceHandler.
+func (s *sessionService) Open(ctx context.Context, request *connect.Request[conductordv1.OpenRequest]) (*connect.Response[conductordv1.OpenResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.OpenRequest, conductordv1.OpenResponse] { return c.sessions.Open },
+		func(ctx context.Context, message *conductordv1.OpenRequest) (*conductordv1.OpenResponse, uint64, error) {
+			index, result, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_OpenSession{OpenSession: message.Opening}})
+			return &conductordv1.OpenResponse{Session: result.GetSession()}, index, err
+		})
+}
+
+// KeepAlive implements conductordv1connect.SessionServiceHandler.
+func (s *sessionService) KeepAlive(ctx context.Context, request *connect.Request[conductordv1.KeepAliveRequest]) (*connect.Response[conductordv1.KeepAliveResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.KeepAliveRequest, conductordv1.KeepAliveResponse] {
+			return c.sessions.KeepAlive
+		},
+		func(ctx context.Context, message *conductordv1.KeepAliveRequest) (*conductordv1.KeepAliveResponse, uint64, error) {
+			id, err := jobs.ParseSessionID(message.Session)
+			if err != nil {
+				return nil, 0, err
+			}
+			if err := s.keepAlive(ctx, id); err != nil {
+				return nil, 0, err
+			}
+			return &conductordv1.KeepAliveResponse{}, s.machine.AppliedIndex(), nil
+		})
+}
+
+// Close implements conductordv1connect.SessionServiceHandler.
+func (s *sessionService) Close(ctx context.Context, request *connect.Request[conductordv1.CloseRequest]) (*connect.Response[conductordv1.CloseResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.CloseRequest, conductordv1.CloseResponse] {
+			return c.sessions.Close
+		},
+		func(ctx context.Context, message *conductordv1.CloseRequest) (*conductordv1.CloseResponse, uint64, error) {
+			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_CloseSession{
+				CloseSession: &conductordv1.CloseSessionCommand{Session: message.Session},
+			}})
+			return &conductordv1.CloseResponse{}, index, err
+		})
+}
+
+// Register implements conductordv1connect.SessionServiceHandler.
+func (s *sessionService) Register(ctx context.Context, request *connect.Request[conductordv1.RegisterRequest]) (*connect.Response[conductordv1.RegisterResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.RegisterRequest, conductordv1.RegisterResponse] {
+			return c.sessions.Register
+		},
+		func(ctx context.Context, message *conductordv1.RegisterRequest) (*conductordv1.RegisterResponse, uint64, error) {
+			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Register{
+				Register: &conductordv1.RegisterCommand{Session: message.Session, Entity: message.Entity},
+			}})
+			return &conductordv1.RegisterResponse{}, index, err
+		})
+}
+
+// ListSessions implements conductordv1connect.SessionServiceHandler.
+func (s *sessionService) ListSessions(ctx context.Context, request *connect.Request[conductordv1.ListSessionsRequest]) (*connect.Response[conductordv1.ListSessionsResponse], error) {
+	return read(ctx, s.Node, request, request.Msg.Stale,
+		func(c *clients) method[conductordv1.ListSessionsRequest, conductordv1.ListSessionsResponse] {
+			return c.sessions.ListSessions
+		},
+		func(*conductordv1.ListSessionsRequest) (*conductordv1.ListSessionsResponse, error) {
+			sessions, err := s.machine.Sessions()
+			answer := &conductordv1.ListSessionsResponse{}
+			for i := range sessions {
+				answer.Sessions = append(answer.Sessions, command.SessionToProto(&sessions[i]))
+			}
+			return answer, err
+		})
+}
+
+// ListEntities implements conductordv1connect.SessionServiceHandler.
+func (s *sessionService) ListEntities(ctx context.Context, request *connect.Request[conductordv1.ListEntitiesRequest]) (*connect.Response[conductordv1.ListEntitiesResponse], error) {
+	return read(ctx, s.Node, request, request.Msg.Stale,
+		func(c *clients) method[conductordv1.ListEntitiesRequest, conductordv1.ListEntitiesResponse] {
+			return c.sessions.ListEntities
+		},
+		func(message *conductordv1.ListEntitiesRequest) (*conductordv1.ListEntitiesResponse, error) {
+			entities, err := s.machine.Entities(message.Kind)
+			answer := &conductordv1.ListEntitiesResponse{}
+			for i := range entities {
+				answer.Entities = append(answer.Entities, command.EntityToProto(&entities[i]))
+			}
+			return answer, err
+		})
+}

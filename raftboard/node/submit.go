@@ -1,0 +1,48 @@
+package node
+
+import (
+	"context"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+)
+
+// submit checks commands and replicates those that pass, as a part of one log
+// entry. Each has its own result; a command that is refused here never
+// reaches the log.
+func (n *Node) submit(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
+	results := make([]*conductordv1.Result, len(commands))
+	var passed []*conductordv1.Command
+	var places []int
+	for i, c := range commands {
+		if err := command.Check(n.options.Limits, c); err != nil {
+			results[i] = &conductordv1.Result{Error: command.ErrorToProto(err)}
+			continue
+		}
+		passed = append(passed, c)
+		places = append(places, i)
+	}
+	if len(passed) == 0 {
+		return n.machine.AppliedIndex(), results, nil
+	}
+	index, applied, err := n.proposer.propose(ctx, passed...)
+	if err != nil {
+		return 0, nil, err
+	}
+	for i, place := range places {
+		results[place] = applied[i]
+	}
+	return index, results, nil
+}
+
+// submitOne replicates one command; its refusal is an error.
+func (n *Node) submitOne(ctx context.Context, c *conductordv1.Command) (uint64, *conductordv1.Result, error) {
+	index, results, err := n.submit(ctx, c)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := command.ErrorFromProto(results[0].GetError()); err != nil {
+		return index, nil, err
+	}
+	return index, results[0], nil
+}

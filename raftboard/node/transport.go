@@ -1,0 +1,330 @@
+package node
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// The raft port speaks one small handshake before anything else, so that a
+// node of another cluster, of an older generation or with a forgotten past
+// never gets as far as a vote.
+//
+//	dialer  → magic, purpose, length, hello (JSON)
+//	listener→ length, welcome (JSON); a refusal says why, and the connection ends
+const (
+	handshakeMagic   = "CDR1"
+	handshakeTimeout = 5 * time.Second
+	maxHandshake     = 4 << 10 // bytes of a hello or welcome: names and ids only
+	maxHandshaking   = 64      // connections that have not said who they are
+)
+
+// purpose says what a connection to the raft port is for.
+type purpose byte
+
+const (
+	purposeRaft  purpose = 'R' // hashicorp/raft's own protocol
+	purposeTerms purpose = 'T' // rounds of term questions, see terms.go
+	purposeProbe purpose = 'P' // nothing: the handshake is the question
+)
+
+type hello struct {
+	Cluster    string    `json:"cluster"`
+	Generation uint64    `json:"generation"`
+	Name       string    `json:"name"`
+	Instance   uuid.UUID `json:"instance"`
+}
+
+type welcome struct {
+	hello
+	Refusal string `json:"refusal,omitempty"`
+}
+
+// refusedError is what a dialer gets from a listener that does not want it.
+type refusedError struct {
+	peer   string
+	reason string
+}
+
+func (e *refusedError) Error() string { return fmt.Sprintf("node %q refuses us: %s", e.peer, e.reason) }
+
+// streamLayer is the raft port: it carries out handshakes and hands the
+// connections to whom they are for. It implements raft.StreamLayer.
+type streamLayer struct {
+	listener net.Listener
+	identity *identityStore
+	members  map[raft.ServerAddress]Member
+	logger   hclog.Logger
+	// serveTerms answers the questions of one connection; it returns when the
+	// connection ends.
+	serveTerms func(net.Conn)
+	// greeted is told the outcome of every handshake that this node began.
+	greeted func(peer string, err error)
+
+	accepted chan net.Conn // handshaken raft connections, for Accept
+	slots    chan struct{} // bounds handshakes under way
+	closed   chan struct{}
+	closing  sync.Once
+	serving  sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // what Close must end; under mu
+}
+
+// openStreamLayer listens. Its goroutine ends with Close.
+func openStreamLayer(listen string, layer *streamLayer) (*streamLayer, error) {
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on the raft port: %w", err)
+	}
+	layer.listener = listener
+	layer.accepted = make(chan net.Conn)
+	layer.slots = make(chan struct{}, maxHandshaking)
+	layer.closed = make(chan struct{})
+	layer.conns = map[net.Conn]struct{}{}
+	layer.serving.Go(layer.listen)
+	return layer, nil
+}
+
+func (s *streamLayer) listen() {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			select {
+			case <-s.closed:
+				return
+			case <-time.After(100 * time.Millisecond): // out of descriptors, say: try again, calmly
+				s.logger.Warn("cannot accept on the raft port", "error", err)
+				continue
+			}
+		}
+		select {
+		case s.slots <- struct{}{}:
+			s.serving.Go(func() { s.greet(conn) })
+		default:
+			s.logger.Warn("too many connections have not said who they are; dropped one", "remote", conn.RemoteAddr())
+			_ = conn.Close()
+		}
+	}
+}
+
+// greet answers one handshake and hands the connection over.
+func (s *streamLayer) greet(conn net.Conn) {
+	what, err := s.answer(conn)
+	<-s.slots
+	if err != nil {
+		s.logger.Warn("refused a connection to the raft port", "remote", conn.RemoteAddr(), "reason", err)
+		_ = conn.Close()
+		return
+	}
+	switch what {
+	case purposeTerms:
+		if s.track(conn) {
+			s.serveTerms(conn)
+		}
+		s.untrack(conn)
+		_ = conn.Close()
+	case purposeRaft:
+		select {
+		case s.accepted <- conn:
+		case <-s.closed:
+			_ = conn.Close()
+		}
+	default:
+		_ = conn.Close()
+	}
+}
+
+func (s *streamLayer) track(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.closed:
+		return false
+	default:
+		s.conns[conn] = struct{}{}
+		return true
+	}
+}
+
+func (s *streamLayer) untrack(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, conn)
+}
+
+// answer is the listener's half of the handshake.
+func (s *streamLayer) answer(conn net.Conn) (purpose, error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return 0, err
+	}
+	head := make([]byte, len(handshakeMagic)+1)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return 0, fmt.Errorf("no handshake: %w", err)
+	}
+	if string(head[:len(handshakeMagic)]) != handshakeMagic {
+		return 0, fmt.Errorf("not a conductord node: its first bytes are %q", head)
+	}
+	var from hello
+	if err := readFrame(conn, &from); err != nil {
+		return 0, fmt.Errorf("bad handshake: %w", err)
+	}
+	refusal := s.judge(from)
+	reply := welcome{hello: s.hello()}
+	if refusal != nil {
+		reply.Refusal = refusal.Error()
+	}
+	if err := writeFrame(conn, nil, reply); err != nil {
+		return 0, err
+	}
+	if refusal != nil {
+		return 0, refusal
+	}
+	return purpose(head[len(handshakeMagic)]), conn.SetDeadline(time.Time{})
+}
+
+func (s *streamLayer) hello() hello {
+	id := s.identity.get()
+	return hello{Cluster: id.Cluster, Generation: id.Generation, Name: id.Name, Instance: id.Instance}
+}
+
+// judge decides whether a node is one of ours.
+func (s *streamLayer) judge(other hello) error {
+	own := s.identity.get()
+	if other.Cluster != own.Cluster {
+		return fmt.Errorf("node %q belongs to cluster %q, and node %q to cluster %q", other.Name, other.Cluster, own.Name, own.Cluster)
+	}
+	if other.Generation != own.Generation {
+		return fmt.Errorf("node %q is of generation %d of the cluster, and node %q of generation %d", other.Name, other.Generation, own.Name, own.Generation)
+	}
+	if other.Name == own.Name {
+		if other.Instance == own.Instance {
+			return nil // raft may dial its own address
+		}
+		return fmt.Errorf("another node is named %q too", own.Name)
+	}
+	for _, member := range s.members {
+		if member.Name == other.Name {
+			return s.identity.meet(other.Name, other.Instance)
+		}
+	}
+	return fmt.Errorf("node %q is not a member of the cluster", other.Name)
+}
+
+// Dial makes a raft connection. It implements raft.StreamLayer.
+func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return s.dial(address, purposeRaft, timeout)
+}
+
+func (s *streamLayer) dial(address raft.ServerAddress, what purpose, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", string(address), timeout)
+	if err != nil {
+		return nil, err
+	}
+	peer := s.members[address].Name
+	err = s.introduce(conn, peer, what, timeout)
+	s.greeted(peer, err)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// introduce is the dialer's half of the handshake.
+func (s *streamLayer) introduce(conn net.Conn, peer string, what purpose, timeout time.Duration) error {
+	if timeout <= 0 || timeout > handshakeTimeout {
+		timeout = handshakeTimeout
+	}
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	if err := writeFrame(conn, append([]byte(handshakeMagic), byte(what)), s.hello()); err != nil {
+		return fmt.Errorf("no handshake with node %q: %w", peer, err)
+	}
+	var reply welcome
+	if err := readFrame(conn, &reply); err != nil {
+		return fmt.Errorf("no handshake with node %q: %w", peer, err)
+	}
+	if reply.Refusal != "" {
+		return &refusedError{peer: peer, reason: reply.Refusal}
+	}
+	if reply.Name != peer {
+		return fmt.Errorf("the address of node %q is that of node %q", peer, reply.Name)
+	}
+	if err := s.judge(reply.hello); err != nil {
+		return err
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// Accept waits for a raft connection. It implements net.Listener.
+func (s *streamLayer) Accept() (net.Conn, error) {
+	select {
+	case conn := <-s.accepted:
+		return conn, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close stops listening and ends what is not in raft's hands. It may be
+// called more than once.
+func (s *streamLayer) Close() error {
+	var err error
+	s.closing.Do(func() {
+		s.mu.Lock()
+		close(s.closed)
+		for conn := range s.conns {
+			_ = conn.Close()
+		}
+		s.mu.Unlock()
+		err = s.listener.Close()
+		s.serving.Wait()
+	})
+	return err
+}
+
+// Addr is where the layer listens.
+func (s *streamLayer) Addr() net.Addr { return s.listener.Addr() }
+
+func writeFrame(w io.Writer, head []byte, message any) error {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	if len(body) > maxHandshake {
+		return fmt.Errorf("handshake of %d bytes is over the limit of %d", len(body), maxHandshake)
+	}
+	frame := binary.BigEndian.AppendUint16(head, uint16(len(body)))
+	_, err = w.Write(append(frame, body...))
+	return err
+}
+
+func readFrame(r io.Reader, message any) error {
+	var size [2]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return err
+	}
+	length := binary.BigEndian.Uint16(size[:])
+	if length > maxHandshake {
+		return fmt.Errorf("handshake of %d bytes is over the limit of %d", length, maxHandshake)
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, message); err != nil {
+		return errors.New("the handshake is not what a node says")
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// watchLines lets plain programs watch: a request with the content type
+// application/json is answered by one JSON object a line, where connect's own
+// protocol frames each message in bytes that curl cannot write. Other requests
+// go to next.
+func (n *Node) watchLines(service *boardService, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+		if r.Method != http.MethodPost || r.URL.Path != conductordv1connect.BoardServiceWatchProcedure || strings.TrimSpace(media) != "application/json" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		lines := &lineStream{writer: w, codec: wire.JSONCodec{}}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
+		request := connect.NewRequest(&conductordv1.WatchRequest{})
+		if err == nil {
+			err = lines.codec.Unmarshal(body, request.Msg)
+		}
+		if err != nil {
+			lines.fail(connect.NewError(connect.CodeInvalidArgument, err))
+			return
+		}
+		for name, values := range r.Header {
+			request.Header()[name] = values
+		}
+		if err := service.watch(r.Context(), request.Msg, request.Header(), lines.send); err != nil && r.Context().Err() == nil {
+			lines.fail(wire.ErrorToConnect(err))
+		}
+	})
+}
+
+// lineStream writes messages as lines.
+type lineStream struct {
+	writer http.ResponseWriter
+	codec  wire.JSONCodec
+	begun  bool
+}
+
+func (l *lineStream) send(message *conductordv1.WatchResponse) error {
+	line, err := l.codec.Marshal(message)
+	if err != nil {
+		return err
+	}
+	if !l.begun {
+		l.writer.Header().Set("Content-Type", "application/x-ndjson")
+		l.begun = true
+	}
+	if _, err := l.writer.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return http.NewResponseController(l.writer).Flush()
+}
+
+// fail says why the watch ends: as the answer if there has been none yet, and
+// as the last line otherwise.
+func (l *lineStream) fail(err *connect.Error) {
+	said, encodeErr := json.Marshal(map[string]string{"code": err.Code().String(), "message": err.Message()})
+	if encodeErr != nil {
+		return
+	}
+	if !l.begun {
+		l.writer.Header().Set("Content-Type", "application/json")
+		l.writer.WriteHeader(httpStatus(err.Code()))
+	} else {
+		said = append(append([]byte(`{"error":`), said...), '}')
+	}
+	_, _ = l.writer.Write(append(said, '\n')) // there is nobody else to tell
+}
+
+// httpStatus is the status that connect's own answers have for the codes that
+// a watch can end with.
+func httpStatus(code connect.Code) int {
+	switch code {
+	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
+		return http.StatusBadRequest
+	case connect.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}

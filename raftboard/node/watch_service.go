@@ -1,0 +1,137 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+const eventsAtOnce = 256 // events of one message of a watch
+
+// Watch implements conductordv1connect.BoardServiceHandler. Every node answers
+// it from its own state: events have one order, whoever tells them. A watch
+// holds only its position, so a slow reader costs nothing but its connection.
+func (s *boardService) Watch(ctx context.Context, request *connect.Request[conductordv1.WatchRequest], stream *connect.ServerStream[conductordv1.WatchResponse]) error {
+	if leader, known := s.leader(); known {
+		stream.ResponseHeader().Set(wire.HeaderLeader, leader.API)
+	}
+	if err := s.watch(ctx, request.Msg, request.Header(), stream.Send); err != nil {
+		return wire.ErrorToConnect(err)
+	}
+	return nil
+}
+
+// sender passes a message of a watch to whoever watches.
+type sender func(*conductordv1.WatchResponse) error
+
+func (s *boardService) watch(ctx context.Context, message *conductordv1.WatchRequest, header http.Header, send sender) error {
+	wanted, err := newEventFilter(message)
+	if err != nil {
+		return err
+	}
+	if err := s.awaitMinIndex(ctx, header); err != nil {
+		return err
+	}
+	position := s.machine.LastPosition()
+	if message.After != nil {
+		position = command.PositionFromProto(message.After)
+		// A position of the future is one that this node has not reached yet.
+		if err := s.machine.WaitApplied(ctx, position.Index); err != nil {
+			return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+		}
+	}
+	return s.tell(ctx, send, wanted, position)
+}
+
+// tell sends events as they come, and a sign of life when none do. It ends
+// with the call or the node.
+func (s *boardService) tell(ctx context.Context, send sender, wanted eventFilter, position jobs.Position) error {
+	signs := time.NewTicker(wire.WatchSign)
+	defer signs.Stop()
+	if err := send(&conductordv1.WatchResponse{Position: command.PositionToProto(position)}); err != nil {
+		return err
+	}
+	for {
+		more := s.parking.nextEvents() // before the look, so that nothing is missed between
+		events, err := s.machine.Events(position, eventsAtOnce)
+		if err != nil {
+			return err
+		}
+		if len(events) > 0 {
+			position = events[len(events)-1].Position
+			answer := wanted.pick(events)
+			if len(answer) == 0 {
+				if err := s.showLife(ctx, send, signs.C, position); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := send(&conductordv1.WatchResponse{Events: answer, Position: command.PositionToProto(position)}); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-more:
+		case <-signs.C:
+			if err := send(&conductordv1.WatchResponse{Position: command.PositionToProto(position)}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// showLife sends a sign of life if one is due, also while nothing but events
+// that nobody wants comes by.
+func (s *boardService) showLife(ctx context.Context, send sender, due <-chan time.Time, position jobs.Position) error {
+	select {
+	case <-due:
+		return send(&conductordv1.WatchResponse{Position: command.PositionToProto(position)})
+	case <-ctx.Done():
+		return ctx.Err()
+	default:
+		return nil
+	}
+}
+
+// eventFilter selects events.
+type eventFilter struct {
+	board string
+	job   jobs.JobID
+	flows bool
+}
+
+func newEventFilter(message *conductordv1.WatchRequest) (eventFilter, error) {
+	filter := eventFilter{board: message.Board, flows: message.Flows}
+	if message.Job == "" {
+		return filter, nil
+	}
+	var err error
+	filter.job, err = jobs.ParseJobID(message.Job)
+	return filter, err
+}
+
+func (f eventFilter) pick(events []jobs.Event) []*conductordv1.Event {
+	var picked []*conductordv1.Event
+	for i := range events {
+		event := &events[i]
+		switch {
+		case f.board != "" && event.Board != f.board:
+		case !f.job.IsZero() && event.Job != f.job:
+		case !f.flows && event.Kind == jobs.EventFlow:
+		default:
+			picked = append(picked, command.EventToProto(event))
+		}
+	}
+	return picked
+}
