@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/examples"
+)
+
+const (
+	devHeartbeat = 50 * time.Millisecond // one node has nobody to wait for
+	devReady     = 30 * time.Second
+	devNode      = "dev"
+)
+
+func (p *Program) devCommand() *cobra.Command {
+	var dataDir, api, level string
+	var handlers []string
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a cluster of one node, for trying things out",
+		Long: "Run a cluster of one node on this machine, with its data in a given directory, or in a temporary one that is\n" +
+			"removed at the end. The handlers of the examples are installed, so that `conductord flow run examples/travel.toml --wait`\n" +
+			"works at once.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.dev(cmd.Context(), dataDir, api, level, handlers)
+		},
+	}
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "keep the data here (a temporary directory)")
+	cmd.Flags().StringVar(&api, "api-listen", defaultServer, "where to listen for clients")
+	cmd.Flags().StringSliceVar(&handlers, "handlers", nil, "more directories with handlers")
+	cmd.Flags().StringVar(&level, "log-level", "warn", "trace, debug, info, warn or error")
+	return cmd
+}
+
+func (p *Program) dev(ctx context.Context, dataDir, api, level string, handlers []string) (err error) {
+	if dataDir == "" {
+		temporary, err := os.MkdirTemp("", "conductord-dev-")
+		if err != nil {
+			return fmt.Errorf("cannot make a temporary directory: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
+		dataDir = temporary
+	}
+	installed := filepath.Join(dataDir, "handlers")
+	if err := installExamples(installed); err != nil {
+		return err
+	}
+	raftAddress, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	c := devConfig(filepath.Join(dataDir, devNode), raftAddress, api, append(handlers, installed))
+	c.Log.Level = level
+	_, statErr := os.Stat(c.DataDir)
+	first := errors.Is(statErr, fs.ErrNotExist)
+	began := time.Now()
+	return p.serve(ctx, c, first, func(d *daemon) error {
+		waiting, cancel := context.WithTimeout(ctx, devReady)
+		defer cancel()
+		if err := d.node.WaitReady(waiting); err != nil {
+			return err
+		}
+		p.note("ready after %s at %s, data in %s", time.Since(began).Round(time.Millisecond), d.node.APIAddress(), dataDir)
+		p.note("try: conductord flow run examples/travel.toml --wait%s", serverFlag(d.node.APIAddress().String()))
+		return nil
+	})
+}
+
+// serverFlag is what a command needs to find a server that is not at the usual place.
+func serverFlag(address string) string {
+	if address == defaultServer {
+		return ""
+	}
+	return " --server " + address
+}
+
+// devConfig is a cluster of one.
+func devConfig(dataDir, raftAddress, api string, handlers []string) config.Config {
+	c := config.Default()
+	c.Node, c.DataDir = devNode, dataDir
+	c.Cluster = config.Cluster{ID: "dev", Members: []config.Member{{Name: devNode, Raft: raftAddress, API: api}}}
+	c.Raft.Heartbeat, c.Raft.Election, c.Raft.LeaderLease = devHeartbeat, devHeartbeat, devHeartbeat
+	c.Conductor.Handlers = handlers
+	return c
+}
+
+// freeAddress finds a loopback address that nobody listens on. A cluster of
+// one does not care which it is, from one start to the next.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("cannot find a free port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// installExamples writes the handlers of the examples to a directory. What is
+// embedded has no permissions, so they are given here.
+func installExamples(directory string) error {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return fmt.Errorf("cannot make the directory for handlers: %w", err)
+	}
+	entries, err := fs.ReadDir(examples.Files, "handlers")
+	if err != nil {
+		return fmt.Errorf("cannot read the examples: %w", err)
+	}
+	for _, entry := range entries {
+		data, err := fs.ReadFile(examples.Files, "handlers/"+entry.Name())
+		if err != nil {
+			return fmt.Errorf("cannot read the examples: %w", err)
+		}
+		path := filepath.Join(directory, entry.Name())
+		if err := os.WriteFile(path, data, 0o755); err != nil {
+			return fmt.Errorf("cannot install the handler %s: %w", entry.Name(), err)
+		}
+		if err := os.Chmod(path, 0o755); err != nil { // also over a tight umask
+			return fmt.Errorf("cannot install the handler %s: %w", entry.Name(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+func (p *Program) flowCommand() *cobra.Command {
+	return noun("flow", "Run flow documents, look at flows, and check documents without a server",
+		p.flowRunCommand(), p.flowShowCommand(),
+		p.flowValidateCommand(), p.flowPlanCommand(), p.flowGraphCommand(),
+	)
+}
+
+// readDocument reads a flow document and makes its plan, which finds all that
+// can be wrong with it here.
+func (p *Program) readDocument(path string) (*spec.Document, *flow.Plan, error) {
+	text, err := p.readInput(path)
+	if err != nil {
+		return nil, nil, because(err, "read the flow")
+	}
+	document, err := spec.Parse(text, path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the flow %s:\n%w", path, err)
+	}
+	plan, err := document.Compile()
+	if err != nil {
+		return nil, nil, usageError{fmt.Errorf("cannot compile the flow %s:\n%w", path, err)}
+	}
+	return document, plan, nil
+}
+
+// attachDocument makes a document the work of a posting: a book of one flow,
+// whose store is the document's with what the posting brings over it.
+func (p *Program) attachDocument(path string, posting *jobs.Posting) error {
+	document, _, err := p.readDocument(path)
+	if err != nil {
+		return err
+	}
+	store, err := document.Fill(posting.Store)
+	if err != nil {
+		return fmt.Errorf("cannot run the flow %s: %w; give it by --set", path, err)
+	}
+	if posting.Name == "" {
+		posting.Name = document.Name
+	}
+	book := logbook.BookID{UUID: derive(posting.ID, "book")}
+	posting.Book = &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{{
+		ID: logbook.FlowID{UUID: derive(posting.ID, "flow")}, Book: book, Name: document.Name,
+		Factory: logbook.Factory{Name: spec.Kind, Args: document.JSON()}, Store: store,
+		State: logbook.FlowPending,
+	}}}
+	return nil
+}
+
+// derive makes the id of something that belongs to a job from the job's, so
+// that posting again under the same --id is the same posting as a whole. The
+// front half, which holds the time and the marks of a UUID, stays.
+func derive(id jobs.JobID, what string) uuid.UUID {
+	const kept = 9
+	derived := id.UUID
+	sum := sha256.Sum256(append(id.UUID[:], what...))
+	copy(derived[kept:], sum[:])
+	return derived
+}
+
+// CheckedFlow is what flow validate says of a good document.
+type CheckedFlow struct {
+	File  string `json:"file"`
+	Name  string `json:"name"`
+	Steps int    `json:"steps"`
+}
+
+func (p *Program) flowValidateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate FILE…",
+		Short: "Check flow documents, without a server; everything that is wrong is told at once",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var faults []error
+			checked := []CheckedFlow{}
+			for _, path := range args {
+				_, plan, err := p.readDocument(path)
+				if err != nil {
+					faults = append(faults, err)
+					continue
+				}
+				checked = append(checked, CheckedFlow{File: path, Name: plan.Name(), Steps: plan.Len()})
+			}
+			return errors.Join(p.writeCheckedFlows(checked), errors.Join(faults...))
+		},
+	}
+}
+
+func (p *Program) writeCheckedFlows(checked []CheckedFlow) error {
+	if p.json() {
+		return p.writeJSON(checked)
+	}
+	lines := make([]string, 0, len(checked))
+	for _, c := range checked {
+		lines = append(lines, fmt.Sprintf("%s: flow %q, %d steps: good", clean(c.File), clean(c.Name), c.Steps))
+	}
+	return p.writeLines(lines)
+}
+
+// Plan is what flow plan gives as JSON.
+type Plan struct {
+	Name   string     `json:"name"`
+	Inputs []string   `json:"inputs"`
+	Steps  []PlanStep `json:"steps"` // in an order in which they could run one after another
+}
+
+// PlanStep is one step of a Plan.
+type PlanStep struct {
+	Name  string   `json:"name"`
+	After []string `json:"after"` // the steps that it waits for
+}
+
+func (p *Program) flowPlanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "plan FILE",
+		Short: "Show in which order the steps of a flow document run, and what connects them",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, plan, err := p.readDocument(args[0])
+			if err != nil {
+				return err
+			}
+			if p.json() {
+				return p.writeJSON(describePlan(plan))
+			}
+			return p.writeLines(cleanLines(plan.Outline()))
+		},
+	}
+}
+
+func describePlan(plan *flow.Plan) Plan {
+	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Steps: []PlanStep{}}
+	for number, step := range plan.Steps() {
+		after := []string{}
+		for _, previous := range plan.Predecessors(number) {
+			after = append(after, plan.Step(previous).Name())
+		}
+		described.Steps = append(described.Steps, PlanStep{Name: step.Name(), After: after})
+	}
+	return described
+}
+
+func (p *Program) flowGraphCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "graph FILE",
+		Short: "Draw a flow document, for Graphviz (dot) or Mermaid",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if format != "dot" && format != "mermaid" {
+				return usageError{fmt.Errorf("--format must be dot or mermaid, not %.64q", format)}
+			}
+			_, plan, err := p.readDocument(args[0])
+			if err != nil {
+				return err
+			}
+			drawing := plan.Graphviz()
+			if format == "mermaid" {
+				drawing = plan.Mermaid()
+			}
+			if p.json() {
+				return p.writeJSON(map[string]string{"format": format, "graph": drawing})
+			}
+			return p.writeLines(cleanLines(drawing))
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "dot", "dot or mermaid")
+	return cmd
+}
+
+func (p *Program) flowShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show JOB-OR-FLOW-ID",
+		Short: "Show the steps of a flow: where each stands, its attempts and results",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := logbook.ParseID("job or flow id", args[0])
+			if err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				detail, err := findFlow(ctx, cluster, id)
+				if err != nil {
+					return err
+				}
+				return p.writeFlow(&detail)
+			})
+		},
+	}
+}
+
+// findFlow reads the flow of a job, or the flow itself.
+func findFlow(ctx context.Context, cluster Cluster, id uuid.UUID) (logbook.FlowDetail, error) {
+	flowID := logbook.FlowID{UUID: id}
+	job, err := cluster.Job(ctx, jobs.JobID{UUID: id})
+	switch {
+	case err == nil && job.Flow.IsZero():
+		return logbook.FlowDetail{}, fmt.Errorf("job %s has no flow: %w", id, jobs.ErrNotFound)
+	case err == nil:
+		flowID = job.Flow
+	case !errors.Is(err, jobs.ErrNotFound):
+		return logbook.FlowDetail{}, because(err, "read job %s", id)
+	}
+	detail, err := cluster.FlowDetail(ctx, flowID)
+	if err != nil {
+		err = because(err, "read flow %s", flowID)
+	}
+	return detail, err
+}
+
+func (p *Program) writeFlow(detail *logbook.FlowDetail) error {
+	if p.json() {
+		return p.writeJSON(detail)
+	}
+	err := p.writeFields(append([]field{
+		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
+		{"factory", detail.Factory.Name}, {"state", string(detail.State)},
+		{"store", valuesText(detail.Store)}, {"updated", timeText(detail.UpdatedAt)},
+	}, failureFields(detail.Cause)...))
+	if err != nil {
+		return err
+	}
+	t := tree{rows: rowsOf(detail), detail: detail, now: detail.UpdatedAt, results: true}
+	return p.writeLines(append([]string{""}, t.lines()...))
+}

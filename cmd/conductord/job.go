@@ -1,0 +1,345 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// defaultListed bounds a listing that nobody has bounded.
+const defaultListed = 100
+
+func (p *Program) jobCommand() *cobra.Command {
+	return noun("job", "Post jobs, look at them, and end them",
+		p.jobPostCommand(), p.jobGetCommand(), p.jobListCommand(), p.jobWaitCommand(), p.jobWatchCommand(),
+		p.jobEndCommand(consume), p.jobEndCommand(abandon), p.jobEndCommand(trash),
+	)
+}
+
+func (p *Program) jobGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get ID",
+		Short: "Show a job: where it stands, and why",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := jobs.ParseJobID(args[0])
+			if err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				job, err := cluster.Job(ctx, id)
+				if err != nil {
+					return because(err, "get job %s", id)
+				}
+				return p.showJob(ctx, cluster, job)
+			})
+		},
+	}
+}
+
+func (p *Program) jobListCommand() *cobra.Command {
+	var (
+		query  jobs.Query
+		states []string
+		limit  int
+	)
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List jobs in the order of their posting",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			parsed, err := parseStates(states)
+			if err != nil {
+				return err
+			}
+			query.States = parsed
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				listed, more, err := listJobs(ctx, cluster, query, limit)
+				if err != nil {
+					return because(err, "list jobs")
+				}
+				if more {
+					p.note("there are more: these are the first %d, and --limit 0 lists all", len(listed))
+				}
+				return p.writeJobs(listed)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&query.Board, "board", "", "only of this board")
+	flags.StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
+	flags.StringVar(&query.Kind, "kind", "", "only of this kind")
+	flags.IntVar(&limit, "limit", defaultListed, "at most so many; 0: all")
+	return cmd
+}
+
+func (p *Program) jobWaitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "wait ID…",
+		Short: "Wait until jobs are finished; exit 1 unless all are successes",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids := make([]jobs.JobID, 0, len(args))
+			for _, arg := range args {
+				id, err := jobs.ParseJobID(arg)
+				if err != nil {
+					return err
+				}
+				ids = append(ids, id)
+			}
+			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				return p.waitForJobs(ctx, cluster, ids)
+			})
+		},
+	}
+}
+
+// waitForJobs waits for one after the other, which takes as long as the
+// longest. One job is shown as itself, several as a list.
+func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, ids []jobs.JobID) error {
+	finished := make([]jobs.Job, 0, len(ids))
+	failed := false
+	for _, id := range ids {
+		job, err := cluster.Wait(ctx, id)
+		if err != nil {
+			return because(err, "wait for job %s", id)
+		}
+		failed = failed || job.Outcome != jobs.OutcomeSuccess
+		finished = append(finished, job)
+	}
+	var err error
+	if len(finished) == 1 {
+		err = p.showJob(ctx, cluster, finished[0])
+	} else {
+		err = p.writeJobs(finished)
+	}
+	if err == nil && failed {
+		err = errRunFailed
+	}
+	return err
+}
+
+func checkLimit(limit int) error {
+	if limit < 0 {
+		return usageError{fmt.Errorf("--limit must not be negative: %d", limit)}
+	}
+	return nil
+}
+
+// listJobs gathers pages. A limit of 0 gathers all.
+func listJobs(ctx context.Context, reader jobs.Reader, query jobs.Query, limit int) (listed []jobs.Job, more bool, err error) {
+	listed = []jobs.Job{}
+	for {
+		if limit > 0 {
+			query.Limit = min(limit-len(listed), logbook.MaxPage)
+		}
+		page, err := reader.Jobs(ctx, query)
+		if err != nil {
+			return nil, false, err
+		}
+		listed = append(listed, page.Jobs...)
+		if page.Next == 0 {
+			return listed, false, nil
+		}
+		if limit > 0 && len(listed) >= limit {
+			return listed, true, nil
+		}
+		query.After = page.Next
+	}
+}
+
+func stateNames() []string {
+	names := make([]string, 0, len(jobs.States))
+	for _, state := range jobs.States {
+		names = append(names, string(state))
+	}
+	return names
+}
+
+func parseStates(names []string) ([]jobs.State, error) {
+	states := make([]jobs.State, 0, len(names))
+	for _, name := range names {
+		state := jobs.State(strings.ToLower(name))
+		if !slices.Contains(jobs.States, state) {
+			return nil, usageError{fmt.Errorf("--state must be one of %s, not %.64q", strings.Join(stateNames(), ", "), name)}
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+func (p *Program) writeJobs(listed []jobs.Job) error {
+	if p.json() {
+		return p.writeJSON(listed)
+	}
+	rows := make([][]string, 0, len(listed))
+	for i := range listed {
+		job := &listed[i]
+		rows = append(rows, []string{
+			job.ID.String(), job.Board, orDash(job.Name), orDash(job.Kind), job.Priority.String(),
+			string(job.State), orDash(string(job.Outcome)), orDash(ownerOf(job)), timeText(job.PostedAt),
+		})
+	}
+	return p.writeTable([]string{"id", "board", "name", "kind", "priority", "state", "outcome", "owner", "posted"}, rows)
+}
+
+func ownerOf(job *jobs.Job) string {
+	if job.Claim == nil {
+		return ""
+	}
+	return job.Claim.Owner
+}
+
+// showJob shows one job with its evidence, and says so where nobody is there
+// to do it.
+func (p *Program) showJob(ctx context.Context, cluster Cluster, job jobs.Job) error {
+	if err := p.noteIdle(ctx, cluster, &job); err != nil {
+		return err
+	}
+	if p.json() {
+		return p.writeJSON(job)
+	}
+	fields := jobFields(&job)
+	evidence, err := evidenceOf(ctx, cluster, &job)
+	if err != nil {
+		return err
+	}
+	return p.writeFields(append(fields, evidence...))
+}
+
+func jobFields(job *jobs.Job) []field {
+	fields := []field{
+		{"id", job.ID.String()},
+		{"name", job.Name},
+		{"board", job.Board},
+		{"kind", job.Kind},
+		{"priority", job.Priority.String()},
+		{"state", string(job.State)},
+		{"outcome", string(job.Outcome)},
+		{"owner", ownerOf(job)},
+	}
+	if !job.Token.IsZero() {
+		fields = append(fields, field{"token", job.Token.String()})
+	}
+	if !job.Book.IsZero() {
+		fields = append(fields, field{"book", strings.TrimSpace(job.Book.String() + " " + clean(job.BookName))})
+	}
+	if !job.Flow.IsZero() {
+		fields = append(fields, field{"flow", job.Flow.String()})
+	}
+	return append(fields,
+		field{"details", string(job.Details)},
+		field{"store", valuesText(job.Store)},
+		field{"posted", timeText(job.PostedAt)},
+		field{"not before", timeText(job.NotBefore)},
+		field{"due", timeText(job.DueAt)},
+		field{"finished", timeText(job.FinishedAt)},
+		field{"claims", strconv.Itoa(job.Claims)},
+		field{"crashes", countText(job.Crashes)},
+		field{"reason", job.Reason},
+	)
+}
+
+// countText shows a count, and nothing for none.
+func countText(count int) string {
+	if count == 0 {
+		return ""
+	}
+	return strconv.Itoa(count)
+}
+
+// valuesText shows values by name, one on each line.
+func valuesText(values logbook.Values) string {
+	lines := make([]string, 0, len(values))
+	for name, value := range values {
+		lines = append(lines, clean(name)+" = "+string(value))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// evidenceOf is why a job failed: its failure, and what the step that failed
+// last wrote to stderr. The flow may be gone already; then there is less.
+func evidenceOf(ctx context.Context, cluster Cluster, job *jobs.Job) ([]field, error) {
+	fields := failureFields(job.Failure)
+	if job.Flow.IsZero() || !job.State.Finished() || job.Outcome == jobs.OutcomeSuccess {
+		return fields, nil
+	}
+	detail, err := cluster.FlowDetail(ctx, job.Flow)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return fields, nil
+	}
+	if err != nil {
+		return nil, because(err, "read flow %s of job %s", job.Flow, job.ID)
+	}
+	if job.Failure == nil {
+		fields = failureFields(detail.Cause)
+	}
+	return append(fields, field{"stderr", strings.Join(stderrTail(&detail), "\n")}), nil
+}
+
+func failureFields(failure *logbook.Failure) []field {
+	if failure == nil {
+		return nil
+	}
+	fields := []field{
+		{"failed step", failure.Step},
+		{"failure", failure.Kind + ": " + failure.Message},
+	}
+	for failure != nil && len(failure.Causes) > 0 {
+		failure = &failure.Causes[0]
+		fields = append(fields, field{"caused by", (&logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}).Error()})
+	}
+	return fields
+}
+
+// stderrLines is how much of a step's stderr is shown without being asked for.
+const stderrLines = 20
+
+// stderrTail is the end of what the step wrote to stderr in the attempt that
+// failed last.
+func stderrTail(detail *logbook.FlowDetail) []string {
+	var last *logbook.Attempt
+	for i := range detail.Atoms {
+		for j := range detail.Atoms[i].Attempts {
+			attempt := &detail.Atoms[i].Attempts[j]
+			if attempt.Failure != nil && attempt.Stderr != "" && (last == nil || attempt.EndedAt.After(last.EndedAt)) {
+				last = attempt
+			}
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(last.Stderr, "\n"), "\n")
+	return lines[max(0, len(lines)-stderrLines):]
+}
+
+// noteIdle says so if a job waits for a kind of conductor that is not there.
+func (p *Program) noteIdle(ctx context.Context, cluster Cluster, job *jobs.Job) error {
+	if job.Flow.IsZero() || job.State.Finished() || job.State == jobs.StateClaimed {
+		return nil
+	}
+	conductors, err := cluster.Entities(ctx, jobs.EntityConductor)
+	if err != nil {
+		return because(err, "list conductors")
+	}
+	for _, conductor := range conductors {
+		if slices.Contains(conductor.JobKinds, job.Kind) && slices.Contains(conductor.Boards, job.Board) {
+			return nil
+		}
+	}
+	p.note("the job waits: no live conductor builds flows of kind %q from board %q", job.Kind, job.Board)
+	return nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// postFlags are what a new job can be given; flow run has some of them too.
+type postFlags struct {
+	id, name, board, priority string
+	details, notBefore        string
+	sets                      []string
+	wait                      bool
+}
+
+func (f *postFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.id, "id", "", "the job's id, so that posting it again is a repeat and no second job (made up)")
+	flags.StringVar(&f.name, "name", "", "a name, for people (that of the flow document, the kind or the book)")
+	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "the board")
+	flags.StringVar(&f.priority, "priority", "normal", "very-low, low, normal, high, very-high, or a number; higher is first")
+	flags.StringVar(&f.details, "details", "", "anything to keep with the job: JSON, or @FILE")
+	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
+	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished; exit 1 unless it is a success")
+}
+
+// posting makes what the flags say, without the work.
+func (p *Program) posting(f *postFlags) (jobs.Posting, error) {
+	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name}
+	var err error
+	if f.id != "" {
+		if posting.ID, err = jobs.ParseJobID(f.id); err != nil {
+			return posting, err
+		}
+	}
+	if posting.Priority, err = jobs.ParsePriority(f.priority); err != nil {
+		return posting, err
+	}
+	if posting.Store, err = parseSets(f.sets); err != nil {
+		return posting, err
+	}
+	if f.details != "" {
+		if posting.Details, err = p.readDetails(f.details); err != nil {
+			return posting, err
+		}
+	}
+	posting.NotBefore, err = parseMoment(f.notBefore, time.Now())
+	return posting, err
+}
+
+func (p *Program) jobPostCommand() *cobra.Command {
+	var (
+		f    postFlags
+		work workFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "post",
+		Short: "Post a job",
+		Long: "Post a job: to run a flow document (--flow), a flow of a saved book (--book), or for workers of\n" +
+			"your own (--kind). With --id, posting the same job again changes nothing.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			posting, err := p.posting(&f)
+			if err != nil {
+				return err
+			}
+			if err := work.fill(p, &posting); err != nil {
+				return err
+			}
+			if f.wait {
+				return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+					job, err := p.postJob(ctx, cluster, posting)
+					if err != nil {
+						return err
+					}
+					return p.waitForJobs(ctx, cluster, []jobs.JobID{job.ID})
+				})
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				job, err := p.postJob(ctx, cluster, posting)
+				if err != nil {
+					return err
+				}
+				return p.showPosted(job)
+			})
+		},
+	}
+	f.add(cmd)
+	work.add(cmd)
+	return cmd
+}
+
+// workFlags say what the job is to do.
+type workFlags struct {
+	document, book, flow, kind string
+}
+
+func (w *workFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&w.document, "flow", "", "a flow document to run (TOML or JSON)")
+	flags.StringVar(&w.book, "book", "", "the id of a saved book")
+	flags.StringVar(&w.flow, "flow-id", "", "the flow of --book to run, if it has several")
+	flags.StringVar(&w.kind, "kind", "", "for a job without a flow: what its workers ask for")
+}
+
+func (w *workFlags) fill(p *Program, posting *jobs.Posting) (err error) {
+	given := 0
+	for _, what := range []string{w.document, w.book, w.kind} {
+		if what != "" {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return usageError{errors.New("--flow, --book and --kind exclude each other")}
+	case w.flow != "" && w.book == "":
+		return usageError{errors.New("--flow-id needs --book")}
+	}
+	if w.document != "" {
+		return p.attachDocument(w.document, posting)
+	}
+	posting.Kind = w.kind
+	if posting.Name == "" {
+		posting.Name = cmp.Or(w.kind, w.book, "job") // a job has a name, and nobody has given one
+	}
+	if w.book != "" {
+		if posting.BookID, err = logbook.ParseBookID(w.book); err != nil {
+			return err
+		}
+	}
+	if w.flow != "" {
+		posting.Flow, err = logbook.ParseFlowID(w.flow)
+	}
+	return err
+}
+
+// postJob posts one job.
+func (p *Program) postJob(ctx context.Context, poster jobs.Poster, posting jobs.Posting) (jobs.Job, error) {
+	posted, err := poster.Post(ctx, posting)
+	if err == nil {
+		err = posted[0].Err
+	}
+	if err != nil {
+		if mayHaveHappened(err) {
+			p.note("job %s may have been posted: see `conductord job get %s`", posting.ID, posting.ID)
+		}
+		return jobs.Job{}, because(err, "post job %s", posting.ID)
+	}
+	if posted[0].Existed {
+		p.note("job %s had been posted before: nothing has changed", posting.ID)
+	}
+	return posted[0].Job, nil
+}
+
+// mayHaveHappened tells whether a write that gave an error may yet have been
+// made.
+func mayHaveHappened(err error) bool {
+	if errors.Is(err, jobs.ErrUnavailable) {
+		return false
+	}
+	return errors.Is(err, jobs.ErrUncertain) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// showPosted prints what a script needs: the id.
+func (p *Program) showPosted(job jobs.Job) error {
+	if p.json() {
+		return p.writeJSON(job)
+	}
+	return p.writeLines([]string{job.ID.String()})
+}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// tightenUmask: there is no umask here.
+func tightenUmask() {}

@@ -1,0 +1,328 @@
+// Package local runs a cluster of conductord processes on this machine, for
+// those who want to see real processes live and die: the demo, the tests and
+// the benchmarks.
+//
+// A Cluster is several Nodes, each a process of the one binary with a
+// configuration file, a data directory and a log file of its own below one
+// directory. Nodes can be killed, paused, terminated and started again. The
+// processes end with the program that started them, also if it is killed.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/conductord/conductord/config"
+)
+
+// Options say what cluster is wanted.
+type Options struct {
+	Binary string // the conductord executable
+	Dir    string // for everything that the cluster writes
+	Nodes  int    // 0: 3
+	// Configure changes the configuration of a node before it is written.
+	Configure func(*config.Config)
+	// Env is added to the processes' environment.
+	Env []string
+	// Detached processes outlive the program that started them.
+	Detached bool
+}
+
+// Cluster is some processes on this machine. Its methods are not for
+// concurrent use on one node.
+type Cluster struct {
+	Nodes    []*Node
+	options  Options
+	launcher *launcher
+	closing  sync.Once
+}
+
+// Node is one process, or the place of one.
+type Node struct {
+	Name    string
+	API     string // host:port
+	Raft    string // host:port
+	Config  string // path of the configuration file
+	DataDir string
+	Log     string // path of the log file, to which every run appends
+
+	options  *Options
+	launcher *launcher
+	started  bool // has run before
+	command  *exec.Cmd
+	ended    chan struct{} // closed when the process has ended; nil: never started
+	result   error         // of the process; set before ended is closed
+	mu       sync.Mutex
+}
+
+// New writes the configurations of a cluster. Nothing runs yet. Close it.
+func New(options Options) (*Cluster, error) {
+	if options.Nodes == 0 {
+		options.Nodes = 3
+	}
+	c := &Cluster{options: options, launcher: newLauncher()}
+	if err := c.configure(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) configure() error {
+	options := c.options
+	addresses, err := freeAddresses(2 * options.Nodes)
+	if err != nil {
+		return err
+	}
+	var members []config.Member
+	for i := range options.Nodes {
+		node := &Node{
+			Name: fmt.Sprintf("node%d", i+1), Raft: addresses[2*i], API: addresses[2*i+1],
+			options: &c.options, launcher: c.launcher,
+		}
+		node.Config = filepath.Join(options.Dir, node.Name+".toml")
+		node.DataDir = filepath.Join(options.Dir, node.Name)
+		node.Log = filepath.Join(options.Dir, node.Name+".log")
+		c.Nodes = append(c.Nodes, node)
+		members = append(members, config.Member{Name: node.Name, Raft: node.Raft, API: node.API})
+	}
+	for _, node := range c.Nodes {
+		settings := config.Default()
+		settings.Node, settings.DataDir = node.Name, node.DataDir
+		settings.Cluster = config.Cluster{ID: "local", Members: members}
+		if options.Configure != nil {
+			options.Configure(&settings)
+		}
+		if err := os.WriteFile(node.Config, []byte(config.Write(settings)), 0o600); err != nil {
+			return fmt.Errorf("cannot write a configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close kills what runs, unless it was to outlive this program. It may be
+// called more than once.
+func (c *Cluster) Close() {
+	c.closing.Do(func() {
+		if !c.options.Detached {
+			c.Kill()
+		}
+		c.launcher.close()
+	})
+}
+
+// freeAddresses finds loopback addresses that nobody listens on. All are held
+// until all are found, so that none is found twice.
+func freeAddresses(n int) ([]string, error) {
+	var addresses []string
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("cannot find a free port: %w", err)
+		}
+		defer func() { _ = listener.Close() }()
+		addresses = append(addresses, listener.Addr().String())
+	}
+	return addresses, nil
+}
+
+// Start starts all nodes.
+func (c *Cluster) Start() error {
+	for _, node := range c.Nodes {
+		if err := node.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Endpoints are the API addresses of all nodes.
+func (c *Cluster) Endpoints() []string {
+	var endpoints []string
+	for _, node := range c.Nodes {
+		endpoints = append(endpoints, node.API)
+	}
+	return endpoints
+}
+
+// Node finds a node by its name.
+func (c *Cluster) Node(name string) (*Node, bool) {
+	for _, node := range c.Nodes {
+		if node.Name == name {
+			return node, true
+		}
+	}
+	return nil, false
+}
+
+// WaitReady waits until every node that runs is ready.
+func (c *Cluster) WaitReady(ctx context.Context) error {
+	for _, node := range c.Nodes {
+		if !node.Running() {
+			continue
+		}
+		if err := node.WaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Kill kills what runs. The processes write nothing more.
+func (c *Cluster) Kill() {
+	for _, node := range c.Nodes {
+		node.Kill()
+	}
+}
+
+// Start runs the node's process. The first time it is told to make its identity.
+func (n *Node) Start() error {
+	if n.Running() {
+		return fmt.Errorf("cannot start %s: it runs already", n.Name)
+	}
+	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot write the log of %s: %w", n.Name, err)
+	}
+	defer func() { _ = log.Close() }() // the process has its own copy
+	args := []string{"server", "--config", n.Config}
+	if !n.started {
+		args = append(args, "--init")
+	}
+	command := exec.Command(n.options.Binary, args...)
+	command.Stdout, command.Stderr = log, log
+	command.Env = append(os.Environ(), n.options.Env...)
+	command.SysProcAttr = processAttributes(n.options.Detached)
+	if err := n.launcher.start(command); err != nil {
+		return fmt.Errorf("cannot start %s: %w", n.Name, err)
+	}
+	ended := make(chan struct{})
+	n.mu.Lock()
+	n.command, n.ended, n.started = command, ended, true
+	n.mu.Unlock()
+	go func() { // ends with the process
+		err := command.Wait()
+		n.mu.Lock()
+		n.result = err
+		n.mu.Unlock()
+		close(ended)
+	}()
+	return nil
+}
+
+// Running tells whether the process lives.
+func (n *Node) Running() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ended == nil {
+		return false
+	}
+	select {
+	case <-n.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID is the process id of the node's last process.
+func (n *Node) PID() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.command.Process.Pid
+}
+
+// Kill ends the process with SIGKILL, and returns when it is gone.
+func (n *Node) Kill() {
+	if n.Running() {
+		n.Signal(syscall.SIGKILL)
+		<-n.ended
+	}
+}
+
+// Signal sends a signal to the process, if it lives.
+func (n *Node) Signal(signal os.Signal) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.command != nil {
+		_ = n.command.Process.Signal(signal)
+	}
+}
+
+// Terminate asks the process to stop, waits until it has, and gives its exit
+// status.
+func (n *Node) Terminate(ctx context.Context) (int, error) {
+	n.Signal(syscall.SIGTERM)
+	return n.Wait(ctx)
+}
+
+// Wait waits for the end of the process, and gives its exit status.
+func (n *Node) Wait(ctx context.Context) (int, error) {
+	select {
+	case <-n.ended:
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%s has not ended: %w", n.Name, ctx.Err())
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.command.ProcessState.ExitCode(), nil
+}
+
+// WaitReady waits until the node says that it is ready.
+func (n *Node) WaitReady(ctx context.Context) error {
+	const look = 20 * time.Millisecond
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	last := errors.New("it has not been asked")
+	for {
+		if last = n.ask(ctx); last == nil {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-n.ended:
+			return fmt.Errorf("%s has ended: %s", n.Name, n.lastLine())
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w (see %s)", n.Name, last, n.Log)
+		}
+	}
+}
+
+func (n *Node) ask(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.API+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	const enough = 1 << 10
+	said, err := io.ReadAll(io.LimitReader(response.Body, enough))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(strings.TrimSpace(string(said)))
+	}
+	return err
+}
+
+// lastLine is the end of the node's log, where the reason of an end stands.
+func (n *Node) lastLine() string {
+	data, err := os.ReadFile(n.Log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return lines[len(lines)-1]
+}

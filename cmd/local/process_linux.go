@@ -1,0 +1,42 @@
+package local
+
+import (
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// processAttributes makes a process die with the thread that started it, and
+// so with this program, however that ends.
+func processAttributes(detached bool) *syscall.SysProcAttr {
+	if detached {
+		return &syscall.SysProcAttr{Setsid: true}
+	}
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}
+
+// launcher starts processes from one thread of its own: Go may end any other
+// thread at any time, and its processes would be killed with it.
+type launcher struct {
+	queue   chan *exec.Cmd
+	results chan error
+}
+
+// newLauncher starts the launcher's goroutine; it ends with close.
+func newLauncher() *launcher {
+	l := &launcher{queue: make(chan *exec.Cmd), results: make(chan error)}
+	go func() {
+		runtime.LockOSThread()
+		for command := range l.queue {
+			l.results <- command.Start()
+		}
+	}()
+	return l
+}
+
+func (l *launcher) start(command *exec.Cmd) error {
+	l.queue <- command
+	return <-l.results
+}
+
+func (l *launcher) close() { close(l.queue) }

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package local
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// processAttributes are none: elsewhere a program that is killed leaves its
+// processes behind.
+func processAttributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+
+// launcher starts processes.
+type launcher struct{}
+
+func newLauncher() *launcher { return &launcher{} }
+
+func (*launcher) start(command *exec.Cmd) error { return command.Start() }
+
+func (*launcher) close() {}

@@ -1,0 +1,69 @@
+// Command worker is a conductor with a flow of its own, written in Go. It
+// claims the jobs of kind "greet" from a cluster and runs them until it is
+// interrupted:
+//
+//	go run ./examples/worker 127.0.0.1:7070
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/raftboard"
+)
+
+type request struct {
+	Name string `json:"name"` // from the job's store
+}
+
+type greeting struct {
+	Text string `json:"text"` // what compose provides and deliver requires
+}
+
+func compose(_ context.Context, in request) (greeting, error) {
+	return greeting{Text: "Hello, " + in.Name + "!"}, nil
+}
+
+func deliver(_ context.Context, in greeting) (struct{}, error) {
+	_, err := fmt.Println(in.Text)
+	return struct{}{}, err
+}
+
+// greet builds the flow. Every conductor that continues it builds it anew.
+func greet(json.RawMessage) (*flow.Flow, error) {
+	return flow.Linear("greet", flow.Func("compose", compose), flow.Func("deliver", deliver)), nil
+}
+
+func main() {
+	if err := work(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func work() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	cluster, err := raftboard.Dial(ctx, os.Args[1:]...)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+
+	registry := flow.NewRegistry()
+	if err := registry.Register("greet", greet); err != nil {
+		return err
+	}
+	worker, err := conductor.New(conductor.Options{Board: cluster, Logbook: cluster, Registry: registry})
+	if err != nil {
+		return err
+	}
+	return worker.Run(ctx)
+}
