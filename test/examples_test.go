@@ -1,0 +1,94 @@
+package test
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestExamplePrograms runs the two programs of the README against a cluster: a
+// conductor with a flow of its own, and a program that posts it a job.
+func TestExamplePrograms(t *testing.T) {
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir, modulePath+"/examples/worker", modulePath+"/examples/post")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the examples: %v\n%s", err, output)
+	}
+	cluster, _ := startCluster(t, nil)
+
+	var said bytes.Buffer
+	worker := exec.Command(filepath.Join(dir, "worker"), cluster.Endpoints()...)
+	worker.Stdout, worker.Stderr = &said, &said
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = worker.Process.Kill() }()
+
+	output, err := exec.CommandContext(within(t), filepath.Join(dir, "post"), cluster.Endpoints()[0]).CombinedOutput()
+	if err != nil {
+		t.Fatalf("post: %v\n%s", err, output)
+	}
+	for _, want := range []string{"completed success", `"text":"Hello, world!"`} {
+		if !strings.Contains(string(output), want) {
+			t.Errorf("post did not say %q:\n%s", want, output)
+		}
+	}
+	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Wait(); err != nil {
+		t.Errorf("the worker did not stop well: %v", err)
+	}
+	if !strings.Contains(said.String(), "Hello, world!") {
+		t.Errorf("the worker said %q", said.String())
+	}
+}
+
+// TestExampleFlow runs the travel flow as the README does: once well, and once
+// with a card that is declined, after which all is cancelled.
+func TestExampleFlow(t *testing.T) {
+	dev := startDev(t)
+	flowFile := filepath.Join("..", "examples", "travel.toml")
+	for _, row := range []struct {
+		name   string
+		args   []string
+		status int
+		want   []string
+	}{
+		{"booked", nil, 0, []string{"charge-card SUCCESS", "flow travel SUCCESS"}},
+		{"undone", []string{"--set", `fail_at="charge-card"`}, 1,
+			[]string{"failed step: charge-card", "book-flight REVERTED", "book-hotel REVERTED", "book-car REVERTED", "flow travel REVERTED", "card declined"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			args := append([]string{"flow", "run", flowFile, "--wait", "--server", dev, "--set", "pace=0"}, row.args...)
+			command := exec.CommandContext(within(t), binary, args...)
+			output, err := command.CombinedOutput()
+			if command.ProcessState.ExitCode() != row.status {
+				t.Errorf("status %d, want %d (%v)", command.ProcessState.ExitCode(), row.status, err)
+			}
+			for _, want := range row.want {
+				if !strings.Contains(string(output), want) {
+					t.Errorf("it did not say %q:\n%s", want, output)
+				}
+			}
+		})
+	}
+}
+
+// TestDemo runs the demo as it is: it ends with status 0 only if nothing was
+// lost and no recorded result has changed.
+func TestDemo(t *testing.T) {
+	command := exec.CommandContext(within(t), binary, "demo", "-o", "json")
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("the demo failed: %v\n%s", err, output)
+	}
+	for _, want := range []string{`"posted": 60`, `"succeeded": 54`, `"reverted": 6`, `"lost": 0`, `"recorded_results_changed": 0`} {
+		if !strings.Contains(string(output), want) {
+			t.Errorf("the summary does not say %s:\n%s", want, output)
+		}
+	}
+}

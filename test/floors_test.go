@@ -1,0 +1,141 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/conductord/conductord"
+
+// floors is the order of the packages: imports go down only. A package that is
+// not listed is on its parent's floor.
+var floors = map[string]int{
+	"logbook": 0, "config": 0, "api": 0,
+	"jobs": 1, "flow": 1,
+	"fsm/command": 2, "flow/engine": 2, "flow/handler": 2, "flow/spec": 2,
+	"fsm": 3, "raftboard": 3, "conductor": 3,
+	"raftboard/node": 4,
+	"cmd":            5, "test": 5, "examples": 5,
+}
+
+// forbidden are imports that the floors would allow, and the design does not.
+var forbidden = []struct {
+	importer string // with everything below it
+	imported string // a prefix; of our own packages without the module's path
+	why      string
+}{
+	{"conductor", "raftboard", "a conductor works on any board"},
+	{"conductor", "fsm", "a conductor works on any board"},
+	{"raftboard", "fsm", "a client program never links bbolt"},
+	{"flow", "jobs", "flow authors see only flow"},
+	{"flow", "fsm", "flow authors see only flow"},
+	{"flow", "raftboard", "flow authors see only flow"},
+}
+
+// allowed are the exceptions to forbidden.
+var allowed = map[[2]string]bool{
+	{"raftboard", "fsm/command"}:      true, // the vocabulary alone
+	{"raftboard/wire", "fsm/command"}: true,
+	{"raftboard/node", "fsm"}:         true, // the daemon's half
+	{"raftboard/node", "fsm/command"}: true,
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	output, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", modulePath+"/...").Output()
+	if err != nil {
+		t.Fatalf("cannot list the packages: %v", err)
+	}
+	var packages []goPackage
+	decoder := json.NewDecoder(strings.NewReader(string(output)))
+	for {
+		var one goPackage
+		if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, one)
+	}
+}
+
+func short(path string) string { return strings.TrimPrefix(path, modulePath+"/") }
+
+func ours(path string) bool { return strings.HasPrefix(path, modulePath+"/") }
+
+// floorOf finds the floor of a package, or of the nearest folder above it.
+func floorOf(name string) (int, bool) {
+	for {
+		if floor, ok := floors[name]; ok {
+			return floor, true
+		}
+		slash := strings.LastIndex(name, "/")
+		if slash < 0 {
+			return 0, false
+		}
+		name = name[:slash]
+	}
+}
+
+// TestFloors holds the layout of the design: what a package may import.
+func TestFloors(t *testing.T) {
+	packages := listPackages(t)
+	if len(packages) < len(floors) {
+		t.Fatalf("found only %d packages", len(packages))
+	}
+	for _, importer := range packages {
+		name := short(importer.ImportPath)
+		floor, ok := floorOf(name)
+		if !ok {
+			t.Errorf("package %s is on no floor", name)
+			continue
+		}
+		for _, path := range importer.Imports {
+			if !ours(path) {
+				continue
+			}
+			imported := short(path)
+			beneath, _ := floorOf(imported)
+			if beneath > floor {
+				t.Errorf("%s (floor %d) imports %s (floor %d)", name, floor, imported, beneath)
+			}
+			if imported == "config" && floor < 5 {
+				t.Errorf("%s imports config: nothing below the commands sees it", name)
+			}
+			for _, rule := range forbidden {
+				if below(name, rule.importer) && below(imported, rule.imported) && !allowed[[2]string{name, imported}] {
+					t.Errorf("%s imports %s: %s", name, imported, rule.why)
+				}
+			}
+		}
+	}
+}
+
+func below(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
+
+// TestClientsLinkNoStorage holds that a program with the client library, or a
+// conductor, links neither raft nor bbolt.
+func TestClientsLinkNoStorage(t *testing.T) {
+	for _, one := range listPackages(t) {
+		name := short(one.ImportPath)
+		if !slices.Contains([]string{"raftboard", "conductor", "flow", "flow/engine", "examples/worker", "examples/post"}, name) {
+			continue
+		}
+		for _, dependency := range one.Deps {
+			if strings.HasPrefix(dependency, "github.com/hashicorp/raft") || strings.HasPrefix(dependency, "go.etcd.io/bbolt") {
+				t.Errorf("%s links %s", name, dependency)
+			}
+		}
+	}
+}

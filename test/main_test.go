@@ -1,0 +1,185 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// patience is how long a test waits for what must happen on a busy machine.
+const patience = 90 * time.Second
+
+// binary is the conductord executable that all tests run.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "conductord-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "conductord")
+	build := exec.Command("go", "build", "-o", binary, modulePath+"/cmd/conductord")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	status := 1
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot build conductord:", err)
+	} else {
+		status = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// startCluster runs three nodes as processes, and ends them with the test.
+func startCluster(t *testing.T, configure func(*config.Config)) (*local.Cluster, *raftboard.Client) {
+	t.Helper()
+	cluster := newCluster(t, configure)
+	if err := cluster.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := cluster.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	client, err := raftboard.Dial(ctx, cluster.Endpoints()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return cluster, client
+}
+
+func newCluster(t *testing.T, configure func(*config.Config)) *local.Cluster {
+	t.Helper()
+	cluster, err := local.New(local.Options{Binary: binary, Dir: t.TempDir(), Configure: configure})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cluster.Close()
+		if t.Failed() {
+			showLogs(t, cluster)
+		}
+	})
+	return cluster
+}
+
+// showLogs puts the end of each node's log into the test's output.
+func showLogs(t *testing.T, cluster *local.Cluster) {
+	const enough = 4 << 10
+	for _, node := range cluster.Nodes {
+		data, err := os.ReadFile(node.Log)
+		if err != nil {
+			continue
+		}
+		t.Logf("the end of the log of %s:\n%s", node.Name, data[max(0, len(data)-enough):])
+	}
+}
+
+// within gives a context that ends with the test, or when patience does.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// writeHandler makes an executable POSIX shell script.
+func writeHandler(t *testing.T, dir, name, script string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leaderOf asks the nodes which of them leads.
+func leaderOf(t *testing.T, cluster *local.Cluster, client *raftboard.Client) *local.Node {
+	t.Helper()
+	var leader *local.Node
+	eventually(t, "a node leads", func() bool {
+		for _, node := range cluster.Nodes {
+			if !node.Running() {
+				continue
+			}
+			status, err := client.Status(t.Context(), node.API)
+			if err != nil {
+				continue
+			}
+			if found, ok := cluster.Node(status.Leader); ok && found.Running() {
+				leader = found
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// eventually waits for a condition that must come true.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for !condition() {
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// startDev runs a cluster of one node, as `conductord dev` does for people,
+// and gives its address.
+func startDev(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	dev := exec.Command(binary, "dev", "--api-listen", address, "--data-dir", t.TempDir())
+	dev.Stdout, dev.Stderr = &said, &said
+	if err := dev.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = dev.Process.Signal(syscall.SIGTERM)
+		if err := dev.Wait(); err != nil {
+			t.Errorf("dev did not stop well: %v\n%s", err, said.String())
+		}
+	})
+	eventually(t, "dev is ready", func() bool {
+		answer, err := http.Get("http://" + address + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+	return address
+}
