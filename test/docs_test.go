@@ -1,0 +1,616 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/config"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the generated part of docs/configuration.md anew")
+
+// anything stands in a shown answer for what differs from run to run.
+const anything = "…"
+
+// block is one fenced block of a document.
+type block struct {
+	file     string
+	line     int // of its first line of text
+	language string
+	quotes   string // the file named in a comment right above it; empty: none
+	text     string
+}
+
+func (b block) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
+
+// documents are the README and all that docs/ holds, by path from the top.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, path := range append(paths, "../README.md", "../CHANGELOG.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[strings.TrimPrefix(path, "../")] = string(text)
+	}
+	return found
+}
+
+var quoteMark = regexp.MustCompile(`^<!-- (\S+) -->$`)
+
+// blocksOf finds the fenced blocks of a document.
+func blocksOf(file, text string) []block {
+	var blocks []block
+	var current *block
+	before := ""
+	for i, line := range strings.Split(text, "\n") {
+		language, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && current == nil:
+			current = &block{file: file, line: i + 2, language: language}
+			if mark := quoteMark.FindStringSubmatch(before); mark != nil {
+				current.quotes = mark[1]
+			}
+		case fence:
+			blocks = append(blocks, *current)
+			current = nil
+		case current != nil:
+			current.text += line + "\n"
+		}
+		before = line
+	}
+	return blocks
+}
+
+func get(t *testing.T, url string) (string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, text)
+	}
+	return string(text), err
+}
+
+// example is a call that the documents show, and the answer that they show
+// with it.
+type example struct{ call, answer block }
+
+// TestProtocolExamples runs every call of docs/protocol.md, in order and in one
+// shell, against a real server, and compares what comes with what is shown.
+func TestProtocolExamples(t *testing.T) {
+	for _, tool := range []string{"sh", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("the calls of docs/protocol.md need %s, which this machine does not have", tool)
+		}
+	}
+	examples := protocolExamples(t)
+	const mark = "=== end of example ==="
+	var script strings.Builder
+	for _, e := range examples {
+		fmt.Fprintf(&script, "%s\necho\necho '%s'\n", e.call.text, mark)
+	}
+	shell := exec.CommandContext(within(t), "sh", "-eu")
+	shell.Env = append(os.Environ(), "SERVER="+startDev(t))
+	shell.Stdin = strings.NewReader(script.String())
+	var said bytes.Buffer
+	shell.Stderr = &said
+	output, err := shell.Output()
+	answers := strings.Split(string(output), mark+"\n")
+	if err != nil {
+		t.Fatalf("example %d, %s, fails: %v\n%s%s", len(answers), examples[min(len(answers), len(examples))-1].call, err, output, &said)
+	}
+	for i, e := range examples {
+		if fault := e.differs(answers[i]); fault != nil {
+			t.Errorf("%s: %v\n%s", e.answer, fault, answers[i])
+		}
+	}
+}
+
+// protocolExamples pairs each block of shell with the answer that follows it.
+// A block without an answer is one whose answer does not matter.
+func protocolExamples(t *testing.T) []example {
+	t.Helper()
+	var examples []example
+	for _, b := range blocksOf("docs/protocol.md", documents(t)["docs/protocol.md"]) {
+		switch b.language {
+		case "sh":
+			examples = append(examples, example{call: b})
+		case "json", "text":
+			if len(examples) == 0 || examples[len(examples)-1].answer.text != "" {
+				t.Fatalf("%s is an answer to no call", b)
+			}
+			examples[len(examples)-1].answer = b
+		}
+	}
+	const fewest = 20
+	if len(examples) < fewest {
+		t.Fatalf("found only %d examples", len(examples))
+	}
+	return examples
+}
+
+// differs tells how an answer is not the one that is shown.
+func (e example) differs(answer string) error {
+	switch e.answer.language {
+	case "json":
+		var want, got any
+		if err := json.Unmarshal([]byte(e.answer.text), &want); err != nil {
+			return fmt.Errorf("what is shown is not JSON: %w", err)
+		}
+		if err := json.Unmarshal([]byte(answer), &got); err != nil {
+			return fmt.Errorf("the answer is not JSON: %w", err)
+		}
+		return differ("answer", want, got)
+	case "text":
+		shown := regexp.QuoteMeta(strings.TrimSpace(e.answer.text))
+		pattern := "^" + strings.ReplaceAll(shown, anything, "(?s:.*)") + "$"
+		if !regexp.MustCompile(pattern).MatchString(strings.TrimSpace(answer)) {
+			return errors.New("the answer is another")
+		}
+	}
+	return nil
+}
+
+// differ compares values. "…" as a value stands for any value, and as a member
+// of an object for any members that are not shown.
+func differ(where string, want, got any) error {
+	if want == anything {
+		return nil
+	}
+	switch want := want.(type) {
+	case map[string]any:
+		got, ok := got.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s is no object", where)
+		}
+		_, open := want[anything]
+		for _, key := range slices.Sorted(maps.Keys(got)) {
+			if _, shown := want[key]; !shown && !open {
+				return fmt.Errorf("%s has %q, which is not shown", where, key)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(want)) {
+			value, there := got[key]
+			if key == anything {
+				continue
+			}
+			if !there {
+				return fmt.Errorf("%s has no %q", where, key)
+			}
+			if err := differ(where+"."+key, want[key], value); err != nil {
+				return err
+			}
+		}
+		return nil
+	case []any:
+		got, ok := got.([]any)
+		if !ok || len(got) != len(want) {
+			return fmt.Errorf("%s is no list of %d", where, len(want))
+		}
+		for i := range want {
+			if err := differ(fmt.Sprintf("%s[%d]", where, i), want[i], got[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if !reflect.DeepEqual(want, got) {
+		return fmt.Errorf("%s is %v, and %v is shown", where, got, want)
+	}
+	return nil
+}
+
+// TestShownAnswersCanDiffer holds that the comparison above finds something.
+func TestShownAnswersCanDiffer(t *testing.T) {
+	for _, row := range []struct {
+		shown, answer string
+		same          bool
+	}{
+		{`{"a": 1}`, `{"a":1}`, true},
+		{`{"a": 1}`, `{"a":2}`, false},
+		{`{"a": 1}`, `{"a":1,"b":2}`, false},
+		{`{"a": 1, "…": "…"}`, `{"a":1,"b":2}`, true},
+		{`{"a": 1, "b": "…"}`, `{"a":1}`, false},
+		{`{"a": "…"}`, `{"a":{"b":[1]}}`, true},
+		{`{"a": [1, "…"]}`, `{"a":[1,2]}`, true},
+		{`{"a": [1]}`, `{"a":[1,2]}`, false},
+		{`{}`, `garbage`, false},
+	} {
+		e := example{answer: block{language: "json", text: row.shown}}
+		if err := e.differs(row.answer); (err == nil) != row.same {
+			t.Errorf("shown %s, answered %s: %v", row.shown, row.answer, err)
+		}
+	}
+	for answer, same := range map[string]bool{"ok\n": true, "oh": false, "ok 1": false} {
+		if err := (example{answer: block{language: "text", text: "ok\n"}}).differs(answer); (err == nil) != same {
+			t.Errorf("shown ok, answered %q: %v", answer, err)
+		}
+	}
+}
+
+// TestProtocolShowsEveryCall compares the calls that docs/protocol.md makes
+// with those of the service's definition.
+func TestProtocolShowsEveryCall(t *testing.T) {
+	text, err := os.ReadFile("../api/conductord/v1/service.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	for _, e := range protocolExamples(t) {
+		shown.WriteString(e.call.text)
+	}
+	service, calls := "", 0
+	for _, match := range regexp.MustCompile(`(?m)^service (\w+)|^  rpc (\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+		if match[1] != "" {
+			service = match[1]
+			continue
+		}
+		calls++
+		if name := service + "/" + match[2]; !strings.Contains(shown.String(), name) {
+			t.Errorf("docs/protocol.md shows no call of %s", name)
+		}
+	}
+	if calls == 0 {
+		t.Fatal("the definition has no calls")
+	}
+}
+
+// Commands of ours stand at the beginning of a line in a block of shell, and
+// between backticks in running text.
+var (
+	shellCommand  = regexp.MustCompile(`(?m)^(?:conductord|go run \./cmd/conductord) ([^\n|<>&;#]+)`)
+	inlineCommand = regexp.MustCompile("`conductord ([^`\n|<>&;]+)`")
+)
+
+// TestShownCommandsExist holds that each command line that the documents show
+// is one: the program knows the command and every flag.
+func TestShownCommandsExist(t *testing.T) {
+	found := map[string]string{}
+	for file, text := range documents(t) {
+		matches := inlineCommand.FindAllStringSubmatch(text, -1)
+		for _, b := range blocksOf(file, text) {
+			if b.language == "sh" {
+				matches = append(matches, shellCommand.FindAllStringSubmatch(b.text, -1)...)
+			}
+		}
+		for _, match := range matches {
+			found[strings.TrimSpace(match[1])] = file
+		}
+	}
+	const fewest = 20
+	if len(found) < fewest {
+		t.Fatalf("found only %d commands", len(found))
+	}
+	for _, line := range slices.Sorted(maps.Keys(found)) {
+		if err := known(t, line); err != nil {
+			t.Errorf("%s shows `conductord %s`: %v", found[line], line, err)
+		}
+	}
+}
+
+var (
+	quotedArgument = regexp.MustCompile(`'[^']*'|"[^"]*"`)
+	usageLine      = regexp.MustCompile(`(?m)^  conductord((?: [a-z][a-z-]*)*)(.*)$`)
+)
+
+// known asks for the help on a command line, which is given only if its flags
+// are known, and compares the command that the help is about.
+func known(t *testing.T, line string) error {
+	t.Helper()
+	args := strings.Fields(quotedArgument.ReplaceAllString(line, "x"))
+	output, err := exec.CommandContext(t.Context(), binary, append(args, "--help")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, output)
+	}
+	usage := usageLine.FindStringSubmatch(string(output))
+	if usage == nil {
+		return fmt.Errorf("the help shows no usage:\n%s", output)
+	}
+	command := strings.Fields(usage[1])
+	if len(args) < len(command) || !slices.Equal(args[:len(command)], command) {
+		return fmt.Errorf("the program takes it for conductord %s", strings.Join(command, " "))
+	}
+	rest := args[len(command):]
+	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !regexp.MustCompile(`^ \[?[A-Z]`).MatchString(usage[2]) ||
+		strings.Contains(string(output), "[command]\n") && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return fmt.Errorf("%q is no part of it", rest[0])
+	}
+	return nil
+}
+
+// TestShownCommandsCanBeWrong holds that the check above finds something.
+func TestShownCommandsCanBeWrong(t *testing.T) {
+	for line, good := range map[string]bool{
+		"job get ID": true, "flow run FILE --wait --set 'a=1'": true, "dev": true,
+		"jib get ID": false, "job got ID": false, "job get ID --colour": false, "dev now": false,
+	} {
+		if err := known(t, line); (err == nil) != good {
+			t.Errorf("conductord %s: %v", line, err)
+		}
+	}
+}
+
+// TestReadmeConfigs holds that the three configurations of the README can be
+// used, and belong together.
+func TestReadmeConfigs(t *testing.T) {
+	dir := t.TempDir()
+	var paths []string
+	for _, b := range blocksOf("README.md", documents(t)["README.md"]) {
+		name, _, _ := strings.Cut(b.text, "\n")
+		if name = strings.TrimPrefix(name, "# "); b.language != "toml" || !strings.HasPrefix(name, "node") {
+			continue
+		}
+		paths = append(paths, filepath.Join(dir, name))
+		if err := os.WriteFile(paths[len(paths)-1], []byte(b.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(paths) != 3 {
+		t.Fatalf("the README shows %d configurations of nodes", len(paths))
+	}
+	output, err := exec.CommandContext(t.Context(), binary, append([]string{"check-config"}, paths...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	var members []config.Member
+	for i, path := range paths {
+		loaded, err := config.Load(path, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 && !slices.Equal(loaded.Cluster.Members, members) {
+			t.Errorf("%s lists other members than %s", path, paths[0])
+		}
+		members = loaded.Cluster.Members
+	}
+}
+
+// TestShownFlows holds that the flow documents that are shown are valid.
+func TestShownFlows(t *testing.T) {
+	shown := 0
+	for file, text := range documents(t) {
+		for _, b := range blocksOf(file, text) {
+			if b.language != "toml" || !strings.Contains(b.text, "[[steps]]") {
+				continue
+			}
+			shown++
+			path := filepath.Join(t.TempDir(), "flow.toml")
+			if err := os.WriteFile(path, []byte(b.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if output, err := exec.CommandContext(t.Context(), binary, "flow", "validate", path).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", b, err, output)
+			}
+		}
+	}
+	if shown == 0 {
+		t.Error("no flow document is shown")
+	}
+}
+
+// TestQuotedCode holds that code that is shown as a file's stands in the file.
+func TestQuotedCode(t *testing.T) {
+	quoted := 0
+	for file, text := range documents(t) {
+		for _, b := range blocksOf(file, text) {
+			if b.quotes == "" {
+				continue
+			}
+			quoted++
+			source, err := os.ReadFile(filepath.Join("..", b.quotes))
+			if err != nil {
+				t.Error(err)
+			} else if !strings.Contains(string(source), b.text) {
+				t.Errorf("%s is not what stands in %s:\n%s", b, b.quotes, b.text)
+			}
+		}
+	}
+	const fewest = 3
+	if quoted < fewest {
+		t.Errorf("found only %d quotations", quoted)
+	}
+}
+
+const (
+	generatedFrom = "<!-- generated from here: go test ./test -run TestConfigurationIsDocumented -rewrite -->\n"
+	generatedTo   = "<!-- to here -->\n"
+)
+
+// TestConfigurationIsDocumented compares docs/configuration.md with the table
+// of all keys, or writes it.
+func TestConfigurationIsDocumented(t *testing.T) {
+	const path = "docs/configuration.md"
+	text := documents(t)[path]
+	before, rest, began := strings.Cut(text, generatedFrom)
+	_, after, ended := strings.Cut(rest, generatedTo)
+	if !began || !ended {
+		t.Fatalf("%s does not say what is generated", path)
+	}
+	want := before + generatedFrom + settingsTable() + generatedTo + after
+	switch {
+	case text == want:
+	case *rewrite:
+		if err := os.WriteFile(filepath.Join("..", path), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is not what the table of keys says; run this test with -rewrite", path)
+	}
+}
+
+// settingsTable is every key as a table, a section of the file at a time.
+func settingsTable() string {
+	var table strings.Builder
+	section := "-"
+	for _, s := range config.Settings() {
+		name, _, nested := strings.Cut(s.Key, ".")
+		if !nested {
+			name = ""
+		}
+		if name != section {
+			section = name
+			title := "[" + name + "]"
+			if name == "" {
+				title = "At the top of the file"
+			}
+			fmt.Fprintf(&table, "\n### %s\n\n| Key | Default | Meaning | Flag | Variable |\n|---|---|---|---|---|\n", title)
+		}
+		standard := "none"
+		if s.Default != "" {
+			standard = "`" + s.Default + "`"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s. | `--%s` | `%s` |\n", s.Key, standard, s.Doc, s.Flag, s.Env)
+	}
+	return table.String() + "\n"
+}
+
+// TestMetricsAreDocumented compares the metrics of a real server with those
+// that docs/operations.md lists.
+func TestMetricsAreDocumented(t *testing.T) {
+	text, err := get(t, "http://"+startDev(t)+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := documents(t)["docs/operations.md"]
+	matches := regexp.MustCompile(`(?m)^# HELP (conductord_\w+)`).FindAllStringSubmatch(text, -1)
+	if len(matches) == 0 {
+		t.Fatal("the server tells no metrics of its own")
+	}
+	served := map[string]bool{}
+	for _, match := range matches {
+		served[match[1]] = true
+		if !strings.Contains(document, "`"+match[1]+"`") {
+			t.Errorf("docs/operations.md does not list %s", match[1])
+		}
+	}
+	for _, match := range regexp.MustCompile("(?m)^\\| `(conductord_\\w+)`").FindAllStringSubmatch(document, -1) {
+		if !served[match[1]] {
+			t.Errorf("docs/operations.md lists %s, which a server does not tell", match[1])
+		}
+	}
+}
+
+// TestNamedTestsExist holds that the tests that the documents name are there.
+func TestNamedTestsExist(t *testing.T) {
+	functions := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		folder := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(string(source), -1) {
+			functions[folder+" "+match[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for file, text := range documents(t) {
+		for _, match := range regexp.MustCompile("`([a-z/]+)` `(Test\\w+)`").FindAllStringSubmatch(text, -1) {
+			named++
+			if !functions[match[1]+" "+match[2]] {
+				t.Errorf("%s names %s in %s, which does not exist", file, match[2], match[1])
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no tests are named")
+	}
+}
+
+// TestLinksLead holds that links between the documents lead somewhere.
+func TestLinksLead(t *testing.T) {
+	for file, text := range documents(t) {
+		for _, match := range regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
+			if strings.Contains(match[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join("..", filepath.Dir(file), match[1])); err != nil {
+				t.Errorf("%s links to %s: %v", file, match[1], err)
+			}
+		}
+	}
+}
+
+// TestDependenciesHaveReasons compares the modules that our packages import
+// with those for which docs/dependencies.md gives a reason.
+func TestDependenciesHaveReasons(t *testing.T) {
+	module, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, path := range importedPaths(t) {
+		longest := ""
+		for _, match := range regexp.MustCompile(`(?m)^(?:require)?\s+(\S+) v\d`).FindAllStringSubmatch(string(module), -1) {
+			if (path == match[1] || strings.HasPrefix(path, match[1]+"/")) && len(match[1]) > len(longest) {
+				longest = match[1]
+			}
+		}
+		if longest != "" {
+			used[longest] = true
+		}
+	}
+	reasons := map[string]bool{}
+	for _, match := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(documents(t)["docs/dependencies.md"], -1) {
+		reasons[match[1]] = true
+		if !used[match[1]] {
+			t.Errorf("docs/dependencies.md gives a reason for %s, which nothing imports", match[1])
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(used)) {
+		if !reasons[path] {
+			t.Errorf("docs/dependencies.md gives no reason for %s", path)
+		}
+	}
+}
+
+// importedPaths lists what our packages, their tests and our tools import.
+func importedPaths(t *testing.T) []string {
+	t.Helper()
+	const each = `{{range .Imports}}{{.}}{{"\n"}}{{end}}{{range .TestImports}}{{.}}{{"\n"}}{{end}}{{range .XTestImports}}{{.}}{{"\n"}}{{end}}`
+	var paths []string
+	for _, args := range [][]string{{"list", "-f", each, modulePath + "/..."}, {"list", "tool"}} {
+		output, err := exec.CommandContext(t.Context(), "go", args...).Output()
+		if err != nil {
+			t.Fatalf("cannot list what is imported: %v", err)
+		}
+		for path := range strings.FieldsSeq(string(output)) {
+			if !ours(path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
