@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,7 +74,7 @@ type Options struct {
 	MaxTries int
 
 	Metadata logbook.Values // kept with its entity on the board
-	Limits   logbook.Limits // of results and names; zero: logbook.MaxLimits
+	Limits   logbook.Limits // of the cluster, for names, results and updates; fields that are zero: those of logbook.MaxLimits
 	Logger   hclog.Logger   // nil: none
 
 	// Notify is told what happens, from several goroutines at once. It must
@@ -88,12 +89,13 @@ func (o Options) withDefaults() Options {
 	if len(o.Boards) == 0 {
 		o.Boards = []string{jobs.DefaultBoard}
 	}
-	if o.Limits == (logbook.Limits{}) {
-		o.Limits = logbook.MaxLimits
-	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
+	setDefault(&o.Limits.Name, logbook.MaxLimits.Name)
+	setDefault(&o.Limits.Value, logbook.MaxLimits.Value)
+	setDefault(&o.Limits.Command, logbook.MaxLimits.Command)
+	setDefault(&o.Limits.Steps, logbook.MaxLimits.Steps)
 	setDefault(&o.MaxJobs, DefaultMaxJobs)
 	setDefault(&o.MaxTries, DefaultMaxTries)
 	setDefault(&o.TTL, jobs.DefaultTTL)
@@ -129,10 +131,14 @@ func (o Options) validate() error {
 	require(o.Grace > 0, "grace is %s; it must be positive", o.Grace)
 	require(o.AbandonDelay > 0, "abandon delay is %s; it must be positive", o.AbandonDelay)
 	require(o.MaxAbandonDelay >= o.AbandonDelay, "max abandon delay is %s, below the abandon delay of %s", o.MaxAbandonDelay, o.AbandonDelay)
+	require(o.MaxAbandonDelay <= jobs.MaxDelay, "max abandon delay is %s; it must be at most %s", o.MaxAbandonDelay, jobs.MaxDelay)
+	require(o.Registry == nil || len(o.Registry.Kinds()) <= jobs.MaxKinds, "the registry holds more than %d kinds", jobs.MaxKinds)
+	require(len(o.Boards) <= jobs.MaxBoards, "%d boards are named; the limit is %d", len(o.Boards), jobs.MaxBoards)
 	require(o.MaxTries > 0, "max tries is %d; it must be positive", o.MaxTries)
 	problems = append(problems, o.Limits.CheckName("name", o.Name), o.Limits.CheckValues("metadata", o.Metadata))
-	for _, board := range o.Boards {
+	for i, board := range o.Boards {
 		problems = append(problems, o.Limits.CheckName("board", board))
+		require(!slices.Contains(o.Boards[:i], board), "board %q is named twice", board)
 	}
 	return errors.Join(problems...)
 }

@@ -187,6 +187,7 @@ func TestEachJobGetsItsEnding(t *testing.T) {
 		"stuck":    func() ([]flow.Node, error) { return []flow.Node{undo("a", true), do("b", broken)}, nil },
 		"refused":  func() ([]flow.Node, error) { return nil, errors.New("the arguments are wrong") },
 		"panics":   func() ([]flow.Node, error) { panic("oh") },
+		"rigged":   func() ([]flow.Node, error) { return nil, rigged{} },
 		"missing":  func() ([]flow.Node, error) { return []flow.Node{needy}, nil },
 		"repeated": func() ([]flow.Node, error) { return []flow.Node{do("a", well), do("a", well)}, nil },
 	}
@@ -204,6 +205,7 @@ func TestEachJobGetsItsEnding(t *testing.T) {
 		{kind: "stuck", state: jobs.StateCompleted, outcome: jobs.OutcomeFailed, flow: logbook.FlowFailure, failure: logbook.FailureError},
 		{kind: "refused", state: jobs.StateTrashed, flow: logbook.FlowPending, failure: logbook.FailureBuild, says: "the arguments are wrong"},
 		{kind: "panics", state: jobs.StateTrashed, flow: logbook.FlowPending, failure: logbook.FailureBuild, says: "oh"},
+		{kind: "rigged", state: jobs.StateTrashed, flow: logbook.FlowPending, failure: logbook.FailureBuild, says: "while reading an error"},
 		{kind: "missing", state: jobs.StateTrashed, flow: logbook.FlowPending, failure: logbook.FailureBuild, says: "needy"},
 		{kind: "missing", store: logbook.Values{"x": json.RawMessage("1")}, state: jobs.StateCompleted, outcome: jobs.OutcomeSuccess, flow: logbook.FlowSuccess},
 		{kind: "repeated", state: jobs.StateTrashed, flow: logbook.FlowPending, failure: logbook.FailureBuild, says: "duplicate"},
@@ -231,6 +233,11 @@ func TestEachJobGetsItsEnding(t *testing.T) {
 		}
 	})
 }
+
+// rigged is an error that cannot even be read.
+type rigged struct{}
+
+func (rigged) Error() string { panic("no words") }
 
 func TestJobStoreGoesOverFlowStore(t *testing.T) {
 	type values struct {
@@ -555,6 +562,26 @@ func TestPanickingNotifyHarmsNothing(t *testing.T) {
 	running(t, o)
 	if job := finished(t, c, post(t, c, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
 		t.Errorf("outcome %q", job.Outcome)
+	}
+}
+
+// What a board would refuse at every try is refused here.
+func TestOptionsBeyondTheBoard(t *testing.T) {
+	registry := flow.NewRegistry()
+	for i := range jobs.MaxKinds + 1 {
+		if err := registry.Register(fmt.Sprint("kind", i), func(json.RawMessage) (*flow.Flow, error) { return nil, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	boards := []string{"same", "same"}
+	for i := range jobs.MaxBoards {
+		boards = append(boards, fmt.Sprint("board", i))
+	}
+	_, err := conductor.New(conductor.Options{Registry: registry, Boards: boards, MaxAbandonDelay: 2 * jobs.MaxDelay})
+	for _, part := range []string{"more than 256 kinds", "34 boards", `"same" is named twice`, "max abandon delay"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not named in:\n%v", part, err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -25,9 +26,6 @@ const (
 	// journalCallTime bounds one call, so that a lost answer is asked for
 	// again while the claims are still held.
 	journalCallTime = 5 * time.Second
-	// updateOverhead is a guess at what an update or an attempt costs
-	// besides its texts.
-	updateOverhead = 128
 )
 
 // errRunEnded is the answer to updates that wait when their run has ended.
@@ -76,7 +74,7 @@ func (j *journal) open(alive context.Context) *line {
 
 // Record hands over the run's next update; see engine.Journal.
 func (l *line) Record(update logbook.Update) <-chan error {
-	e := &entry{line: l, update: update, bytes: updateSize(&update), verdict: make(chan error, 1)}
+	e := &entry{line: l, update: update, bytes: engine.UpdateSize(&update), verdict: make(chan error, 1)}
 	j := l.journal
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -263,30 +261,4 @@ func (j *journal) deliver(batch []*entry, verdicts []error) (again []*entry) {
 		}
 	}
 	return again
-}
-
-// updateSize guesses the encoded size of an update, from above for all but
-// texts that need much escaping.
-func updateSize(u *logbook.Update) int {
-	size := updateOverhead + failureSize(u.Cause)
-	for i := range u.Atoms {
-		change := &u.Atoms[i]
-		size += updateOverhead + len(change.Name) + len(change.Version)
-		for k := range change.Attempts {
-			attempt := &change.Attempts[k]
-			size += updateOverhead + len(attempt.Owner) + len(attempt.Result) + len(attempt.Stderr) + failureSize(attempt.Failure)
-		}
-	}
-	return size
-}
-
-func failureSize(f *logbook.Failure) int {
-	if f == nil {
-		return 0
-	}
-	size := updateOverhead + len(f.Kind) + len(f.Message) + len(f.Step) + len(f.Stack)
-	for i := range f.Causes {
-		size += failureSize(&f.Causes[i])
-	}
-	return size
 }

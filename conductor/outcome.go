@@ -63,13 +63,13 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	ending := jobs.Ending{Job: job.ID, Token: token}
 	switch {
 	case r.unbuildable != nil:
-		ending.Failure = r.unbuildable
+		ending.Failure = flow.FitFailure(r.unbuildable, o.Limits)
 		ending.Reason = clip("its flow cannot be built: " + r.unbuildable.Message)
 		return decision{trash, ending}
 	case errors.Is(r.err, logbook.ErrFenced), errors.Is(r.err, errClaimLost), errors.Is(r.err, jobs.ErrSessionExpired):
 		return decision{letGo, ending}
 	case errors.Is(r.err, errHandOver), errors.Is(r.err, errDoubt):
-		ending.Reason = r.err.Error()
+		ending.Reason = clip(r.err.Error())
 		return decision{abandon, ending}
 	case r.err != nil:
 		return o.trouble(job, ending, r.err)
@@ -94,7 +94,7 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 
 // trouble is the ending of a job that has met what is not its flow's fault.
 func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision {
-	ending.Failure = flow.FailureOf(err)
+	ending.Failure = flow.FitFailure(flow.FailureOf(err), o.Limits)
 	if job.Claims >= o.MaxTries {
 		ending.Reason = clip(fmt.Sprintf("given up at claim %d: %v", job.Claims, err))
 		return decision{trash, ending}
@@ -122,8 +122,10 @@ func unbuildable(err error) result {
 	return result{unbuildable: failure}
 }
 
-// clip shortens a text to maxReason bytes of whole characters.
+// clip shortens a text to maxReason bytes of whole characters, and replaces
+// what is not UTF-8, which a board refuses.
 func clip(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= maxReason {
 		return text
 	}

@@ -98,6 +98,40 @@ func TestReasonIsBounded(t *testing.T) {
 	}
 }
 
+// Whatever went wrong, and however much there is to say about it, a board of
+// the conductor's limits takes the ending.
+func TestEndingsAreTaken(t *testing.T) {
+	lower := logbook.Limits{Name: 64, Value: 1 << 10, Command: 64 << 10, Steps: 100}
+	long := strings.Repeat("x", 1<<20)
+	var joined []error
+	for i := range 10_000 {
+		joined = append(joined, fmt.Errorf("%w: step %d", flow.ErrMissing, i))
+	}
+	for name, err := range map[string]error{
+		"long":          errors.New(long),
+		"not UTF-8":     errors.New("a\xffb"),
+		"panic":         &flow.PanicError{Value: long, Stack: long},
+		"kind":          flow.Fail("a\n"+long, errors.New("x")),
+		"ten thousand":  errors.Join(joined...),
+		"a hand-over":   fmt.Errorf("%w: %s", conductor.ErrHandOver, long),
+		"a bad failure": &logbook.Failure{Message: long, Causes: make([]logbook.Failure, 1000)},
+	} {
+		for _, limits := range []logbook.Limits{logbook.MaxLimits, lower} {
+			job := jobs.Job{ID: jobs.NewJobID(), Token: jobs.Token{Index: 1}, Claims: 1}
+			o := conductor.Options{Limits: limits}
+			_, abandoned := conductor.Decide(o, job, engine.End{}, err)
+			_, unbuilt := conductor.DecideUnbuildable(o, job, err)
+			job.Claims = conductor.DefaultMaxTries
+			_, trashed := conductor.Decide(o, job, engine.End{}, err)
+			for _, ending := range []jobs.Ending{abandoned, unbuilt, trashed} {
+				if err := jobs.CheckEnding(limits, &ending); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+	}
+}
+
 func kindOf(f *logbook.Failure) string {
 	if f == nil {
 		return ""

@@ -26,6 +26,8 @@ type road struct {
 	close        func(ctx context.Context) error
 	end          func(verb string, ending jobs.Ending) error
 	bare         bool // claims come without their flow details
+	// claimed is told of claims that were made, before the conductor is.
+	claimed func(ctx context.Context) error
 
 	mu       sync.Mutex
 	openings []jobs.SessionID
@@ -52,6 +54,11 @@ func (r *road) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs
 	for i := range claimed {
 		if r.bare {
 			claimed[i].Flow = nil
+		}
+	}
+	if len(claimed) > 0 && r.claimed != nil {
+		if err := r.claimed(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return claimed, err
@@ -84,6 +91,70 @@ func (r *road) Abandon(ctx context.Context, e jobs.Ending) error {
 
 func simple(t *testing.T) *flow.Registry {
 	return factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
+}
+
+// A claim that is made while its session is lost, or while the conductor
+// drains, or whose answer is lost, starts no step under it; and the job is
+// neither stuck nor run twice.
+func TestClaimsOnTheirWay(t *testing.T) {
+	for _, row := range []struct {
+		name          string
+		expire, drain bool
+		lost          bool // the answer
+		state         jobs.State
+		claims        int
+		executions    int64
+	}{
+		{name: "the answer is lost", lost: true, state: jobs.StateCompleted, claims: 1, executions: 1},
+		{name: "the session expires", expire: true, state: jobs.StateCompleted, claims: 2, executions: 1},
+		{name: "both", expire: true, lost: true, state: jobs.StateCompleted, claims: 2, executions: 1},
+		{name: "the conductor drains", drain: true, state: jobs.StateClaimable, claims: 1},
+		{name: "the conductor drains and the answer is lost", drain: true, lost: true, state: jobs.StateClaimable, claims: 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &road{cluster: openCluster(t)}
+				var executions, calls atomic.Int64
+				o := options(r, factories{"work": func() ([]flow.Node, error) {
+					return []flow.Node{do("a", func(context.Context) error { executions.Add(1); return nil }, flow.AtMostOnce())}, nil
+				}}.registry(t))
+				o.TTL = ttl
+				conductor, run := made(t, o)
+				made := make(chan struct{}) // the first claim
+				r.claimed = func(ctx context.Context) error {
+					if calls.Add(1) > 1 {
+						return nil
+					}
+					close(made)
+					if row.expire {
+						expireSessions(t, r.cluster)
+					}
+					if row.drain {
+						<-ctx.Done() // which drain, below, brings about
+					}
+					if row.lost {
+						return jobs.ErrUncertain
+					}
+					return nil
+				}
+				run()
+				job := post(t, r.cluster, "work", nil)
+				<-made
+				if row.drain {
+					drain(t, conductor)
+				} else {
+					finished(t, r.cluster, job.ID)
+				}
+				until(t, "the job is let go", func() bool {
+					now, err := r.Job(t.Context(), job.ID)
+					return err == nil && now.State == row.state && now.Claims == row.claims
+				})
+				if got := executions.Load(); got != row.executions {
+					t.Errorf("the step was executed %d times, not %d", got, row.executions)
+				}
+			})
+		})
+	}
 }
 
 func TestOpeningASession(t *testing.T) {
@@ -181,6 +252,40 @@ func TestStopsWithoutABoard(t *testing.T) {
 		drain(t, c)
 		if err := <-ended; err != nil {
 			t.Errorf("run ended with: %v", err)
+		}
+	})
+}
+
+// A board that keeps the session alive and takes nothing else, as one whose
+// disks are full, does not hold up a conductor that is to stop.
+func TestStopsWhenNothingIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := make(chan struct{})
+		r := &road{cluster: openCluster(t)}
+		r.end = func(string, jobs.Ending) error { return jobs.ErrUnavailable }
+		r.close = func(context.Context) error { return jobs.ErrUnavailable }
+		c, err := conductor.New(options(r, factories{"work": func() ([]flow.Node, error) {
+			return []flow.Node{do("a", func(ctx context.Context) error { close(began); <-ctx.Done(); return nil })}, nil
+		}}.registry(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		post(t, r.cluster, "work", nil)
+		<-began
+		cancel()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("nothing is said of the session that is left open")
+			}
+		case <-time.After(time.Minute):
+			t.Error("it has not stopped after a minute")
+			r.end = nil
+			expireSessions(t, r.cluster)
+			<-ended
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -18,6 +19,11 @@ const (
 	// closeTime bounds the closing of a session. If it does not work in that
 	// time, the session's expiry does the same.
 	closeTime = 2 * time.Second
+	// handOverTime bounds what follows the grace of a drain: the last seconds
+	// of stopped steps, which an engine waits for, and the writes that give
+	// the jobs back. A board that does not take them in that time is not
+	// waited for any longer: the claims end with the session.
+	handOverTime = 2 * engine.DefaultGrace
 )
 
 // shift is one call of Run.
@@ -98,11 +104,13 @@ func (s *shift) serve(t *tenure) {
 	}
 }
 
-// awaitRuns waits for the suspended flows, and stops the steps that take
-// longer than the grace.
+// awaitRuns waits for the suspended flows, stops the steps that take longer
+// than the grace, and all calls that take longer still.
 func (s *shift) awaitRuns() {
-	timer := time.AfterFunc(s.options.Grace, func() { s.cut(errHandOver) })
-	defer timer.Stop()
+	steps := time.AfterFunc(s.options.Grace, func() { s.cut(errHandOver) })
+	defer steps.Stop()
+	calls := time.AfterFunc(s.options.Grace+handOverTime, func() { s.stop(errHandOver) })
+	defer calls.Stop()
 	s.runs.Wait()
 }
 

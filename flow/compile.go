@@ -127,6 +127,11 @@ func (c *compiler) survey(node Node, path []Node) {
 
 func (c *compiler) surveyStep(step *Step) {
 	c.faults = append(c.faults, step.faults...)
+	if step.version != "" {
+		if err := c.limits.CheckName("version", step.version); err != nil {
+			c.fault(ErrInvalid, "step %q: %w", step.name, err)
+		}
+	}
 	if c.names[step.name] {
 		c.fault(ErrDuplicate, "two steps are named %q", step.name)
 	}
@@ -194,11 +199,11 @@ func (c *compiler) placeUnordered(flow *Flow, before []int32) []int32 {
 	if len(flow.children) > 1 {
 		before = c.gate(before)
 	}
-	var ends []int32
-	for _, child := range flow.children {
-		ends = merge(ends, c.place(child, before))
+	ends := make([][]int32, len(flow.children))
+	for i, child := range flow.children {
+		ends[i] = c.place(child, before)
 	}
-	return ends
+	return union(ends)
 }
 
 func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
@@ -211,25 +216,26 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 		before = c.gate(before)
 	}
 	ends := make([][]int32, len(flow.children))
-	var last []int32
+	var last [][]int32
 	for _, child := range order {
 		behind := before
-		for i, earlier := range wiring.previous[child] {
-			if i == 0 {
-				behind = nil
+		if previous := wiring.previous[child]; len(previous) > 0 {
+			sets := make([][]int32, len(previous))
+			for i, earlier := range previous {
+				sets[i] = ends[earlier]
 			}
-			behind = merge(behind, ends[earlier])
+			behind = union(sets)
 		}
 		ends[child] = c.place(flow.children[child], behind)
 		switch len(wiring.next[child]) {
 		case 0:
-			last = merge(last, ends[child])
+			last = append(last, ends[child])
 		case 1:
 		default:
 			ends[child] = c.gate(ends[child])
 		}
 	}
-	return last
+	return union(last)
 }
 
 // gate puts one vertex behind several, so that many can wait for many with
@@ -251,21 +257,21 @@ func (c *compiler) vertex(step *Step, before []int32) int32 {
 	return id
 }
 
-// merge joins two sets of vertices. Only an empty flow makes them overlap, by
-// handing on what stands before it, so the sets are usually disjoint.
-func merge(a, b []int32) []int32 {
-	if len(a) == 0 {
-		return b
+// union joins sets of vertices, in one pass over all of them: wide flows have
+// thousands. Empty flows, which hand on what stands before them, make sets
+// overlap.
+func union(sets [][]int32) []int32 {
+	if len(sets) == 1 {
+		return sets[0]
 	}
-	seen := make(map[int32]bool, len(a))
-	joined := make([]int32, len(a), len(a)+len(b))
-	copy(joined, a)
-	for _, v := range a {
-		seen[v] = true
-	}
-	for _, v := range b {
-		if !seen[v] {
-			joined = append(joined, v)
+	var joined []int32
+	seen := make(map[int32]bool)
+	for _, set := range sets {
+		for _, v := range set {
+			if !seen[v] {
+				seen[v] = true
+				joined = append(joined, v)
+			}
 		}
 	}
 	return joined

@@ -127,6 +127,8 @@ func TestFaults(t *testing.T) {
 		{"missing", flow.Linear("f", steps("a needs:x")...), []error{flow.ErrMissing}, `step "a" requires "x"`},
 		{"provided too late", flow.Linear("f", steps("a needs:x", "b gives:x")...), []error{flow.ErrMissing}, `"a"`},
 		{"provided by a sibling", flow.Unordered("f", steps("a needs:x", "b gives:x")...), []error{flow.ErrMissing}, `"a"`},
+		{"a version too long", flow.NewStep("a", idle{}, flow.Version(strings.Repeat("v", 256))), []error{flow.ErrInvalid}, "version is too large"},
+		{"a version that is no name", flow.NewStep("a", idle{}, flow.Version("v1\n")), []error{flow.ErrInvalid}, "control character"},
 		{"two names", flow.Linear("f", steps("a", "a")...), []error{flow.ErrDuplicate}, `"a"`},
 		{"the same step twice", flow.Linear("f", twice, flow.Linear("g", twice)), []error{flow.ErrDuplicate}, "f / g / a"},
 		{"a flow in itself", self, []error{flow.ErrCycle}, "self / inner / self"},

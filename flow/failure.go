@@ -3,7 +3,10 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -13,7 +16,16 @@ import (
 const (
 	maxMessage = 4 << 10
 	maxStack   = 16 << 10
-	maxCauses  = 16
+	maxCauses  = 16 // of one failure
+	// maxFailure and maxFailures bound a failure with all of its causes. Two
+	// of them together are still one that the logbook takes: a revert that
+	// fails stands over the failure for which the flow was reverted.
+	maxFailure  = 32 << 10
+	maxFailures = 48
+	// Shares of a command and of a value that one failure may take. The last
+	// update of a flow says its cause, and so does the job's ending with it.
+	commandShare = 32
+	valueShare   = 2
 )
 
 // Permanent marks an error that trying again would only repeat: the step is
@@ -61,25 +73,36 @@ func (e *PanicError) Unwrap() error {
 // for its bounds. Otherwise the kind is the outermost one in the chain that
 // Fail, a panic or a *logbook.Failure has given, or "error"; it is permanent
 // if any error in the chain is; and the chain below is kept as Causes. The
-// failure of no error is nil.
-func FailureOf(err error) *logbook.Failure {
+// failure of no error is nil. A logbook of the largest limits takes what it
+// gives; FitFailure serves others. It calls the methods of a program's own
+// errors: where one of them panics, that is the failure.
+func FailureOf(err error) (failure *logbook.Failure) {
+	defer func() {
+		if value := recover(); value != nil {
+			failure = failureOf(&PanicError{Value: fmt.Sprintf("while reading an error: %v", value), Stack: string(debug.Stack())})
+		}
+	}()
+	return failureOf(err)
+}
+
+func failureOf(err error) *logbook.Failure {
 	if err == nil {
 		return nil
 	}
 	if failure, ok := err.(*logbook.Failure); ok {
-		return bounded(*failure, maxCauses)
+		return FitFailure(failure, logbook.MaxLimits)
 	}
 	failure := &logbook.Failure{Kind: kindOf(err), Message: clip(err.Error(), maxMessage), Permanent: permanent(err)}
 	var caught *PanicError
 	if errors.As(err, &caught) {
-		failure.Stack = clip(caught.Stack, maxStack)
+		failure.Stack = caught.Stack
 	}
 	var recorded *logbook.Failure
 	if errors.As(err, &recorded) {
 		failure.Code = recorded.Code
 	}
 	failure.Causes = causes(err, failure.Message)
-	return failure
+	return FitFailure(failure, logbook.MaxLimits)
 }
 
 func kindOf(err error) string {
@@ -122,7 +145,7 @@ func causes(err error, message string) []logbook.Failure {
 	var list []logbook.Failure
 	walk(err, func(e error) bool {
 		if failure, ok := e.(*logbook.Failure); ok && e != err {
-			list = append(list, *bounded(*failure, 1))
+			list = append(list, *failure)
 			return len(list) < maxCauses
 		}
 		text := clip(e.Error(), maxMessage)
@@ -157,28 +180,73 @@ func walk(err error, visit func(error) bool) bool {
 	return true
 }
 
-// bounded copies a failure that a program or a handler has made, with at most
-// so many causes and no cause's own causes below the first level.
-func bounded(f logbook.Failure, causes int) *logbook.Failure {
+// FitFailure copies a failure so that a logbook with these limits takes it,
+// whoever made it: texts are cut, what cannot stand in a name is replaced, and
+// the causes that have no room are left out, the furthest first.
+func FitFailure(f *logbook.Failure, limits logbook.Limits) *logbook.Failure {
+	if f == nil {
+		return nil
+	}
+	room := allowance{bytes: min(maxFailure, limits.Value/valueShare, limits.Command/commandShare), failures: maxFailures, name: limits.Name}
+	fitted := room.fit(*f)
+	return &fitted
+}
+
+// allowance is the room that is left for a failure and its causes.
+type allowance struct {
+	bytes    int // of messages and stacks
+	failures int
+	name     int // bytes of one name
+}
+
+func (a *allowance) fit(f logbook.Failure) logbook.Failure {
+	a.failures--
+	f.Kind, f.Step = fitName(f.Kind, a.name), fitName(f.Step, a.name)
 	if f.Kind == "" {
 		f.Kind = logbook.FailureError
 	}
-	f.Kind, f.Message, f.Stack = clip(f.Kind, maxMessage), clip(f.Message, maxMessage), clip(f.Stack, maxStack)
-	kept := f.Causes[:min(len(f.Causes), causes)]
+	f.Message, f.Stack = a.text(f.Message, maxMessage), a.text(f.Stack, maxStack)
+	causes := f.Causes[:min(len(f.Causes), maxCauses)]
 	f.Causes = nil
-	for i := range kept {
-		f.Causes = append(f.Causes, *bounded(kept[i], 0))
+	for i := range causes {
+		if a.failures == 0 || a.bytes == 0 {
+			break
+		}
+		f.Causes = append(f.Causes, a.fit(causes[i]))
 	}
-	return &f
+	return f
+}
+
+func (a *allowance) text(text string, limit int) string {
+	text = clip(text, min(limit, a.bytes))
+	a.bytes -= len(text)
+	return text
+}
+
+// fitName makes a name of any text: see logbook.Limits.CheckName.
+func fitName(name string, limit int) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, name)
+	return clip(name, limit)
 }
 
 // clip cuts a text to a number of bytes, and replaces what is not UTF-8: the
 // wire refuses it.
 func clip(text string, limit int) string {
 	const ellipsis = "…"
-	if len(text) > limit {
-		text = text[:limit-len(ellipsis)-3]
-		text = strings.ToValidUTF8(text, "") + ellipsis
+	if len(text) > utf8.UTFMax*limit {
+		text = text[:utf8.UTFMax*limit] // what is cut off anyway is not looked at
 	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	switch {
+	case len(text) <= limit:
+		return text
+	case limit < len(ellipsis):
+		return ""
+	}
+	return strings.ToValidUTF8(text[:limit-len(ellipsis)], "") + ellipsis
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/conductord/conductord/logbook"
@@ -121,14 +122,14 @@ func derive[In, Out any](name string, lacksFunction bool) (derivation, []error) 
 	switch {
 	case in == reflect.TypeFor[logbook.Values]():
 	case in.Kind() == reflect.Struct:
-		for _, field := range jsonFields(in) {
+		for _, field := range jsonFields(in, nil) {
 			d.requires = append(d.requires, Argument{Name: field.name, Symbol: field.name, Optional: field.optional})
 		}
 	default:
 		fault(fmt.Sprintf("its input is %s; it must be a struct or logbook.Values", in))
 	}
 	if out.Kind() == reflect.Struct && !marshalsItself(out) {
-		for _, field := range jsonFields(out) {
+		for _, field := range jsonFields(out, nil) {
 			d.provides = append(d.provides, Provision{Symbol: field.name, Field: field.name})
 		}
 	}
@@ -142,7 +143,10 @@ type jsonField struct {
 
 // jsonFields lists a struct's fields as encoding/json names them. Those of
 // embedded structs count as the struct's own, unless it has one of that name.
-func jsonFields(t reflect.Type) []jsonField {
+// A type that embeds itself, by way of others, adds nothing the second time;
+// above are those that are being listed.
+func jsonFields(t reflect.Type, above []reflect.Type) []jsonField {
+	above = append(above, t)
 	var fields []jsonField
 	own := make(map[string]bool)
 	for i := range t.NumField() {
@@ -153,8 +157,8 @@ func jsonFields(t reflect.Type) []jsonField {
 	for i := range t.NumField() {
 		if field, ok := directField(t.Field(i)); ok {
 			fields = append(fields, field)
-		} else if inner := embedded(t.Field(i)); inner != nil {
-			for _, field := range jsonFields(inner) {
+		} else if inner := embedded(t.Field(i)); inner != nil && !slices.Contains(above, inner) {
+			for _, field := range jsonFields(inner, above) {
 				if !own[field.name] {
 					fields = append(fields, field)
 				}

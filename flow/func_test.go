@@ -128,6 +128,29 @@ func TestFunctionsAreCalled(t *testing.T) {
 	}
 }
 
+type Selfish struct {
+	*Selfish
+	X int `json:"x"`
+}
+
+type ping struct {
+	*pong
+	A int `json:"a"`
+}
+
+type pong struct {
+	ping
+	B int `json:"b"`
+}
+
+// encoding/json takes types that embed themselves, and so does Func.
+func TestTypesThatEmbedThemselves(t *testing.T) {
+	step := flow.Func("s", func(context.Context, Selfish) (ping, error) { return ping{}, nil })
+	if got := fmt.Sprint(step.Requires(), step.Provides()); got != "[{x x false}] [{b b} {a a}]" {
+		t.Errorf("the step requires and provides %s", got)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	woot := errors.New("woot")
 	recorded := &logbook.Failure{Kind: "handler.exit", Message: "exit 3", Code: 3, Permanent: true}
@@ -176,6 +199,47 @@ func TestFailuresAreBounded(t *testing.T) {
 	const bound = 200 << 10
 	if len(encoded) > bound {
 		t.Errorf("the failure takes %d bytes", len(encoded))
+	}
+}
+
+// Whatever a program or handler makes of its errors, their record is one that
+// a logbook takes, also one with lower limits than the largest.
+func TestFailuresFitTheLogbook(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	var wide logbook.Failure
+	for range 200 {
+		wide.Causes = append(wide.Causes, logbook.Failure{Kind: "k", Message: long, Stack: long})
+	}
+	deep := logbook.Failure{Kind: "k", Message: long}
+	for range 200 {
+		deep = logbook.Failure{Kind: "k", Message: long, Stack: long, Causes: []logbook.Failure{deep, deep}}
+	}
+	lower := logbook.Limits{Name: 20, Value: 1 << 10, Command: 64 << 10, Steps: 10}
+	for name, err := range map[string]error{
+		"message":             errors.New(long),
+		"panic":               &flow.PanicError{Value: long, Stack: long},
+		"kind too long":       flow.Fail(long, errors.New("x")),
+		"kind with controls":  flow.Fail("a\nb\x00", errors.New("x")),
+		"kind is not UTF-8":   &logbook.Failure{Kind: "a\xffb", Message: "x"},
+		"step too long":       &logbook.Failure{Kind: "k", Message: "x", Step: long},
+		"step with controls":  &logbook.Failure{Kind: "k", Message: "x", Step: "a\nb"},
+		"stack is not UTF-8":  &logbook.Failure{Kind: "k", Stack: "a\xffb"},
+		"many causes":         &wide,
+		"many causes wrapped": fmt.Errorf("top: %w", errors.Join(&wide, &wide)),
+		"deep causes":         &deep,
+	} {
+		t.Run(name, func(t *testing.T) {
+			failure := flow.FailureOf(err)
+			if err := logbook.MaxLimits.CheckFailure("failure", failure); err != nil {
+				t.Error(err)
+			}
+			if encoded, _ := json.Marshal(failure); !strings.Contains(string(encoded), `"kind":"`) || strings.Contains(string(encoded), `\ufffd\ufffd`) {
+				t.Errorf("the failure is %.200s", encoded)
+			}
+			if err := lower.CheckFailure("failure", flow.FitFailure(failure, lower)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

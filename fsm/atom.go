@@ -13,6 +13,11 @@ import (
 // maxAttempts bounds the attempts at one atom, which are all kept.
 const maxAttempts = 10_000
 
+// maxAtomBytes is how long the attempts at one atom may be, together, before
+// the earlier ones are shortened in answers. Beside the longest latest attempts
+// it leaves room in a message of 4 MiB.
+const maxAtomBytes = 512 << 10
+
 // atomRecord is an atom as an update sees it. As stored it is the number of
 // the atom within its flow, the number of its attempts, and the message with
 // the latest attempt. Earlier attempts are under keys of their own: they are
@@ -138,17 +143,28 @@ func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) {
 	t.putMessage(tableAtom, atomKey(flow, a.detail.Name), prefix, command.AtomDetailToProto(&small))
 }
 
-func decodeAttempt(value []byte) (place uint32, attempt logbook.Attempt, err error) {
-	const prefixSize = 4
-	if len(value) < prefixSize {
-		return 0, logbook.Attempt{}, corrupt("a stored attempt has %d bytes", len(value))
+const attemptPrefixSize = 4
+
+// attemptPlace reads no more of a stored attempt than its place.
+func attemptPlace(value []byte) (uint32, error) {
+	if len(value) < attemptPrefixSize {
+		return 0, corrupt("a stored attempt has %d bytes", len(value))
 	}
-	attempt, err = decode(value[prefixSize:], &v1.Attempt{}, command.AttemptFromProto)
-	return binary.BigEndian.Uint32(value), attempt, err
+	return binary.BigEndian.Uint32(value), nil
+}
+
+func decodeAttempt(value []byte) (place uint32, attempt logbook.Attempt, err error) {
+	if place, err = attemptPlace(value); err != nil {
+		return 0, logbook.Attempt{}, err
+	}
+	attempt, err = decode(value[attemptPrefixSize:], &v1.Attempt{}, command.AttemptFromProto)
+	return place, attempt, err
 }
 
 // wholeAtom reads an atom with all its attempts, oldest first, and tells how
-// many bytes it takes as stored.
+// many bytes it takes as stored. Where the attempts take more than
+// maxAtomBytes, the earlier ones are shortened: an atom that was tried very
+// often must still fit into an answer, or its flow could never be resumed.
 func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDetail, size int, err error) {
 	record, err := decodeAtom(value)
 	if err != nil {
@@ -158,25 +174,67 @@ func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDe
 	if record.attempts < 2 {
 		return record.detail, size, nil
 	}
+	stored, err := v.earlierAttempts(flow, record)
+	if err != nil {
+		return logbook.AtomDetail{}, 0, err
+	}
+	latest := record.detail.Attempts[0]
 	attempts := make([]logbook.Attempt, record.attempts)
-	attempts[record.attempts-1] = record.detail.Attempts[0]
-	found := uint32(1)
-	err = v.scan(tableAttempt, attemptPrefix(flow, record.number), func(_, value []byte) (bool, error) {
-		place, attempt, err := decodeAttempt(value)
+	attempts[len(stored)] = latest
+	seen := map[logbook.Action]bool{latest.Action: true}
+	for i := len(stored) - 1; i >= 0; i-- {
+		_, attempt, err := decodeAttempt(stored[i])
 		if err != nil {
-			return false, err
+			return logbook.AtomDetail{}, 0, err
 		}
-		if place >= record.attempts-1 {
+		// The latest of each action is what a conductor resumes from.
+		if whole := size + len(stored[i]); whole <= maxAtomBytes || !seen[attempt.Action] {
+			size = whole
+		} else {
+			size += shorten(&attempt)
+		}
+		attempts[i], seen[attempt.Action] = attempt, true
+	}
+	record.detail.Attempts = attempts
+	return record.detail, size, nil
+}
+
+// earlierAttempts reads all attempts of an atom but the latest, as they are
+// stored, oldest first. They are bbolt's memory.
+func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) ([][]byte, error) {
+	stored := make([][]byte, record.attempts-1)
+	found := 0
+	err := v.scan(tableAttempt, attemptPrefix(flow, record.number), func(_, value []byte) (bool, error) {
+		place, err := attemptPlace(value)
+		switch {
+		case err != nil:
+			return false, err
+		case int64(place) >= int64(len(stored)) || stored[place] != nil:
 			return false, corrupt("attempt %d of atom %q is stored twice", place, record.detail.Name)
 		}
-		attempts[place] = attempt
-		size += len(value)
+		stored[place] = value
 		found++
 		return true, nil
 	})
-	if err == nil && found != record.attempts {
-		err = corrupt("atom %q has %d attempts, and %d are stored", record.detail.Name, record.attempts, found)
+	if err == nil && found != len(stored) {
+		err = corrupt("atom %q has %d attempts, and %d are stored", record.detail.Name, record.attempts, found+1)
 	}
-	record.detail.Attempts = attempts
-	return record.detail, size, err
+	return stored, err
+}
+
+// shorten leaves out of an attempt what may be long, and tells about how many
+// bytes are left. That it took place, how it ended, and the kind of its failure
+// stay.
+func shorten(a *logbook.Attempt) int {
+	const about = 128 // bytes of numbers, token and times
+	a.StderrTruncated = a.StderrTruncated || a.Stderr != ""
+	a.Stderr, a.Result = "", nil
+	if a.Failure == nil {
+		return about + len(a.Owner)
+	}
+	a.Failure = &logbook.Failure{
+		Kind: a.Failure.Kind, Step: a.Failure.Step, Code: a.Failure.Code, Permanent: a.Failure.Permanent,
+		Message: "left out: the attempts at this step are too long to be shown whole",
+	}
+	return about + len(a.Owner) + len(a.Failure.Kind) + len(a.Failure.Step) + len(a.Failure.Message)
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -10,9 +11,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxOver is how many claims of a session are remembered after they are over.
-// A repeat that is later than that many claims has been on its way for longer
-// than any call may take.
+// maxOver is how many requests of a session are remembered after their claims
+// are over. A repeat that is later than that many requests has been on its way
+// for longer than any call may take.
 const maxOver = 64
 
 // claim takes one job for a session.
@@ -137,14 +138,34 @@ func (t *txn) grant(session jobs.Session, claims sessionClaims, found []*jobReco
 	}
 }
 
-// release ends the claim of a job; the caller moves the job on.
+// release ends the claim of a job; the caller moves the job on. One row is
+// enough to know a request again, so that of the claim stays only if it is the
+// last one of its request.
 func (t *txn) release(j *jobRecord, how end) {
-	row := claimRow{sequence: j.Sequence, token: j.Claim.Token}
-	if value := t.get(tableClaim, row.key(j.Claim.Session)); len(value) >= idSize {
+	session, row := j.Claim.Session, claimRow{sequence: j.Sequence, token: j.Claim.Token}
+	if value := t.get(tableClaim, row.key(session)); len(value) >= idSize {
 		copy(row.nonce.UUID[:], value)
 	}
-	t.put(tableClaim, row.key(j.Claim.Session), row.value(true))
+	if t.othersOfRequest(session, &row) {
+		t.delete(tableClaim, row.key(session))
+	} else {
+		t.put(tableClaim, row.key(session), row.value(true))
+	}
 	j.Claim, j.end = nil, how
+}
+
+// othersOfRequest tells whether the request that made a claim has made others
+// that are still stored. All of them have one token.
+func (v *view) othersOfRequest(session jobs.SessionID, row *claimRow) bool {
+	key := row.key(session)
+	cursor := v.cursor(tableClaim)
+	ofToken := key[:len(key)-sequenceSize]
+	for other, value := cursor.Seek(ofToken); bytes.HasPrefix(other, ofToken); other, value = cursor.Next() {
+		if !bytes.Equal(other, key) && bytes.HasPrefix(value, row.nonce.UUID[:]) {
+			return true
+		}
+	}
+	return false
 }
 
 func granted(found []*jobRecord) *v1.Result {

@@ -180,6 +180,64 @@ func TestClaimForgetsOldNonces(t *testing.T) {
 	}
 }
 
+// TestClaimKnowsLargeRequests: what one request took counts once, however many
+// jobs it took, or a few large requests would drive out each other's nonces.
+func TestClaimKnowsLargeRequests(t *testing.T) {
+	const most = fsm.MaxOver
+	r := newRig(t)
+	r.ok(open("ann"))
+	for i := range most {
+		r.do(post(posting(fmt.Sprint(i), "k")))
+	}
+	for _, nonce := range []string{"first", "second", "third"} {
+		granted := r.ok(claimNext("ann", nonce, most, nil, nil)).GetClaim().Granted
+		if len(granted) != most {
+			t.Fatalf("claimed %d", len(granted))
+		}
+		for _, g := range granted {
+			r.do(abandon(&v1.Ending{Job: g.Job, Token: g.Token}))
+		}
+	}
+	if late := r.harmless(claimNext("ann", "first", most, nil, nil)).GetClaim().Granted; len(late) != 0 {
+		t.Errorf("the late repeat took %d jobs", len(late))
+	}
+}
+
+// TestClaimNextFitsIntoAnAnswer: jobs that were claimed by an answer that
+// cannot be sent would be held by somebody who does not know of them.
+func TestClaimNextFitsIntoAnAnswer(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	large := value(`"` + strings.Repeat("x", 250<<10) + `"`)
+	postings := []*v1.Posting{
+		{Id: id("huge"), Name: "huge", Kind: "k", Store: map[string]*v1.Value{"a": large, "b": large, "c": large, "d": large, "e": large}},
+	}
+	for i := range 6 {
+		p := flowPosting(fmt.Sprint(i))
+		switch i % 3 {
+		case 0:
+			p.Details = large
+		case 1:
+			p.Book.Flows[0].Factory.Args = large
+		case 2:
+			p.Book.Meta = map[string]*v1.Value{"m": large}
+		}
+		postings = append(postings, p)
+	}
+	r.ok(post(postings...))
+	var got []string
+	for i := range 4 {
+		var names []string
+		for _, granted := range r.ok(claimNext("ann", fmt.Sprint(i), 9, nil, nil)).GetClaim().Granted {
+			names = append(names, r.job(granted.Job).Name)
+		}
+		got = append(got, strings.Join(names, " "))
+	}
+	if want := "huge|0 1 2 3|4 5|"; strings.Join(got, "|") != want {
+		t.Errorf("claimed %q, not %q", strings.Join(got, "|"), want)
+	}
+}
+
 func TestTokensGrow(t *testing.T) {
 	r := newRigWith(t, fsm.Options{Generation: 3})
 	r.ok(open("ann"))
@@ -235,16 +293,18 @@ func TestClaimedAnswer(t *testing.T) {
 	r.ok(open("ann"))
 	token := r.claimed("ann", flowPosting("trip"))
 	r.ok(updateFlow(update("flow of trip", token, 1, "RUNNING", task("a", ""), task("b", ""))))
-	claimed, omitted, err := r.Claimed(jobID(id("trip")), 0)
+	claimed, omitted, err := r.Claimed(jobID(id("trip")), fsm.Unbounded)
 	if err != nil || omitted {
 		t.Fatal(omitted, err)
 	}
 	if claimed.Book.Name != "book of trip" || len(claimed.Flow.Atoms) != 2 || claimed.Job.Claim.Owner != "ann" {
 		t.Errorf("claimed %+v", claimed)
 	}
-	claimed, omitted, err = r.Claimed(jobID(id("trip")), 1)
-	if err != nil || !omitted || claimed.Flow != nil {
-		t.Errorf("a flow over the bound: %v %+v %v", omitted, claimed.Flow, err)
+	for _, bound := range []int{1, 0} {
+		claimed, omitted, err = r.Claimed(jobID(id("trip")), bound)
+		if err != nil || !omitted || claimed.Flow != nil {
+			t.Errorf("a flow over a bound of %d: %v %+v %v", bound, omitted, claimed.Flow, err)
+		}
 	}
 	var names []string
 	for skip := 0; ; {
@@ -260,7 +320,7 @@ func TestClaimedAnswer(t *testing.T) {
 	if !slices.Equal(names, []string{"a", "b"}) {
 		t.Errorf("read %v", names)
 	}
-	if _, _, err := r.Flow(flowID("none"), 0, 0); !errors.Is(err, logbook.ErrNotFound) {
+	if _, _, err := r.Flow(flowID("none"), 0, fsm.Unbounded); !errors.Is(err, logbook.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 }

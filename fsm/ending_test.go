@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -141,7 +143,7 @@ func TestConsumeAgreesWithTheFlow(t *testing.T) {
 				}
 				r.ok(consume(e))
 				r.harmless(consume(e))
-				flow, _, err := r.Flow(flowID("flow of a"), 0, 0)
+				flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
 				if err != nil || string(flow.State) != path[len(path)-1] || r.job(id("a")).State != jobs.StateCompleted {
 					t.Errorf("flow %s, job %s: %v", flow.State, r.job(id("a")).State, err)
 				}
@@ -180,7 +182,7 @@ func TestEndingAndUpdateAreOneWrite(t *testing.T) {
 			e := ending("a", token)
 			e.Update = update("flow of a", token, 1, "SUSPENDED", task("x", "RUNNING"))
 			r.ok(abandon(e))
-			flow, _, err := r.Flow(flowID("flow of a"), 0, 0)
+			flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
 			if err != nil || flow.State != logbook.FlowSuspended || len(flow.Atoms) != 1 {
 				t.Errorf("the update is missing: %+v %v", flow, err)
 			}
@@ -200,4 +202,54 @@ func TestFlowIsFreeAfterItsJob(t *testing.T) {
 	r.posted(again)
 	second := r.ok(claim("ann", id("again"), "n")).GetClaim().Granted[0].Token
 	r.ok(updateFlow(update("flow of a", command.TokenFromProto(second), 1, "RUNNING")))
+}
+
+// TestPagesOfLongThings: reasons and failures may be long, and pages of them
+// must fit into an answer all the same.
+func TestPagesOfLongThings(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	long := strings.Repeat("x", 250<<10)
+	const count = 7
+	for i := range count {
+		e := ending(fmt.Sprint(i), r.claimed("ann", posting(fmt.Sprint(i), "k")))
+		e.Failure, e.Reason = &v1.Failure{Kind: "error", Message: long}, long
+		r.ok(trash(e))
+	}
+	var pages []int
+	for after := uint64(0); ; {
+		page, err := r.Jobs(jobs.Query{After: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, len(page.Jobs))
+		if after = page.Next; after == 0 {
+			break
+		}
+	}
+	if !slices.Equal(pages, []int{3, 3, 1}) {
+		t.Errorf("pages of %d jobs", pages)
+	}
+	trashed, size := 0, 0
+	for after := (jobs.Position{}); ; size = 0 {
+		events, err := r.Events(after, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events) == 0 {
+			break
+		}
+		for _, event := range events {
+			if after = event.Position; event.Kind == jobs.EventTrashed {
+				trashed++
+			}
+			size += len(event.Reason)
+		}
+		if size > 2<<20 {
+			t.Errorf("one page of events has %d bytes", size)
+		}
+	}
+	if trashed != count {
+		t.Errorf("read %d ends of jobs", trashed)
+	}
 }

@@ -17,23 +17,38 @@ func (t *txn) event(kind jobs.EventKind, j *jobRecord, extra jobs.Event) {
 	position := jobs.Position{Index: t.Index, Item: t.item}
 	extra.Kind, extra.Time = kind, t.now
 	extra.Board, extra.Job, extra.Name, extra.State = j.Board, j.ID, j.Name, j.State
-	t.putMessage(tableEvent, positionKey(position), nil, command.EventToProto(&extra))
+	value, err := encode(nil, command.EventToProto(&extra))
+	if err != nil && t.fault == nil {
+		t.fault = err
+	}
+	t.put(tableEvent, positionKey(position), value)
 	t.KeptEvents++
+	t.EventBytes += uint64(len(value))
 	t.LastEvent = position
 	t.changes.Events = true
 }
 
-// trimEvents drops the oldest events over the bound. It runs once a batch: the
-// latest events are the same, however the entries were batched.
+// eventSize is how many bytes an event may take on average, as stored. Most
+// take far less; an update of thousands of steps takes a thousand times as
+// many, and as many events of that kind as are kept would fill a disk.
+const eventSize = 1 << 10
+
+// trimEvents drops the oldest events over the bounds, but not the last one. It
+// runs once a batch: the latest events are the same, however the entries were
+// batched.
 func (t *txn) trimEvents() error {
-	if t.KeptEvents <= t.eventsKept {
+	over := func() bool {
+		return t.KeptEvents > t.eventsKept || (t.EventBytes > t.eventsKept*eventSize && t.KeptEvents > 1)
+	}
+	if !over() {
 		return nil
 	}
 	var drop [][]byte
 	cursor := t.cursor(tableEvent)
-	for key, _ := cursor.First(); key != nil && t.KeptEvents > t.eventsKept; key, _ = cursor.Next() {
+	for key, value := cursor.First(); key != nil && over(); key, value = cursor.Next() {
 		drop = append(drop, bytes.Clone(key))
 		t.KeptEvents--
+		t.EventBytes -= uint64(len(value))
 	}
 	for _, key := range drop {
 		t.delete(tableEvent, key)
@@ -46,8 +61,9 @@ func (t *txn) trimEvents() error {
 	return err
 }
 
-// Events reads up to limit events after a position, in order. A limit of 0 or
-// over logbook.MaxPage means logbook.MaxPage. ErrCompacted if events after the
+// Events reads up to limit events after a position, in order; fewer where they
+// are long, and none only if none follow. A limit of 0 or over logbook.MaxPage
+// means logbook.MaxPage. ErrCompacted if events after the
 // position are no longer kept. The zero position is before all events.
 func (m *Machine) Events(after jobs.Position, limit int) ([]jobs.Event, error) {
 	limit = pageSize(limit)
@@ -74,7 +90,8 @@ func (v *view) eventsAfter(after jobs.Position, limit int) ([]jobs.Event, error)
 	if bytes.Equal(key, start) {
 		key, value = cursor.Next()
 	}
-	for ; key != nil && len(events) < limit; key, value = cursor.Next() {
+	for size := 0; key != nil && len(events) < limit && size < maxPageBytes; key, value = cursor.Next() {
+		size += len(value)
 		event, err := decode(value, &v1.Event{}, command.EventFromProto)
 		if err != nil {
 			return nil, err

@@ -70,6 +70,7 @@ type census struct {
 	held  uint64
 	busy  uint64 // unfinished jobs with a flow
 	owned uint64 // flows with an unfinished job
+	told  uint64 // bytes of events
 	books map[logbook.BookID]uint64
 }
 
@@ -87,9 +88,10 @@ func (c *census) row(t table, key, value []byte) error {
 		if record.job != 0 {
 			c.owned++
 		}
-		_, _, err = c.wholeFlow(record, 0, 0)
+		_, _, err = c.wholeFlow(record, 0, 0, Unbounded)
 		return err
 	case tableEvent:
+		c.told += uint64(len(value))
 		_, err := decode(value, &v1.Event{}, command.EventFromProto)
 		return err
 	case tableBook:
@@ -184,6 +186,7 @@ func (c *census) agrees(l ledger) error {
 		{"ended sessions", c.rows[tableEnded], l.KeptEnds},
 		{"order of ended sessions", c.rows[tableEndedOrder], l.KeptEnds},
 		{"events", c.rows[tableEvent], l.KeptEvents},
+		{"bytes of events", c.told, l.EventBytes},
 		{"books with jobs", c.rows[tableBookJobs], uint64(len(c.books))},
 		{"flows of books", c.rows[tableBookFlow], c.rows[tableFlow]},
 	} {

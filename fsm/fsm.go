@@ -62,8 +62,9 @@ type Options struct {
 	// from the goroutine of Apply or Restore. It must not block, and must not
 	// call Apply, Restore or Close. Default: nobody is told.
 	Changed func(Changes)
-	// EventsKept is how many events are kept. It must be the same on every
-	// node. Default: DefaultEventsKept.
+	// EventsKept is how many events are kept; fewer if they take more than
+	// 1 KiB each on average. It must be the same on every node. Default:
+	// DefaultEventsKept.
 	EventsKept int
 	// Generation is that of the cluster, for the tokens of claims. The higher
 	// of this and that of a restored snapshot counts.

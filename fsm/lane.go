@@ -9,8 +9,14 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
+// maxGrantedBytes bounds what one request takes, as stored, so that its answer
+// fits into one message: jobs that were claimed by an answer which cannot be
+// sent would be held by somebody who does not know of them.
+const maxGrantedBytes = 1 << 20
+
 // firstClaimable reads the first jobs, in the one order of all the lanes that
-// a request names. Each lane is in that order already, so it is enough to look
+// a request names: as many as are asked for and take maxGrantedBytes, but one
+// of any size. Each lane is in that order already, so it is enough to look
 // at the head of each, and at the next one where a head was taken: the cost
 // follows the lanes and the answer, not the jobs that wait.
 func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord, error) {
@@ -23,7 +29,7 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 	}
 	heap.Init(&heads)
 	var found []*jobRecord
-	for len(heads) > 0 && len(found) < most {
+	for size := 0; len(heads) > 0 && len(found) < most; {
 		sequence, err := sequenceAtEnd(heads[0].order)
 		if err != nil {
 			return nil, err
@@ -35,6 +41,9 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 		// A job that was given back within this very entry would get the
 		// token that it had, and its last owner could write again.
 		if j.Token != t.token() {
+			if size += t.answerSize(j); size > maxGrantedBytes && len(found) > 0 {
+				return found, nil
+			}
 			found = append(found, j)
 		}
 		if key, _ := heads[0].cursor.Next(); heads[0].stand(key) {
@@ -44,6 +53,17 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 		}
 	}
 	return found, nil
+}
+
+// answerSize is about how long the answer to the claim of a job is, without the
+// atoms of its flow: whoever answers bounds those.
+func (v *view) answerSize(j *jobRecord) int {
+	key := sequenceKey(j.Sequence)
+	size := len(v.get(tableJob, key)) + len(v.get(tablePosting, key)) + len(v.get(tableEvidence, key))
+	if !j.Flow.IsZero() {
+		size += len(v.get(tableBook, j.Book.UUID[:])) + len(v.get(tableFlow, j.Flow.UUID[:])) + len(v.get(tableFlowBody, j.Flow.UUID[:]))
+	}
+	return size
 }
 
 // lanesOf are the keys of the lanes in which a request looks, each once. Where

@@ -27,6 +27,7 @@ type ledger struct {
 	KeptEnds     uint64 // ended sessions that are remembered
 
 	KeptEvents uint64
+	EventBytes uint64 // of the kept events, as stored
 	LastEvent  jobs.Position
 	Compacted  jobs.Position // of the last event that was dropped
 

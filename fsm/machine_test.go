@@ -236,6 +236,40 @@ func TestListingOfARareKindIsBounded(t *testing.T) {
 	}
 }
 
+// TestLongEventsAreBounded: as many long events as short ones would fill a disk.
+func TestLongEventsAreBounded(t *testing.T) {
+	r := newRigWith(t, fsm.Options{EventsKept: 8})
+	r.ok(open("ann"))
+	abandoned := func(reason int) (kept int) {
+		e := ending("a", r.job(id("a")).Token)
+		e.Reason = strings.Repeat("x", reason)
+		r.ok(abandon(e))
+		for back := r.index; ; back-- { // from the latest entry to the oldest that is told
+			events, err := r.Events(jobs.Position{Index: back}, 0)
+			if errors.Is(err, jobs.ErrCompacted) {
+				return kept
+			}
+			if kept = len(events); kept == 0 || back == 0 || events[kept-1].Position != r.LastPosition() {
+				return kept
+			}
+		}
+	}
+	claimed := func() { r.ok(claim("ann", id("a"), fmt.Sprint(r.index))) }
+	r.posted(posting("a", "k"))
+	for _, row := range []struct{ reason, kept int }{
+		{10, 3},                    // post, claim and abandon
+		{3 << 10, 5}, {3 << 10, 7}, // 8 KiB hold two long ones
+		{3 << 10, 4}, // the third drives out the first, and what was before it
+		{9 << 10, 1}, // the latest is kept however long it is
+		{10, 2},
+	} {
+		claimed()
+		if got := abandoned(row.reason); got != row.kept {
+			t.Errorf("after a reason of %d bytes, %d events are told, not %d", row.reason, got, row.kept)
+		}
+	}
+}
+
 func TestEventsAreBounded(t *testing.T) {
 	r := newRigWith(t, fsm.Options{EventsKept: 4})
 	for i := range 3 {

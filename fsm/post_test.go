@@ -146,7 +146,7 @@ func TestUnknownJob(t *testing.T) {
 	if _, err := r.Job(jobID(id("nobody"))); !errors.Is(err, jobs.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if _, _, err := r.Claimed(jobID(id("nobody")), 0); !errors.Is(err, jobs.ErrNotFound) {
+	if _, _, err := r.Claimed(jobID(id("nobody")), fsm.Unbounded); !errors.Is(err, jobs.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -16,18 +16,39 @@ import (
 // keeps the database from reusing its pages.
 const maxExamined = 20_000
 
+// maxPageBytes is where a page ends, as stored: failures, reasons and the steps
+// of an event may be long, and a page must fit into an answer.
+const maxPageBytes = 1 << 20
+
+// Unbounded, as a number of bytes, is no bound.
+const Unbounded = -1
+
 // Job reads a job. ErrNotFound.
 func (m *Machine) Job(id jobs.JobID) (jobs.Job, error) {
-	var job jobs.Job
+	found, err := m.JobsByID(id)
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	return found[0], nil
+}
+
+// JobsByID reads jobs as they are at one moment, in the order of the ids.
+// ErrNotFound if there is none for one of them.
+func (m *Machine) JobsByID(ids ...jobs.JobID) ([]jobs.Job, error) {
+	found := make([]jobs.Job, len(ids))
 	err := m.read(func(v *view) error {
-		j, err := v.jobByID(id)
-		if err != nil {
-			return err
+		for i, id := range ids {
+			j, err := v.jobByID(id)
+			if err != nil {
+				return err
+			}
+			if found[i], err = v.complete(j); err != nil {
+				return err
+			}
 		}
-		job, err = v.complete(j)
-		return err
+		return nil
 	})
-	return job, err
+	return found, err
 }
 
 // Jobs reads a page of jobs in posting order, without details and store. A page
@@ -45,13 +66,13 @@ func (m *Machine) Jobs(query jobs.Query) (jobs.Page, error) {
 func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
 	var page jobs.Page
 	wanted := stateFilter(query.States)
-	examined, last := 0, query.After
+	examined, size, last := 0, 0, query.After
 	cursor := v.cursor(tableJob)
 	if query.After+1 == 0 {
 		return page, nil
 	}
 	for key, value := cursor.Seek(sequenceKey(query.After + 1)); key != nil; key, value = cursor.Next() {
-		if len(page.Jobs) >= limit || examined >= maxExamined {
+		if len(page.Jobs) >= limit || examined >= maxExamined || size >= maxPageBytes {
 			page.Next = last
 			return page, nil
 		}
@@ -77,6 +98,7 @@ func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
 		if err != nil {
 			return jobs.Page{}, err
 		}
+		size += len(value) + len(v.get(tableEvidence, key))
 		page.Jobs = append(page.Jobs, job)
 	}
 	return page, nil
@@ -98,7 +120,7 @@ func stateFilter(states []jobs.State) [stateCount]bool {
 
 // Claimed reads a job with its book and its flow, as the answer to a claim. A
 // flow whose atoms take more than maxFlowBytes as stored is left out, and
-// flowOmitted says so; 0 is no bound. ErrNotFound.
+// flowOmitted says so: at 0, every flow that has atoms. ErrNotFound.
 func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed, flowOmitted bool, err error) {
 	err = m.read(func(v *view) error {
 		j, err := v.jobByID(id)
@@ -117,7 +139,7 @@ func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed
 		if err != nil || record == nil {
 			return err
 		}
-		flow, more, err := v.wholeFlow(record, 0, maxFlowBytes)
+		flow, more, err := v.wholeFlow(record, 0, 0, maxFlowBytes)
 		if err != nil {
 			return err
 		}
@@ -130,8 +152,8 @@ func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed
 }
 
 // Flow reads a flow with its atoms and their attempts: from the atom numbered
-// skip on, as many as take maxBytes as stored, but at least one; 0 is no
-// bound. More tells whether atoms follow. ErrNotFound.
+// skip on, as many as take maxBytes as stored, but at least one. More tells
+// whether atoms follow. ErrNotFound.
 func (m *Machine) Flow(id logbook.FlowID, skip, maxBytes int) (flow logbook.FlowDetail, more bool, err error) {
 	err = m.read(func(v *view) error {
 		record, err := v.flow(id)
@@ -141,15 +163,16 @@ func (m *Machine) Flow(id logbook.FlowID, skip, maxBytes int) (flow logbook.Flow
 		case record == nil:
 			return fmt.Errorf("flow %s: %w", id, logbook.ErrNotFound)
 		}
-		flow, more, err = v.wholeFlow(record, max(skip, 0), maxBytes)
+		flow, more, err = v.wholeFlow(record, max(skip, 0), 1, maxBytes)
 		return err
 	})
 	return flow, more, err
 }
 
 // wholeFlow reads a flow with its atoms in the order in which they were first
-// recorded. They are stored by name, so their places are read first.
-func (v *view) wholeFlow(record *flowRecord, skip, maxBytes int) (flow logbook.FlowDetail, more bool, err error) {
+// recorded: after those to skip, as many as take maxBytes, but not fewer than
+// least. They are stored by name, so their places are read first.
+func (v *view) wholeFlow(record *flowRecord, skip, least, maxBytes int) (flow logbook.FlowDetail, more bool, err error) {
 	whole, err := v.flowBody(record)
 	if err != nil {
 		return logbook.FlowDetail{}, false, err
@@ -165,7 +188,7 @@ func (v *view) wholeFlow(record *flowRecord, skip, maxBytes int) (flow logbook.F
 			return logbook.FlowDetail{}, false, err
 		}
 		total += size
-		if maxBytes > 0 && total > maxBytes && i > skip {
+		if maxBytes >= 0 && total > maxBytes && i >= skip+least {
 			return *whole, true, nil
 		}
 		whole.Atoms = append(whole.Atoms, atom)

@@ -2,8 +2,10 @@ package fsm_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,7 +97,10 @@ func (a *author) held() jobs.Job {
 
 func (a *author) ending() *v1.Command {
 	job := a.held()
-	e := &v1.Ending{Job: job.ID.String(), Token: command.TokenToProto(job.Token), Reason: a.oneOf("reason", "", "tired")}
+	if a.draw("packed", 5) == 0 {
+		job.Token = logbook.Token{Generation: 1, Index: a.index} // of a claim in this very entry
+	}
+	e := &v1.Ending{Job: job.ID.String(), Token: command.TokenToProto(job.Token), Reason: a.oneOf("reason", "", "tired", strings.Repeat("tired ", 1_000))}
 	if e.Reason != "" {
 		e.Failure = &v1.Failure{Kind: "error", Message: "so it went"}
 	}
@@ -124,7 +129,7 @@ func (a *author) update() *v1.Command {
 // updateOf draws an update that a flow can mostly take.
 func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	u := &v1.Update{Flow: id.String(), Token: command.TokenToProto(token), Sequence: 1}
-	flow, _, err := a.machine.Flow(id, 0, 0)
+	flow, _, err := a.machine.Flow(id, 0, fsm.Unbounded)
 	if err != nil {
 		return u
 	}
@@ -147,6 +152,9 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	}
 	change.Attempts = append(change.Attempts, attempt)
 	u.Atoms = append(u.Atoms, change)
+	if a.draw("again", 2) == 0 { // the same atom once more, as when an attempt ends and the next begins
+		u.Atoms = append(u.Atoms, task(name, a.oneOf("atom state", "", "SUCCESS", "PENDING"), executing(number+1)))
+	}
 	return u
 }
 
@@ -198,6 +206,23 @@ func (a *author) write() (fsm.Entry, []*v1.Command, []*v1.Result) {
 	return entry, commands, results[0]
 }
 
+// tokensGrow holds the claims of the latest entry against all before them.
+func (a *author) tokensGrow(claims map[jobs.JobID]logbook.Token) {
+	events, err := a.machine.Events(jobs.Position{Index: a.index - 1}, 0)
+	if err != nil && !errors.Is(err, jobs.ErrCompacted) {
+		a.Fatal(err)
+	}
+	for _, event := range events {
+		if event.Kind != jobs.EventClaimed {
+			continue
+		}
+		if last := claims[event.Job]; event.Token.Compare(last) <= 0 {
+			a.Fatalf("job %s was claimed under token %s, and then under %s", event.Job, last, event.Token)
+		}
+		claims[event.Job] = event.Token
+	}
+}
+
 // openMachines gives a rapid test machines that are closed with its run.
 func openMachines(t *testing.T) func(*rapid.T) *fsm.Machine {
 	dir, opened := t.TempDir(), 0
@@ -222,9 +247,11 @@ func TestReplayGivesTheSameState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := &author{T: t, machine: openMachine(t), now: start}
 		var log []fsm.Entry
+		claims := make(map[jobs.JobID]logbook.Token)
 		for range 5 + a.draw("entries", 40) {
 			entry, commands, results := a.write()
 			log = append(log, entry)
+			a.tokensGrow(claims)
 			if err := fsm.Verify(a.machine); err != nil {
 				t.Fatalf("after %v, answered with %v: %v", commands, results, err)
 			}

@@ -252,8 +252,9 @@ func (v *view) openedSession(text string) (jobs.Session, error) {
 	return session, err
 }
 
-// claimRow is one claim of a session. It outlives the claim for a while, so
-// that a late repeat of the request is known as one and takes no more jobs.
+// claimRow is one claim of a session. The last one of a request outlives its
+// claim for a while, so that a late repeat of the request is known as one and
+// takes no more jobs.
 type claimRow struct {
 	sequence uint64
 	token    jobs.Token

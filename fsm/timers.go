@@ -142,17 +142,19 @@ func decodeFinished(key, value []byte) (finishedRow, error) {
 	return finishedRow{key: bytes.Clone(key), sequence: binary.BigEndian.Uint64(value), at: at}, err
 }
 
-// Sweepable tells whether a sweep with this policy would remove a job now. A
-// zero age or number is no bound. Age is measured by the time of the state
-// machine, which moves with the commands that are applied.
-func (m *Machine) Sweepable(maxAge time.Duration, keep uint64) (bool, error) {
+// Sweepable tells whether a sweep with this policy would remove a job if it
+// were proposed now. A zero age or number is no bound.
+func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (bool, error) {
 	found := false
 	err := m.read(func(v *view) error {
 		present, err := v.ledgerOf()
 		if err != nil {
 			return err
 		}
-		policy := retention{age: maxAge, keep: keep, now: present.time()}
+		if now.Before(present.time()) {
+			now = present.time() // as the sweep itself would be
+		}
+		policy := retention{age: maxAge, keep: keep, now: now}
 		_, found, err = v.givenUp(policy, present.finished(), 0)
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -88,9 +89,14 @@ func TestSweep(t *testing.T) {
 			r.ok(open("ann"))
 			r.finish("1", "2", "3", "4", "5")
 			r.posted(posting("waiting", "k"))
-			sweepable, err := r.Sweepable(row.age, row.keep)
+			sweepable, err := r.Sweepable(r.Time(), row.age, row.keep)
 			if err != nil || sweepable != (row.left < 5) {
 				t.Errorf("sweepable: %t %v", sweepable, err)
+			}
+			// On an idle cluster time passes all the same.
+			sweepable, err = r.Sweepable(r.Time().Add(time.Minute), row.age, row.keep)
+			if err != nil || sweepable != (row.left < 5 || row.age > 0) {
+				t.Errorf("sweepable in a minute: %t %v", sweepable, err)
 			}
 			count := r.ok(sweep(r.TimerEpoch(), row.age, row.keep, row.most)).GetCount()
 			if int(count.Done) != 5-row.left || count.More != row.more {
@@ -125,7 +131,7 @@ func TestSweepTakesTheBookWithItsLastJob(t *testing.T) {
 	if _, err := r.Book(bookID("book of a")); !errors.Is(err, logbook.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if _, _, err := r.Flow(flowID("flow of a"), 0, 0); !errors.Is(err, logbook.ErrNotFound) {
+	if _, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded); !errors.Is(err, logbook.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 }

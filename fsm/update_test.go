@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -92,6 +95,80 @@ func TestUpdateWithoutAJob(t *testing.T) {
 	}
 }
 
+// TestUpdateWithoutAJobAfterOne: numbers begin anew with each token, so a late
+// repeat from before a claim would pass for the first update after it.
+func TestUpdateWithoutAJobAfterOne(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.ok(saveBook(book("book of a", "flow of a")))
+	outside := update("flow of a", logbook.Token{}, 1, "RUNNING", task("x", "RUNNING", executing(1)))
+	outside.Cause = &v1.Failure{Kind: "error", Message: "of long ago"}
+	r.ok(updateFlow(outside))
+	token := r.claimed("ann", flowPosting("a"))
+	r.harmless(updateFlow(outside))
+	r.ok(updateFlow(update("flow of a", token, 1, "", task("x", "PENDING", executed(1, "1")))))
+	r.ok(trash(ending("a", token)))
+	r.refused(updateFlow(outside), "fenced")
+	r.refused(updateFlow(update("flow of a", logbook.Token{}, 1, "", task("x", "RUNNING", executing(2)))), "fenced")
+}
+
+// TestManyLongAttempts: a flow with a step that was tried very often must
+// still fit into an answer, with all that a conductor needs to resume it.
+func TestManyLongAttempts(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	token := r.claimed("ann", flowPosting("a"))
+	long := strings.Repeat("x", logbook.MaxStderr)
+	do := func(sequence uint64, state string, change *v1.AtomChange) {
+		if result := r.do(updateFlow(update("flow of a", token, sequence, state, change)))[0]; result.Error != nil {
+			t.Fatal(result)
+		}
+	}
+	const executions, reverts = 40, 20
+	do(1, "RUNNING", task("x", "RUNNING"))
+	for n := uint32(1); n <= executions; n++ {
+		attempt := executed(n, `"`+long+`"`)
+		attempt.Stderr = fmt.Sprint(n, " ", long)
+		if n < executions {
+			attempt.Failure = &v1.Failure{Kind: "error", Message: long, Step: "x", Permanent: true}
+		}
+		do(uint64(n)+1, "", task("x", "", attempt))
+	}
+	do(executions+2, "REVERTING", task("x", "REVERTING"))
+	for n := uint32(1); n <= reverts; n++ {
+		attempt := executed(n, "")
+		attempt.Action, attempt.Result, attempt.Stderr, attempt.Failure = "revert", nil, long, &v1.Failure{Kind: "error", Message: long}
+		do(executions+2+uint64(n), "", task("x", "", attempt))
+	}
+	if err := fsm.Verify(r.Machine); err != nil {
+		t.Fatal(err)
+	}
+	flow, more, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+	if err != nil || more || len(flow.Atoms[0].Attempts) != executions+reverts {
+		t.Fatal(len(flow.Atoms[0].Attempts), more, err)
+	}
+	if size := proto.Size(command.FlowDetailToProto(&flow)); size > 1<<20 {
+		t.Errorf("the flow takes %d bytes", size)
+	}
+	for i, a := range flow.Atoms[0].Attempts {
+		whole := a.Action == logbook.ActionExecute && a.Number == executions || a.Action == logbook.ActionRevert && a.Number == reverts
+		succeeded := a.Action == logbook.ActionExecute && a.Number == executions
+		switch {
+		case !a.Ended() || (a.Failure == nil) != succeeded:
+			t.Errorf("attempt %d: %+v", i, a)
+		case whole && (len(a.Stderr) < logbook.MaxStderr || a.StderrTruncated):
+			t.Errorf("attempt %d is cut", i)
+		case !whole && a.Stderr == "" && !a.StderrTruncated:
+			t.Errorf("attempt %d does not say that it is cut", i)
+		case !whole && a.Failure.Kind != "error":
+			t.Errorf("attempt %d has lost its failure's kind: %+v", i, a.Failure)
+		}
+	}
+	if result, ok := flow.Atoms[0].Result(); !ok || len(result) < logbook.MaxStderr {
+		t.Errorf("the result is lost: %t", ok)
+	}
+}
+
 func TestUpdateKeepsEveryAttempt(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
@@ -115,7 +192,7 @@ func TestUpdateKeepsEveryAttempt(t *testing.T) {
 	next("", task("a", "", failed(2)))
 	next("", task("a", "SUCCESS", executed(3, `{"n":1}`)))
 	next("REVERTING", task("a", "REVERTING", &v1.Attempt{Action: "revert", Number: 1}))
-	flow, more, err := r.Flow(flowID("flow of a"), 0, 0)
+	flow, more, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
 	if err != nil || more {
 		t.Fatal(more, err)
 	}
@@ -143,7 +220,7 @@ func TestUpdateCauseStaysBesideTheStore(t *testing.T) {
 	u.Cause = &v1.Failure{Kind: "timeout", Message: "too long", Step: "x"}
 	r.ok(updateFlow(u))
 	r.ok(updateFlow(update("flow of a", token, 2, "REVERTING")))
-	flow, _, err := r.Flow(flowID("flow of a"), 0, 0)
+	flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
 	if err != nil || !flow.Cause.Matches("timeout") || string(flow.Store["a"]) != " 1" || len(flow.Factory.Args) == 0 {
 		t.Errorf("flow %+v: %v", flow, err)
 	}
@@ -191,7 +268,7 @@ func TestTooManySteps(t *testing.T) {
 	if result.GetError().GetCode() != "over_limit" {
 		t.Errorf("one more: %v", result)
 	}
-	flow, _, err := r.Flow(flowID("f"), logbook.MaxLimits.Steps-1, 0)
+	flow, _, err := r.Flow(flowID("f"), logbook.MaxLimits.Steps-1, fsm.Unbounded)
 	if err != nil || len(flow.Atoms) != 1 || flow.Atoms[0].Name != fmt.Sprint(logbook.MaxLimits.Steps-1) {
 		t.Errorf("%d atoms: %v", len(flow.Atoms), err)
 	}

@@ -41,6 +41,7 @@ type Reader interface {
 	Job(ctx context.Context, id JobID) (Job, error)
 
 	// Jobs reads a page of jobs, in posting order, without details and store.
+	// A page may be short, or empty, although more follow: Page.Next tells.
 	Jobs(ctx context.Context, query Query) (Page, error)
 
 	// Wait returns the job when it is finished. It is told, and does not
@@ -89,7 +90,8 @@ type Claimer interface {
 	Claim(ctx context.Context, session SessionID, job JobID, nonce Nonce) (Claimed, error)
 
 	// ClaimNext takes the first jobs in order that match, at least one and at
-	// most request.Max. It waits until there is one, for request.Wait at most,
+	// most request.Max; fewer where they are large, so that the answer fits
+	// into a message. It waits until there is one, for request.Wait at most,
 	// and then returns none. ErrSessionExpired; ErrLimit.
 	ClaimNext(ctx context.Context, request ClaimRequest) ([]Claimed, error)
 

@@ -33,6 +33,10 @@ const (
 	// MaxFailures bounds a failure with all of its causes: a longer chain
 	// tells a person nothing more.
 	MaxFailures = 100
+	// MaxChangeAttempts bounds the attempts in one change of an atom. One
+	// outcome ends one attempt and begins one; each more has to be compared
+	// with all the others.
+	MaxChangeAttempts = 100
 )
 
 // CheckName refuses names that are empty, too long, not UTF-8, or that hold
@@ -190,6 +194,9 @@ func (l Limits) CheckUpdate(u *Update) error {
 		}
 		if err := l.checkOptionalName("version of "+change.Name, change.Version); err != nil {
 			return err
+		}
+		if n := len(change.Attempts); n > MaxChangeAttempts {
+			return &LimitError{Field: "attempts of " + change.Name, Limit: MaxChangeAttempts, Size: int64(n), Unit: "attempts"}
 		}
 		for j := range change.Attempts {
 			if err := l.checkAttempt(change.Name, &change.Attempts[j]); err != nil {

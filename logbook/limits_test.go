@@ -188,6 +188,12 @@ func TestCheckUpdate(t *testing.T) {
 		{"steps over it", func(u *logbook.Update) { u.Atoms = make([]logbook.AtomChange, 3) }, check{"update atoms", 2}},
 		{"atom without a name", func(u *logbook.Update) { u.Atoms[0].Name = "" }, check{"atom name", 0}},
 		{"version over the limit", func(u *logbook.Update) { u.Atoms[0].Version = text(9) }, check{"version of pay", 8}},
+		{"attempts of a change at the limit", func(u *logbook.Update) {
+			u.Atoms[0].Attempts = make([]logbook.Attempt, logbook.MaxChangeAttempts)
+		}, fine},
+		{"attempts of a change over it", func(u *logbook.Update) {
+			u.Atoms[0].Attempts = make([]logbook.Attempt, logbook.MaxChangeAttempts+1)
+		}, check{"attempts of pay", logbook.MaxChangeAttempts}},
 		{"cause without a kind", func(u *logbook.Update) { u.Cause = &logbook.Failure{} }, check{"update cause kind", 0}},
 		{"result at the limit", attempt(logbook.Attempt{Result: json.RawMessage(`"` + text(14) + `"`)}), fine},
 		{"result over it", attempt(logbook.Attempt{Result: json.RawMessage(`"` + text(15) + `"`)}), check{"result of pay", 16}},

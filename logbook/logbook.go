@@ -46,7 +46,7 @@ type Connection interface {
 	// of its own in the slice that comes back, nil for applied or repeated:
 	// ErrNotFound, ErrFenced if the token is not that of the claim on the
 	// flow's job (or, for a flow without an unfinished job, not the zero
-	// token), ErrConflict for a number out of order or a state that the flow
+	// token, or the flow has run under a claim before), ErrConflict for a number out of order or a state that the flow
 	// cannot take. The second error is that of the call as a whole; then the
 	// slice is nil.
 	Update(ctx context.Context, updates ...Update) ([]error, error)

@@ -13,7 +13,7 @@ import (
 // nothing, a number that skips one is an ErrConflict.
 type Update struct {
 	Flow     FlowID    `json:"flow"`
-	Token    Token     `json:"token"` // of the claim; zero for a flow that no job refers to
+	Token    Token     `json:"token"` // of the claim; zero for a flow that has no unfinished job, and had no claim before
 	Sequence uint64    `json:"sequence"`
 	State    FlowState `json:"state,omitempty"` // empty: unchanged
 	Cause    *Failure  `json:"cause,omitempty"` // nil: unchanged
@@ -45,7 +45,10 @@ const (
 )
 
 // Judge compares an update with the flow as it stands. The caller has checked
-// the token against the claim; Judge only orders.
+// the token against the claim; Judge only orders. The tokens of a flow only
+// grow: an update under an older one, or outside any claim once the flow has
+// run under one, is ErrFenced. Numbers begin anew with each token, so a late
+// repeat of it would otherwise pass for the first of the next.
 func (f *FlowDetail) Judge(u *Update) (Verdict, error) {
 	next := uint64(1)
 	if u.Token == f.Fence {
@@ -54,6 +57,8 @@ func (f *FlowDetail) Judge(u *Update) (Verdict, error) {
 	switch {
 	case u.Sequence == 0:
 		return Fresh, &InvalidError{Field: "update sequence", Reason: "0; updates are numbered from 1"}
+	case u.Token.Compare(f.Fence) < 0:
+		return Fresh, fmt.Errorf("%w: flow %s has been updated under token %s, and %s is older", ErrFenced, f.ID, f.Fence, u.Token)
 	case u.Sequence < next:
 		return Repeat, nil
 	case u.Sequence > next:
@@ -94,7 +99,7 @@ func (a *AtomDetail) Advance(c *AtomChange) error {
 		}
 	}
 	for i := range c.Attempts {
-		if err := a.admits(&c.Attempts[i]); err != nil {
+		if err := a.admits(&c.Attempts[i], c.Attempts[:i]); err != nil {
 			return err
 		}
 	}
@@ -102,15 +107,18 @@ func (a *AtomDetail) Advance(c *AtomChange) error {
 	return nil
 }
 
-// admits checks that an attempt is new, or ends one that is open.
-func (a *AtomDetail) admits(attempt *Attempt) error {
+// admits checks that an attempt is new, or ends one that is open, where those
+// that stand before it in the same change have been recorded.
+func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
 	if attempt.Number < 1 || (attempt.Action != ActionExecute && attempt.Action != ActionRevert) {
 		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("%s %d of atom %q", attempt.Action, attempt.Number, a.Name)}
 	}
-	for i := range a.Attempts {
-		old := &a.Attempts[i]
-		if old.Action == attempt.Action && old.Number == attempt.Number && old.Ended() {
-			return fmt.Errorf("%w: %s %d of atom %q has ended already", ErrConflict, old.Action, old.Number, a.Name)
+	for _, attempts := range [][]Attempt{a.Attempts, earlier} {
+		for i := range attempts {
+			old := &attempts[i]
+			if old.Action == attempt.Action && old.Number == attempt.Number && old.Ended() {
+				return fmt.Errorf("%w: %s %d of atom %q has ended already", ErrConflict, old.Action, old.Number, a.Name)
+			}
 		}
 	}
 	return nil

@@ -98,9 +98,8 @@ func TestJudge(t *testing.T) {
 		{"the first under a new token", newer, 1, logbook.Fresh, nil},
 		{"the second under a new token", newer, 2, logbook.Fresh, logbook.ErrConflict},
 		{"number 0 under a new token", newer, 0, logbook.Fresh, logbook.ErrInvalid},
-		// Only the claim knows which token is right; Judge only orders.
-		{"the first under another token", older, 1, logbook.Fresh, nil},
-		{"outside any claim", logbook.Token{}, 1, logbook.Fresh, nil},
+		{"the first under an older token", older, 1, logbook.Fresh, logbook.ErrFenced},
+		{"outside any claim, after one", logbook.Token{}, 1, logbook.Fresh, logbook.ErrFenced},
 	} {
 		flow := logbook.FlowDetail{ID: logbook.NewFlowID(), Fence: fence, Sequence: 3}
 		before := flow
@@ -187,6 +186,9 @@ func TestAtomAdvance(t *testing.T) {
 		{"no way there", logbook.AtomChange{State: logbook.AtomReverted, Version: "2"}, nil, logbook.ErrConflict},
 		{"an attempt that has ended", logbook.AtomChange{
 			State: logbook.AtomSuccess, Attempts: []logbook.Attempt{ended(2, "2"), ended(1, "3")},
+		}, nil, logbook.ErrConflict},
+		{"an attempt that ends twice in one change", logbook.AtomChange{
+			Attempts: []logbook.Attempt{ended(2, "2"), ended(2, "3")},
 		}, nil, logbook.ErrConflict},
 		{"attempt 0", logbook.AtomChange{Attempts: []logbook.Attempt{running(0)}}, nil, logbook.ErrInvalid},
 		{"an attempt at nothing", logbook.AtomChange{Attempts: []logbook.Attempt{{Number: 1}}}, nil, logbook.ErrInvalid},

@@ -63,6 +63,16 @@ func mesh(n int) flow.Node {
 	return graph
 }
 
+// gather is a graph of n steps and one that waits for all of them.
+func gather(n int) flow.Node {
+	graph, names := flow.Graph("f"), make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("s%d", i)
+		graph.Add(flow.NewStep(names[i], nothing{}, flow.Provides(names[i])))
+	}
+	return graph.Add(flow.NewStep("last", nothing{}, flow.Requires(names...)))
+}
+
 func BenchmarkRun(b *testing.B) {
 	for _, bench := range []struct {
 		name string
@@ -90,8 +100,57 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
+// undoable costs nothing either, in both directions.
+type undoable struct{ nothing }
+
+func (undoable) Revert(context.Context, *flow.Call) error { return nil }
+
+// BenchmarkRevert executes and reverts a row of steps, the last of which fails;
+// and, as resume, reverts it as it was left before the first revert.
+func BenchmarkRevert(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		steps := make([]flow.Node, n)
+		for i := range steps[1:] {
+			steps[i] = flow.NewStep(fmt.Sprintf("s%d", i), undoable{})
+		}
+		steps[n-1] = flow.NewStep("last", evil{execute: errCrash})
+		for _, root := range []*flow.Flow{flow.Linear("linear", steps...), flow.Linear("unordered", flow.Unordered("u", steps[:n-1]...), steps[n-1])} {
+			plan, err := flow.Compile(root)
+			if err != nil {
+				b.Fatal(err)
+			}
+			j := newJournal(newDetail())
+			// With one worker each outcome is an update, after the first mark.
+			if _, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Workers: 1}); err != nil {
+				b.Fatal(err)
+			}
+			left := newJournal(newDetail())
+			for _, update := range j.trace()[:n+1] {
+				if err := left.apply(update); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for name, detail := range map[string]logbook.FlowDetail{"whole": newDetail(), "resume": left.snapshot()} {
+				b.Run(fmt.Sprintf("%s/%s/%d", root.Name(), name, n), func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						end, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: detail, Journal: &acceptance{}, Token: logbook.Token{Index: 1}})
+						if err != nil || end.State != logbook.FlowReverted {
+							b.Fatal(end.State, err)
+						}
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/step")
+				})
+			}
+		}
+	}
+}
+
 func BenchmarkCompile(b *testing.B) {
-	for name, root := range map[string]flow.Node{"linear/10000": linear(10_000), "mesh/100x100": mesh(100)} {
+	for name, root := range map[string]flow.Node{
+		"linear/10000": linear(10_000), "unordered/1000": unordered(1_000), "unordered/10000": unordered(10_000),
+		"mesh/100x100": mesh(100), "gather/999": gather(999), "gather/9999": gather(9_999),
+	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := flow.Compile(root); err != nil {

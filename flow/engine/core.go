@@ -21,6 +21,9 @@ type core struct {
 	call  flow.Call // what is the same in every call
 	owner string
 	out   *builder
+	// limits of the logbook, to which failures are cut whoever made them: an
+	// update that is refused would be refused again by every conductor.
+	limits logbook.Limits
 
 	vertices []vertex
 	done     int // steps in SUCCESS
@@ -80,6 +83,7 @@ func (c *core) begin(now time.Time) {
 		c.beginRevert(c.cause, now)
 		return
 	}
+	c.resume(now)
 	for _, step := range c.lost {
 		c.vertices[step].open = true
 		c.running++
@@ -182,6 +186,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 
 func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
+	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), attempt.Failure)
 	v.failedExecutions++
 	v.failure = attempt.Failure
 	attempts := []logbook.Attempt{attempt}

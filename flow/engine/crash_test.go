@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +36,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 			w.through(rt, n)
 		}
 		w.stumble(rt)
+		w.storm(rt)
 	})
 }
 
@@ -43,10 +47,22 @@ type world struct {
 	count   int
 	fails   bool // some step fails for good, so the flow cannot succeed
 	broken  bool // some revert fails for good, so the flow may end in FAILURE
+	once    bool // some step is at most once, so that an interruption may make it fail
+
+	interrupted bool // the present series of runs has been, so far
+	event       func()
 
 	mu      sync.Mutex
 	journal *journal // of the run
 	faults  []error
+	begun   map[string]int  // by step: its executions, in all runs of the series
+	effects map[string]bool // by step: it has done something that is not undone
+}
+
+// fresh begins a series of runs of one flow.
+func (w *world) fresh() {
+	w.journal, w.interrupted, w.event = newJournal(newDetail()), false, func() {}
+	w.begun, w.effects = make(map[string]int), make(map[string]bool)
 }
 
 // draw makes a flow of up to three levels.
@@ -78,25 +94,32 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	w.count++
 	task := &drawnTask{world: w, name: fmt.Sprintf("s%d", w.count)}
-	const attempts = 3
+	attempts := 3
+	var options []flow.Option
+	if rapid.IntRange(0, 5).Draw(rt, "once") == 0 {
+		task.once, w.once, attempts = true, true, 1
+		options = append(options, flow.AtMostOnce())
+	}
 	task.fail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "fail")
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "undo fail")
-	w.fails = w.fails || task.fail > attempts
-	options := []flow.Option{flow.Provides("r" + task.name), flow.Requires("input"),
-		flow.Retry(flow.RetryPolicy{Attempts: attempts, Delay: time.Duration(rapid.IntRange(0, 1).Draw(rt, "delay")) * time.Microsecond})}
+	w.fails = w.fails || task.fail >= attempts
+	options = append(options, flow.Provides("r"+task.name), flow.Requires("input"),
+		flow.Retry(flow.RetryPolicy{Attempts: attempts, Delay: time.Duration(rapid.IntRange(0, 1).Draw(rt, "delay")) * time.Microsecond}))
 	if rapid.IntRange(0, 3).Draw(rt, "no undo") == 0 {
 		return flow.NewStep(task.name, task, options...)
 	}
-	w.broken = w.broken || task.undoFail > attempts
+	w.broken = w.broken || task.undoFail >= attempts
+	task.undo = true
 	return flow.NewStep(task.name, &drawnUndoable{task}, options...)
 }
 
 // through runs the flow to its end, with a crash before update n (negative:
 // none), checks that end, and counts the updates.
 func (w *world) through(rt *rapid.T, n int) int {
-	w.journal = newJournal(newDetail())
+	w.fresh()
 	w.journal.left = n
 	if n >= 0 {
+		w.interrupted = true
 		// Outcomes share updates as it happens: a run may need fewer than the
 		// one that was counted, and end before the crash.
 		if end, err := w.run(1); err == nil {
@@ -120,7 +143,8 @@ func (w *world) through(rt *rapid.T, n int) int {
 func (w *world) stumble(rt *rapid.T) {
 	const rounds = 300
 	every := rapid.IntRange(3, 5).Draw(rt, "updates before each crash")
-	w.journal = newJournal(newDetail())
+	w.fresh()
+	w.interrupted = true
 	for claim := range uint64(rounds) {
 		w.journal.left = every
 		end, err := w.run(claim + 1)
@@ -137,12 +161,134 @@ func (w *world) stumble(rt *rapid.T) {
 }
 
 func (w *world) run(claim uint64) (engine.End, error) {
-	end, err := engine.Run(context.Background(), engine.Options{Plan: w.plan, Detail: w.journal.snapshot(), Journal: w.journal,
-		Store: logbook.Values{"input": json.RawMessage("1")}, Token: logbook.Token{Index: claim}, Workers: w.workers})
+	end, err := engine.Run(context.Background(), w.options(claim))
 	if err == nil && end.Update != nil {
 		err = w.journal.apply(*end.Update)
 	}
 	return end, err
+}
+
+func (w *world) options(claim uint64) engine.Options {
+	return engine.Options{Plan: w.plan, Detail: w.journal.snapshot(), Journal: w.journal,
+		Store: logbook.Values{"input": json.RawMessage("1")}, Token: logbook.Token{Index: claim}, Workers: w.workers}
+}
+
+// storm lets everything befall the flow that can: a journal that acknowledges
+// late, with several updates on their way, and refuses from some point on;
+// the claim lost, the flow suspended, and the gate closed, each at any moment.
+func (w *world) storm(rt *rapid.T) {
+	const (
+		rounds = 40 // with trouble; then one without
+		most   = 12 // moments until it strikes
+	)
+	w.fresh()
+	w.interrupted = true
+	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "storm"), 0))
+	for round := range uint64(rounds + 1) {
+		strike := func() int64 {
+			if round < rounds && random.IntN(2) == 0 {
+				return 1 + random.Int64N(most)
+			}
+			return -1
+		}
+		end, err := w.weather(round+1, int(strike()), strike(), strike(), strike(), random.IntN(4))
+		for _, expected := range []error{errCrash, errLost, engine.ErrGate} {
+			if errors.Is(err, expected) {
+				err, end.State = nil, logbook.FlowSuspended
+			}
+		}
+		if err != nil {
+			rt.Fatalf("in round %d: %v", round, err)
+		}
+		if end.State != logbook.FlowSuspended {
+			w.check(rt, end)
+			return
+		}
+		w.journal = newJournal(w.journal.snapshot())
+	}
+	rt.Fatalf("no end after %d rounds", rounds)
+}
+
+var errLost = errors.New("the claim is lost")
+
+// weather is one claim in a storm. Updates that are on their way when it ends
+// badly may still arrive, in their order: some of them do.
+func (w *world) weather(claim uint64, crash int, lose, suspend, gate int64, arrive int) (engine.End, error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	late := newLateJournal(w.journal, w)
+	w.journal.left = crash
+	o := w.options(claim)
+	o.Journal = late
+	suspended := make(chan struct{})
+	o.Suspend = suspended
+	var moments, gates atomic.Int64
+	w.event = func() {
+		switch moments.Add(1) {
+		case lose:
+			cancel(errLost)
+		case suspend:
+			close(suspended)
+		}
+	}
+	if lose == suspend {
+		suspend = -1
+	}
+	o.Gate = func(ctx context.Context) error {
+		if gates.Add(1) == gate {
+			return errLost
+		}
+		return ctx.Err()
+	}
+	end, err := engine.Run(ctx, o)
+	if err != nil {
+		w.journal.allow(arrive)
+	}
+	late.close()
+	if err == nil && end.Update != nil {
+		err = w.journal.apply(*end.Update)
+	}
+	return end, err
+}
+
+// lateJournal makes updates durable some time after they were recorded.
+type lateJournal struct {
+	world   *world
+	journal *journal
+	queue   chan lateUpdate
+	done    chan none // closed when all updates are answered
+}
+
+type lateUpdate struct {
+	update  logbook.Update
+	verdict chan error
+}
+
+func newLateJournal(j *journal, w *world) *lateJournal {
+	const enough = 1_000 // more than any generated flow has outstanding
+	l := &lateJournal{world: w, journal: j, queue: make(chan lateUpdate, enough), done: make(chan none)}
+	go func() {
+		defer close(l.done)
+		for u := range l.queue {
+			for range u.update.Sequence % 5 {
+				runtime.Gosched()
+			}
+			u.verdict <- j.apply(u.update)
+		}
+	}()
+	return l
+}
+
+func (l *lateJournal) Record(update logbook.Update) <-chan error {
+	l.world.event()
+	u := lateUpdate{update, make(chan error, 1)}
+	l.queue <- u
+	return u.verdict
+}
+
+func (l *lateJournal) close() {
+	close(l.queue)
+	<-l.done
 }
 
 func (w *world) check(rt *rapid.T, end engine.End) {
@@ -152,8 +298,9 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 		rt.Error(fault)
 	}
 	detail := w.journal.snapshot()
-	allowed := map[logbook.FlowState]bool{logbook.FlowSuccess: !w.fails, logbook.FlowReverted: w.fails,
-		logbook.FlowFailure: w.fails && w.broken}
+	fails := w.fails || w.once && w.interrupted
+	allowed := map[logbook.FlowState]bool{logbook.FlowSuccess: !w.fails, logbook.FlowReverted: fails,
+		logbook.FlowFailure: fails && w.broken}
 	if !allowed[end.State] || detail.State != end.State {
 		rt.Fatalf("the flow ended as %s, and its record says %s", end.State, detail.State)
 	}
@@ -165,6 +312,11 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 	}
 	if end.State == logbook.FlowSuccess && len(detail.Atoms) != w.plan.Len() {
 		rt.Errorf("%d of %d steps were recorded", len(detail.Atoms), w.plan.Len())
+	}
+	for step, done := range w.effects {
+		if end.State == logbook.FlowReverted && done || end.State == logbook.FlowSuccess && !done {
+			rt.Errorf("the effect of step %s stands: %v, in a flow that is %s", step, done, end.State)
+		}
 	}
 }
 
@@ -205,10 +357,32 @@ type drawnTask struct {
 	world          *world
 	name           string
 	fail, undoFail int
+	once, undo     bool
+}
+
+// began notes what the world sees of an execution before it ends.
+func (d *drawnTask) began() {
+	w := d.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begun[d.name]++; d.once && w.begun[d.name] > 1 {
+		w.faults = append(w.faults, fmt.Errorf("step %s has begun %d times", d.name, w.begun[d.name]))
+	}
+	if d.undo {
+		w.effects[d.name] = true
+	}
+}
+
+func (d *drawnTask) undone() {
+	d.world.mu.Lock()
+	defer d.world.mu.Unlock()
+	d.world.effects[d.name] = false
 }
 
 func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	d.world.allow(call)
+	d.began()
+	d.world.event()
 	if call.Attempt <= d.fail {
 		return nil, errors.New("woot")
 	}
@@ -219,8 +393,10 @@ type drawnUndoable struct{ *drawnTask }
 
 func (d *drawnUndoable) Revert(_ context.Context, call *flow.Call) error {
 	d.world.allow(call)
+	d.world.event()
 	if call.Attempt <= d.undoFail {
 		return errors.New("nasty")
 	}
+	d.undone()
 	return nil
 }

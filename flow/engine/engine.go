@@ -22,6 +22,8 @@
 //   - Steps revert in the reverse of the order in which they had to run, each
 //     when all that follow it are undone, the failed step included.
 //   - A flow whose revert fails is FAILURE and stays so: nothing more starts.
+//   - However much a step leaves behind, its flow can be written and read: a
+//     result that is too large is a failure, and failures and stderr are cut.
 //   - A whole run costs O(steps + edges), whatever the shape of the flow.
 //
 // # Assumptions
@@ -81,10 +83,15 @@ type Options struct {
 	// Workers bounds the steps that run at once. 0: DefaultWorkers.
 	Workers int
 	// Suspend, when closed, stops the flow where it is: nothing new starts,
-	// what runs ends and is recorded. nil: never.
+	// what runs ends and is recorded. A step whose mark is already on its way
+	// to the logbook counts as running and still starts: held back, it would
+	// be RUNNING for its next owner, and one that is at most once would have
+	// failed without having begun. nil: never.
 	Suspend <-chan struct{}
 	// Gate is called before each step starts, by the goroutine of the step,
-	// and blocks while the claim is in doubt. An error ends the run. nil: open.
+	// and blocks while the claim is in doubt. An error ends the run. The step
+	// is marked RUNNING by then, so one that is at most once and is refused
+	// here counts as begun. nil: open.
 	Gate func(ctx context.Context) error
 	// Observe is told every change, in order, when it is decided, which is
 	// before it is durable. It is called by the loop and must not block.
@@ -163,6 +170,7 @@ func (o Options) withDefaults() Options {
 	o.Limits.Value = cmp.Or(o.Limits.Value, logbook.MaxLimits.Value)
 	o.Limits.Command = cmp.Or(o.Limits.Command, logbook.MaxLimits.Command)
 	o.Limits.Steps = cmp.Or(o.Limits.Steps, logbook.MaxLimits.Steps)
+	o.Limits.Value = min(o.Limits.Value, o.Limits.Command/resultShare)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}

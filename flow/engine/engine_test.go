@@ -386,6 +386,18 @@ func TestBadResults(t *testing.T) {
 	}
 }
 
+// A result may be as large as a value, to the byte.
+func TestLargestResult(t *testing.T) {
+	largest := rawTask(`"` + strings.Repeat("x", logbook.MaxLimits.Value-2) + `"`)
+	for over, want := range []logbook.FlowState{logbook.FlowSuccess, logbook.FlowReverted} {
+		task := largest + rawTask(strings.Repeat(" ", over))
+		end, _, err := runAll(t, context.Background(), engine.Options{Plan: compile(t, flow.NewStep("a", task))})
+		if err != nil || end.State != want {
+			t.Errorf("%d bytes over the limit: %s, %v", over, end.State, err)
+		}
+	}
+}
+
 type anyTask func() (any, error)
 
 func (a anyTask) Execute(context.Context, *flow.Call) (any, error) { return a() }
@@ -394,6 +406,130 @@ type panicking struct{}
 
 func (panicking) Error() string                { panic("aargh") }
 func (panicking) MarshalJSON() ([]byte, error) { panic("aargh") }
+
+// However long what a step leaves behind, the updates of its flow are taken
+// by the logbook, and the last one with the job's ending beside it: what was
+// refused once would be refused by every conductor that claims the job.
+func TestLongEvidence(t *testing.T) {
+	lower := logbook.Limits{Name: 64, Value: 1 << 10, Command: 64 << 10, Steps: 100}
+	uneven := logbook.MaxLimits
+	uneven.Command = 64 << 10
+	long := strings.Repeat("x", 1<<20)
+	var wide logbook.Failure
+	for range 100 {
+		wide.Causes = append(wide.Causes, logbook.Failure{Kind: long, Step: long, Message: long, Stack: long})
+	}
+	for name, task := range map[string]flow.Task{
+		"message":           evil{execute: errors.New(long)},
+		"kind":              evil{execute: flow.Fail("a\n"+long, errors.New("x"))},
+		"causes":            evil{execute: &wide, undo: &wide},
+		"panic":             evil{panics: long},
+		"stderr and causes": evil{execute: &wide, undo: &wide, stderr: long},
+		"result and stderr": evil{result: `"` + strings.Repeat("x", 200<<10) + `"`, stderr: long},
+	} {
+		for _, limits := range []logbook.Limits{logbook.MaxLimits, lower, uneven} {
+			t.Run(fmt.Sprintf("%s/%d", name, limits.Value), func(t *testing.T) {
+				j := newJournal(newDetail())
+				j.limits = limits
+				plan := compile(t, flow.Linear("f", flow.NewStep("a", task), act("bad", func(context.Context) error { return &wide })))
+				end, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Limits: limits})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := j.apply(*end.Update); err != nil {
+					t.Fatal(err)
+				}
+				if err := limits.CheckFailure("cause", end.Cause); err != nil {
+					t.Error(err)
+				}
+				for _, update := range j.trace() {
+					if encoded, _ := json.Marshal(update); len(encoded) > limits.Command-limits.Command/8 {
+						t.Errorf("update %d takes %d bytes", update.Sequence, len(encoded))
+					}
+				}
+				if ending, _ := json.Marshal([]any{end.Update, end.Cause}); len(ending) > limits.Command {
+					t.Errorf("the ending takes %d bytes", len(ending))
+				}
+			})
+		}
+	}
+}
+
+// A step that is tried a hundred times, and undone as often, and says much
+// each time, stays an atom that can be read in one message.
+func TestEvidenceOfManyAttempts(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	var woot logbook.Failure
+	for range 16 {
+		woot.Causes = append(woot.Causes, logbook.Failure{Kind: "k", Message: long, Stack: long})
+	}
+	step := flow.NewStep("a", evil{execute: &woot, undo: &woot, stderr: long}, flow.Retry(flow.RetryPolicy{Attempts: flow.MaxAttempts}))
+	_, detail, err := runAll(t, context.Background(), engine.Options{Plan: compile(t, step)})
+	if err != nil || len(detail.Atoms[0].Attempts) != 2*flow.MaxAttempts {
+		t.Fatalf("%d attempts, %v", len(detail.Atoms[0].Attempts), err)
+	}
+	if encoded, _ := json.Marshal(detail.Atoms[0]); len(encoded) > 3<<20 {
+		t.Errorf("the atom takes %d bytes", len(encoded))
+	}
+}
+
+// evil is a task that leaves much behind.
+type evil struct {
+	execute, undo          error
+	panics, result, stderr string
+}
+
+func (e evil) Execute(_ context.Context, call *flow.Call) (any, error) {
+	call.KeepStderr(e.stderr, false)
+	if e.panics != "" {
+		panic(e.panics)
+	}
+	return json.RawMessage(e.result), e.execute
+}
+
+func (e evil) Revert(_ context.Context, call *flow.Call) error {
+	call.KeepStderr(e.stderr, false)
+	return e.undo
+}
+
+// A retry that was recorded by a machine whose clock is a century ahead waits
+// no longer than the step's policy says; one that is due soon keeps its time.
+func TestRetryTimesAreHeldToThePolicy(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		state logbook.AtomState
+		ahead time.Duration
+		want  time.Duration
+	}{
+		{"execution, by far", logbook.AtomPending, 1 << 62, time.Minute},
+		{"execution, soon", logbook.AtomPending, time.Second, time.Second},
+		{"execution, over", logbook.AtomPending, -time.Second, 0},
+		{"revert, by far", logbook.AtomReverting, 1 << 62, time.Minute},
+		{"revert, soon", logbook.AtomReverting, time.Second, time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				step := flow.NewStep("a", evil{}, flow.Retry(flow.RetryPolicy{Attempts: 3, Delay: time.Minute}))
+				woot := &logbook.Failure{Kind: "error", Message: "woot"}
+				atom := logbook.NewAtom("a", logbook.KindTask)
+				atom.State, atom.RetryAt = row.state, time.Now().Add(row.ahead)
+				atom.Attempts = []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, EndedAt: time.Now(), Failure: woot}}
+				detail := newDetail()
+				detail.State = logbook.FlowRunning
+				if row.state == logbook.AtomReverting {
+					detail.State, detail.Cause, atom.Intention = logbook.FlowReverting, woot, logbook.IntendRevert
+					atom.Attempts = append(atom.Attempts, logbook.Attempt{Action: logbook.ActionRevert, Number: 1, EndedAt: time.Now(), Failure: woot})
+				}
+				detail.Atoms = []logbook.AtomDetail{atom}
+				began := time.Now()
+				_, err := engine.Run(t.Context(), engine.Options{Plan: compile(t, step), Detail: detail, Journal: newJournal(detail)})
+				if took := time.Since(began); err != nil || took != row.want {
+					t.Errorf("it took %s, not %s: %v", took, row.want, err)
+				}
+			})
+		})
+	}
+}
 
 func TestStderrIsKept(t *testing.T) {
 	task := noisy(strings.Repeat("x", logbook.MaxStderr) + "\xff the reason")

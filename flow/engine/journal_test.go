@@ -77,6 +77,15 @@ func (j *journal) apply(update logbook.Update) error {
 	return nil
 }
 
+// allow lets so many more updates be taken, unless it has died already.
+func (j *journal) allow(updates int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.left < 0 || j.left > updates {
+		j.left = updates
+	}
+}
+
 // snapshot is the flow as a new conductor would find it.
 func (j *journal) snapshot() logbook.FlowDetail {
 	j.mu.Lock()

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -21,7 +22,7 @@ import (
 //
 // Anything that no engine leaves behind is refused.
 func newCore(o *Options) (*core, error) {
-	c := &core{plan: o.Plan, store: o.Store, owner: o.Owner, out: newBuilder(o), cause: o.Detail.Cause,
+	c := &core{plan: o.Plan, store: o.Store, owner: o.Owner, out: newBuilder(o), limits: o.Limits, cause: o.Detail.Cause,
 		call: flow.Call{Job: o.Job, Flow: o.Detail.ID, Token: o.Token}}
 	if err := o.Detail.State.Move(o.Detail.State); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
@@ -42,9 +43,6 @@ func newCore(o *Options) (*core, error) {
 	c.settleBroken(&o.Detail)
 	if err := c.checkOrder(o.Detail.State); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
-	}
-	if !c.reverting {
-		c.resume()
 	}
 	return c, nil
 }
@@ -233,7 +231,7 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 }
 
 // resume queues what may be executed: first what was running, then what is ready.
-func (c *core) resume() {
+func (c *core) resume(now time.Time) {
 	for step := range c.plan.Len() {
 		if c.vertices[step].state != logbook.AtomRunning {
 			continue
@@ -245,12 +243,24 @@ func (c *core) resume() {
 		}
 	}
 	for step := range c.plan.Len() {
-		switch v := &c.vertices[step]; {
-		case v.state != logbook.AtomPending || v.before > 0:
-		case v.retryAt.IsZero():
-			c.ready.push(step)
-		default:
-			c.due.push(dueStep{at: v.retryAt, step: step})
+		if v := &c.vertices[step]; v.state == logbook.AtomPending && v.before == 0 {
+			c.await(step, v.failedExecutions, now)
 		}
+	}
+}
+
+// await queues a step for the time that its record says. Another machine's
+// clock has written that: where it was ahead of ours, the step waits no longer
+// than its policy says, counted from now.
+func (c *core) await(step, failures int, now time.Time) {
+	at := c.vertices[step].retryAt
+	delay, _ := c.plan.Step(step).Retry().Again(failures)
+	if latest := now.Add(delay); at.After(latest) {
+		at = latest
+	}
+	if at.After(now) {
+		c.due.push(dueStep{at: at, step: step})
+	} else {
+		c.ready.push(step)
 	}
 }

@@ -20,7 +20,7 @@ type loop struct {
 	suspend <-chan struct{} // nil once it was closed
 
 	// reports has room for every attempt, so that one that is left behind
-	// can always end.
+	// can always end. No step has two at once.
 	reports  chan report
 	inFlight int
 
@@ -46,7 +46,7 @@ type heldStart struct {
 func newLoop(ctx context.Context, o *Options, c *core) *loop {
 	steps, cancel := context.WithCancelCause(ctx)
 	return &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend,
-		reports: make(chan report, o.Workers)}
+		reports: make(chan report, min(o.Workers, o.Plan.Len()))}
 }
 
 func (l *loop) run() (End, error) {

@@ -46,7 +46,8 @@ func (l *loop) perform(s start) {
 	if err != nil {
 		r.result, r.failure = nil, failureOf(ctx, step, err)
 	}
-	r.stderr, r.stderrTruncated = keepEnd(s.call.Stderr())
+	stderr, truncated := s.call.Stderr()
+	r.stderr, r.stderrTruncated = keepEnd(stderr, truncated, stderrLimit(l.options.Limits, step))
 	returned = true
 }
 
@@ -89,26 +90,20 @@ func (l *loop) encode(value any) (json.RawMessage, error) {
 }
 
 // failureOf makes a failure of an error, and says of one that came after the
-// step's time was up that this is why. Making a failure calls the Error
-// methods of a program's own types, which may panic too.
-func failureOf(ctx context.Context, step *flow.Step, err error) (failure *logbook.Failure) {
-	defer func() {
-		if value := recover(); value != nil {
-			failure = flow.FailureOf(&flow.PanicError{Value: fmt.Sprintf("while reading an error: %v", value), Stack: string(debug.Stack())})
-		}
-	}()
+// step's time was up that this is why.
+func failureOf(ctx context.Context, step *flow.Step, err error) *logbook.Failure {
 	if context.Cause(ctx) == errTimeout {
 		err = flow.Fail(logbook.FailureTimeout, fmt.Errorf("it took longer than %s: %w", step.Timeout(), err))
 	}
 	return flow.FailureOf(err)
 }
 
-// keepEnd holds what a handler wrote to the bounds of an attempt.
-func keepEnd(stderr string, truncated bool) (string, bool) {
+// keepEnd holds what a handler wrote to so many bytes.
+func keepEnd(stderr string, truncated bool, limit int) (string, bool) {
 	// Replacing what is not UTF-8 can make a text longer: cut after it.
 	stderr = strings.ToValidUTF8(stderr, "\uFFFD")
-	if len(stderr) <= logbook.MaxStderr {
+	if len(stderr) <= limit {
 		return stderr, truncated
 	}
-	return strings.ToValidUTF8(stderr[len(stderr)-logbook.MaxStderr:], ""), true
+	return strings.ToValidUTF8(stderr[len(stderr)-limit:], ""), true
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -105,8 +106,8 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		return false
 	}
 	if _, ok := c.plan.Step(step).Reverter(); ok {
-		if v.state == logbook.AtomReverting && v.retryAt.After(now) {
-			c.due.push(dueStep{at: v.retryAt, step: step})
+		if v.state == logbook.AtomReverting {
+			c.await(step, v.failedUndo, now)
 		} else {
 			c.ready.push(step)
 		}
@@ -132,6 +133,7 @@ func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
 
 func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
+	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), attempt.Failure)
 	v.failedUndo++
 	attempts := []logbook.Attempt{attempt}
 	if !c.broken {
@@ -157,6 +159,7 @@ func (c *core) breakOff(step int, failure *logbook.Failure) {
 		if n := len(original.Causes); n > 0 && original.Causes[n-1].Step != "" {
 			original = &original.Causes[n-1]
 		}
+		original = flow.FitFailure(original, c.limits) // others may have had higher ones
 		cause.Causes = append(cause.Causes[:len(cause.Causes):len(cause.Causes)], *original)
 	}
 	c.broken, c.cause = true, cause

@@ -3,15 +3,28 @@ package engine
 import (
 	"time"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
 )
 
 const (
 	// headroomShare of the largest command is kept free, for the envelope
-	// around an update and for the job's ending that goes with the last one.
+	// around an update and for the job's ending that goes with the last one,
+	// in which the cause stands a second time (see flow.FitFailure).
 	headroomShare = 8
-	// Estimates of what an encoded change or attempt takes besides its texts;
+	// resultShare and stderrShare of a command bound what is kept of one
+	// attempt, so that both, with a failure, always fit into one update.
+	resultShare = 2
+	stderrShare = 8
+	// What is kept of all attempts that a step's policy allows, for execute
+	// and revert each. An atom is read in one message, of which it may take
+	// 3 MiB: a step that complains a hundred times must not make its flow
+	// unreadable, since nobody could take it up again.
+	stderrOfStep   = 768 << 10
+	failuresOfStep = 512 << 10
+	// Estimates of what an encoded update and its parts take besides their texts;
 	// generous, since a split too early costs an update, and one too late the flow.
+	updateOverhead  = 128
 	changeOverhead  = 64
 	attemptOverhead = 160
 	failureOverhead = 48
@@ -79,6 +92,9 @@ func between(from, to logbook.FlowState) (logbook.FlowState, bool) {
 func (b *builder) flow(state logbook.FlowState, cause *logbook.Failure, now time.Time) {
 	if b.state == state && (cause == nil || cause == b.cause) {
 		return
+	}
+	if cause != nil && cause != b.cause && b.bytes+sizeOfFailure(cause) > b.maxBytes {
+		b.close() // before the state: the state and its cause stand together
 	}
 	for b.state != state {
 		step, ok := between(b.state, state)
@@ -160,6 +176,28 @@ func (b *builder) tell(change logbook.AtomChange, now time.Time) {
 		event.Attempt = &attempt
 	}
 	b.observe(event)
+}
+
+// stderrLimit is how many bytes of stderr are kept with an attempt.
+func stderrLimit(limits logbook.Limits, step *flow.Step) int {
+	return min(logbook.MaxStderr, limits.Command/stderrShare, stderrOfStep/max(1, step.Retry().Attempts))
+}
+
+// fitFailure cuts the failure of one attempt to what the logbook takes, and
+// to its share of what is kept of all.
+func fitFailure(limits logbook.Limits, step *flow.Step, failure *logbook.Failure) *logbook.Failure {
+	limits.Value = min(limits.Value, failuresOfStep/max(1, step.Retry().Attempts))
+	return flow.FitFailure(failure, limits)
+}
+
+// UpdateSize estimates how many bytes an encoded update takes, from above: for
+// whoever packs updates into calls.
+func UpdateSize(u *logbook.Update) int {
+	size := updateOverhead + sizeOfFailure(u.Cause)
+	for i := range u.Atoms {
+		size += sizeOf(&u.Atoms[i])
+	}
+	return size
 }
 
 func sizeOf(change *logbook.AtomChange) int {

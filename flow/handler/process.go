@@ -3,6 +3,7 @@ package handler
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -85,7 +86,7 @@ func environment(path, directory string, call *flow.Call) []string {
 func (p *process) run(ctx context.Context) (ending, error) {
 	go p.begin()
 	if err := <-p.started; err != nil {
-		return ending{}, fmt.Errorf("cannot start the handler %s: %w", p.name, err)
+		return ending{}, fmt.Errorf("cannot start the handler %s: %w", p.name, explained(err))
 	}
 	var end ending
 	select {
@@ -111,6 +112,18 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	default:
 	}
 	return end, nil
+}
+
+// explained says what the kernel means when it refuses to run a file that is
+// there and may be run.
+func explained(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return fmt.Errorf("the interpreter in its first line, or the loader that it needs, does not exist: %w", err)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("it is neither a program for this machine nor a script whose first line names an interpreter, such as #!/bin/sh: %w", err)
+	}
+	return err
 }
 
 // begin starts the handler and waits for its end, on a thread that it keeps

@@ -369,6 +369,25 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
+// TestCannotStart: what the kernel refuses is explained, for "no such file" is
+// said of a file that is there.
+func TestCannotStart(t *testing.T) {
+	directory := t.TempDir()
+	for _, row := range []struct{ name, text, message string }{
+		{"no-first-line", "echo 1\n", "a script whose first line names an interpreter, such as #!/bin/sh"},
+		{"no-interpreter", "#!/no/such/interpreter\n", "the interpreter in its first line, .* does not exist"},
+	} {
+		if err := os.WriteFile(filepath.Join(directory, row.name), []byte(row.text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, err := open(t, directory).Task(row.name, "").Execute(t.Context(), call(nil))
+		var failure *logbook.Failure
+		if !errors.As(err, &failure) || failure.Kind != logbook.FailureHandler || !regexp.MustCompile(row.message).MatchString(failure.Message) {
+			t.Errorf("%s: %v", row.name, err)
+		}
+	}
+}
+
 // TestBusy: a handler that is being written is waited for, but not for long.
 func TestBusy(t *testing.T) {
 	directory := t.TempDir()

@@ -36,11 +36,14 @@ func Parse(data []byte, name string) (*Document, error) {
 	}
 	r := &reader{faults: f, names: map[string]bool{}}
 	document := r.document(newTable(f, "", "", values))
+	if most := logbook.MaxLimits.Steps; r.steps > most {
+		return nil, fmt.Errorf("cannot use the document: %w", &logbook.LimitError{Field: name, Limit: int64(most), Size: int64(r.steps), Unit: "steps"})
+	}
 	if err := f.err(); err != nil {
 		return nil, err
 	}
 	document.source = name
-	if err := logbook.MaxLimits.CheckValue(name, document.JSON()); err != nil {
+	if err := logbook.MaxLimits.CheckValue("the JSON form of "+name, document.JSON()); err != nil {
 		return nil, fmt.Errorf("cannot use the document: %w", err)
 	}
 	return document, nil
@@ -78,6 +81,9 @@ func (r *reader) stepsOf(t *table, pattern Pattern) []Step {
 	if len(tables) == 0 && !t.failed("steps") {
 		t.fault("steps", "missing; a flow has at least one step")
 	}
+	if r.steps += len(tables); r.steps > logbook.MaxLimits.Steps {
+		return nil // which Parse tells: no more than it allows is looked at
+	}
 	var steps []Step
 	var places []*table
 	for i, values := range tables {
@@ -86,10 +92,6 @@ func (r *reader) stepsOf(t *table, pattern Pattern) []Step {
 			where = "step " + quoted(name)
 		} else if t.where != "" {
 			where = t.where + ", " + where
-		}
-		if r.steps++; r.steps > logbook.MaxLimits.Steps {
-			t.fault("steps", "more than %d steps", logbook.MaxLimits.Steps)
-			return nil
 		}
 		place := newTable(r.faults, fmt.Sprintf("%s[%d]", t.pathOf("steps"), i), where, values)
 		steps = append(steps, r.step(place))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -96,10 +97,19 @@ func TestLimits(t *testing.T) {
 	step := func(name string) string {
 		return `{"name":"x","steps":[{"handler":"h","name":"` + name + `"}]}`
 	}
+	short := func(n int) string { // a document of n steps in as few bytes as can be
+		var steps strings.Builder
+		for i := range n {
+			fmt.Fprintf(&steps, `,{"name":"%d"}`, i)
+		}
+		return `{"name":"x","steps":[` + steps.String()[1:] + `]}`
+	}
 	rows := []struct {
 		what, text string
 		want       error
 	}{
+		{"many steps", short(5_000), nil},
+		{"too many steps", short(logbook.MaxLimits.Steps + 1), logbook.ErrLimit},
 		{"longest name", step(long), nil},
 		{"too long a name", step(long + "n"), logbook.ErrInvalid},
 		{"a control character", step(`a\u001b`), logbook.ErrInvalid},
@@ -115,6 +125,16 @@ func TestLimits(t *testing.T) {
 		if _, err := spec.Parse([]byte(row.text), "limits.json"); !errors.Is(err, row.want) {
 			t.Errorf("%s: %v, want %v", row.what, err, row.want)
 		}
+	}
+}
+
+// TestTooManySteps: what is refused is told by field, limit and size.
+func TestTooManySteps(t *testing.T) {
+	text := "name = 'x'\n" + strings.Repeat("[[steps]]\nname='a'\n", logbook.MaxLimits.Steps+1)
+	_, err := spec.Parse([]byte(text), "many.toml")
+	var limit *logbook.LimitError
+	if !errors.As(err, &limit) || limit.Field != "many.toml" || limit.Limit != 10_000 || limit.Size != 10_001 || limit.Unit != "steps" {
+		t.Errorf("got %v", err)
 	}
 }
 

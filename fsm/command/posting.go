@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
@@ -59,12 +58,13 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 // PostingDigest tells a repeat of a posting from another posting under the
 // same id: it is the SHA-256 of the posting's deterministic encoding, in which
 // the order of map entries plays no part. An empty board counts as the default
-// one, since both say the same. Protobuf promises that encoding for one build
+// one, since both say the same; it is filled in for the moment, so nobody else
+// may use the posting meanwhile. Protobuf promises that encoding for one build
 // only, so a test pins a digest: it is state, and must not change.
 func PostingDigest(p *v1.Posting) []byte {
-	if p.GetBoard() == "" {
-		p = shallowCopy(p)
+	if p.Board == "" {
 		p.Board = jobs.DefaultBoard
+		defer func() { p.Board = "" }()
 	}
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
 	if err != nil {
@@ -74,14 +74,4 @@ func PostingDigest(p *v1.Posting) []byte {
 	}
 	sum := sha256.Sum256(encoded)
 	return sum[:]
-}
-
-// shallowCopy shares everything that the posting refers to.
-func shallowCopy(p *v1.Posting) *v1.Posting {
-	fresh := &v1.Posting{}
-	p.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		fresh.ProtoReflect().Set(field, value)
-		return true
-	})
-	return fresh
 }

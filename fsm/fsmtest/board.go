@@ -169,7 +169,7 @@ func (b *Board) claim(ctx context.Context, c *v1.Command) ([]jobs.Claimed, error
 		if err != nil {
 			return nil, err
 		}
-		one, _, err := b.machine.Claimed(id, 0)
+		one, _, err := b.machine.Claimed(id, fsm.Unbounded)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/logbook"
 )
@@ -35,7 +36,7 @@ func (b *Board) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.Flow
 	if err := ctx.Err(); err != nil {
 		return logbook.FlowDetail{}, err
 	}
-	flow, _, err := b.machine.Flow(id, 0, 0)
+	flow, _, err := b.machine.Flow(id, 0, fsm.Unbounded)
 	return flow, err
 }
 

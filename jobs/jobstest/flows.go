@@ -161,7 +161,7 @@ func flowFenced(k *kit) {
 	k.wants("Trash", k.Board.Trash(k.ctx, release(claimed)), nil)
 	k.wants("the first update, repeated after the end", k.update(first), nil)
 	k.wants("the token after the job's end", k.update(change(claimed, 2, logbook.FlowSuspended)), logbook.ErrFenced)
-	k.wants("the zero token after the job's end", k.update(logbook.Update{Flow: job.Flow, Sequence: 1, State: logbook.FlowSuspended}), nil)
+	k.wants("the zero token after the job's end", k.update(logbook.Update{Flow: job.Flow, Sequence: 1, State: logbook.FlowSuspended}), logbook.ErrFenced)
 }
 
 func lostClaimWritesNothing(k *kit) {

@@ -19,6 +19,7 @@ var limitRows = []row{
 	{"a posting larger than a command is refused", postingTooLarge},
 	{"a session's TTL has bounds", boundsOfTTL},
 	{"a request for jobs has bounds", boundsOfRequest},
+	{"many large jobs are claimed and listed", manyLargeJobs},
 }
 
 // wantsLimit checks that the error is a *logbook.LimitError with these numbers.
@@ -229,4 +230,33 @@ func boundsOfRequest(k *kit) {
 	request.Kinds = append(list(k.kind, jobs.MaxKinds-1), k.kind)
 	request.Max = jobs.MaxClaims
 	k.same("jobs at the bounds", names(k.next(request)), []string{"plain"})
+}
+
+// manyLargeJobs has more to say than fits into one answer of any transport:
+// every job must reach somebody all the same.
+func manyLargeJobs(k *kit) {
+	session := k.session("worker")
+	const count = 20
+	large := strings.Repeat("x", logbook.MaxLimits.Value-2)
+	var want []string
+	for i := range count {
+		posting := k.posting(fmt.Sprint("large ", i))
+		posting.Details = json.RawMessage(`"` + large + `"`)
+		k.post(posting)
+		want = append(want, posting.Name)
+	}
+	var got []string
+	for range count {
+		request := k.request(session)
+		request.Max = count
+		claimed := k.next(request)
+		for i := range claimed {
+			ending := release(claimed[i])
+			ending.Failure = &logbook.Failure{Kind: logbook.FailureError, Message: large}
+			k.wants("Trash", k.Board.Trash(k.ctx, ending), nil)
+		}
+		got = append(got, names(claimed)...)
+	}
+	k.same("claimed", got, want)
+	k.same("listed", k.list(jobs.Query{Board: k.board}, 0), want)
 }

@@ -881,7 +881,7 @@ func (x *WakeDueCommand) GetMax() uint32 {
 
 // Sweep removes finished jobs, oldest first and at most max of them: all but
 // the latest keep, and those that finished more than max_age ago. A book goes
-// with the last job that refers to it.
+// with the last job that refers to it. A bound that is unset, or 0, is none.
 type SweepCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TimerEpoch    uint64                 `protobuf:"varint,1,opt,name=timer_epoch,json=timerEpoch,proto3" json:"timer_epoch,omitempty"`
