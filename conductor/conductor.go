@@ -66,11 +66,12 @@ type Options struct {
 	Grace time.Duration // how long a drain waits for running steps before it stops them; 0: DefaultGrace
 
 	// A job that met trouble which is not its flow's fault is abandoned with a
-	// delay that doubles with every claim, between these two.
+	// delay that doubles every time, between these two.
 	AbandonDelay    time.Duration // 0: DefaultAbandonDelay
 	MaxAbandonDelay time.Duration // 0: DefaultMaxAbandonDelay
-	// MaxTries is the claim at which such a job is trashed with its evidence
-	// instead, so that it does not go round for ever. 0: DefaultMaxTries.
+	// MaxTries is how often a job may meet such trouble: the last time it is
+	// trashed with its evidence instead, so that it does not go round for
+	// ever. Being handed over is no trouble. 0: DefaultMaxTries.
 	MaxTries int
 
 	Metadata logbook.Values // kept with its entity on the board

@@ -55,7 +55,7 @@ const maxReason = 1 << 10
 //	fenced, or the claim is lost                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
 //	trouble that is not the flow's fault        abandoned    the failure, a growing delay
-//	the same at the last of MaxTries claims     trashed      the failure
+//	the same for the MaxTries-th time           trashed      the failure
 //
 // A flow's failure is never a reason to try the job again: retries are the
 // steps' own, and what they could not save has been undone.
@@ -95,19 +95,20 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 // trouble is the ending of a job that has met what is not its flow's fault.
 func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision {
 	ending.Failure = flow.FitFailure(flow.FailureOf(err), o.Limits)
-	if job.Claims >= o.MaxTries {
-		ending.Reason = clip(fmt.Sprintf("given up at claim %d: %v", job.Claims, err))
+	tries := job.Failures + 1
+	if tries >= o.MaxTries {
+		ending.Reason = clip(fmt.Sprintf("given up after %d tries: %v", tries, err))
 		return decision{trash, ending}
 	}
 	ending.Reason = clip(err.Error())
-	ending.Delay = o.delay(job.Claims)
+	ending.Delay = o.delay(tries)
 	return decision{abandon, ending}
 }
 
-// delay doubles with every claim of the job.
-func (o *Options) delay(claims int) time.Duration {
+// delay doubles with every try of the job that has met trouble.
+func (o *Options) delay(tries int) time.Duration {
 	delay := o.AbandonDelay
-	for range claims - 1 {
+	for range tries - 1 {
 		if delay >= o.MaxAbandonDelay/2 {
 			return o.MaxAbandonDelay
 		}

@@ -18,16 +18,17 @@ func TestOutcomes(t *testing.T) {
 	cause := &logbook.Failure{Kind: "error", Message: "no seats", Step: "book"}
 	last := &logbook.Update{Sequence: 7}
 	rows := []struct {
-		name    string
-		state   logbook.FlowState
-		update  *logbook.Update
-		cause   *logbook.Failure
-		err     error
-		claims  int
-		verb    string
-		outcome jobs.Outcome
-		failure string // the kind
-		delay   time.Duration
+		name     string
+		state    logbook.FlowState
+		update   *logbook.Update
+		cause    *logbook.Failure
+		err      error
+		claims   int
+		failures int
+		verb     string
+		outcome  jobs.Outcome
+		failure  string // the kind
+		delay    time.Duration
 	}{
 		{name: "success", state: logbook.FlowSuccess, update: last, verb: "consume", outcome: jobs.OutcomeSuccess},
 		{name: "reverted", state: logbook.FlowReverted, update: last, cause: cause, verb: "consume", outcome: jobs.OutcomeReverted, failure: "error"},
@@ -40,19 +41,19 @@ func TestOutcomes(t *testing.T) {
 		{name: "fenced", err: fmt.Errorf("cannot record: %w", jobs.ErrFenced), verb: "let go"},
 		{name: "claim lost", err: fmt.Errorf("%w: gone", conductor.ErrClaimLost), verb: "let go"},
 		{name: "session expired", err: jobs.ErrSessionExpired, verb: "let go"},
-		{name: "trouble, first claim", err: errors.New("bad detail"), claims: 1, verb: "abandon", failure: "error", delay: time.Second},
-		{name: "trouble, third claim", err: errors.New("bad detail"), claims: 3, verb: "abandon", failure: "error", delay: 4 * time.Second},
-		{name: "trouble, sixth claim", err: errors.New("bad detail"), claims: 6, verb: "abandon", failure: "error", delay: 32 * time.Second},
-		{name: "trouble, seventh claim", err: errors.New("bad detail"), claims: 7, verb: "abandon", failure: "error", delay: time.Minute},
-		{name: "trouble, last but one", err: errors.New("bad detail"), claims: 19, verb: "abandon", failure: "error", delay: time.Minute},
-		{name: "trouble, last", err: errors.New("bad detail"), claims: 20, verb: "trash", failure: "error"},
+		{name: "trouble, first time", err: errors.New("bad detail"), claims: 30, failures: 0, verb: "abandon", failure: "error", delay: time.Second},
+		{name: "trouble, third time", err: errors.New("bad detail"), failures: 2, verb: "abandon", failure: "error", delay: 4 * time.Second},
+		{name: "trouble, sixth time", err: errors.New("bad detail"), failures: 5, verb: "abandon", failure: "error", delay: 32 * time.Second},
+		{name: "trouble, seventh time", err: errors.New("bad detail"), failures: 6, verb: "abandon", failure: "error", delay: time.Minute},
+		{name: "trouble, last but one", err: errors.New("bad detail"), failures: 18, verb: "abandon", failure: "error", delay: time.Minute},
+		{name: "trouble, last", err: errors.New("bad detail"), failures: 19, verb: "trash", failure: "error"},
 		{name: "refused update", err: &logbook.LimitError{Field: "result"}, claims: 1, verb: "abandon", failure: "error", delay: time.Second},
 		{name: "engine panicked", err: &flow.PanicError{Value: "internal error: x"}, claims: 1, verb: "abandon", failure: "panic", delay: time.Second},
 		{name: "engine ended nowhere", state: logbook.FlowRunning, update: last, claims: 1, verb: "abandon", failure: "error", delay: time.Second},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			job := jobs.Job{ID: jobs.NewJobID(), Token: jobs.Token{Generation: 1, Index: 9}, Claims: row.claims}
+			job := jobs.Job{ID: jobs.NewJobID(), Token: jobs.Token{Generation: 1, Index: 9}, Claims: row.claims, Failures: row.failures}
 			end := engine.End{State: row.state, Update: row.update, Cause: row.cause}
 			verb, ending := conductor.Decide(conductor.Options{}, job, end, row.err)
 			if verb != row.verb || ending.Outcome != row.outcome || ending.Delay != row.delay {
@@ -121,7 +122,7 @@ func TestEndingsAreTaken(t *testing.T) {
 			o := conductor.Options{Limits: limits}
 			_, abandoned := conductor.Decide(o, job, engine.End{}, err)
 			_, unbuilt := conductor.DecideUnbuildable(o, job, err)
-			job.Claims = conductor.DefaultMaxTries
+			job.Failures = conductor.DefaultMaxTries
 			_, trashed := conductor.Decide(o, job, engine.End{}, err)
 			for _, ending := range []jobs.Ending{abandoned, unbuilt, trashed} {
 				if err := jobs.CheckEnding(limits, &ending); err != nil {

@@ -50,6 +50,9 @@ func (t *txn) abandon(c *v1.Ending) error {
 	if err := t.part(p, endAbandoned); err != nil {
 		return err
 	}
+	if p.Failure != nil {
+		p.job.Failures++
+	}
 	t.coolDown(p.job, p.Delay)
 	t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.owner, Token: p.job.Token, Reason: p.Reason})
 	return nil

@@ -108,6 +108,9 @@ func TestAbandonWithDelay(t *testing.T) {
 	e.Delay = lasting(time.Minute)
 	r.ok(abandon(e))
 	job := r.job(id("a"))
+	if job.Failures != 0 {
+		t.Errorf("an abandonment without a failure was counted as %d", job.Failures)
+	}
 	if job.State != jobs.StateCooling || !job.DueAt.Equal(r.now.Add(time.Minute)) || !r.NextDue().Equal(job.DueAt) {
 		t.Errorf("abandoned as %s until %s; next due %s", job.State, job.DueAt, r.NextDue())
 	}
@@ -118,6 +121,20 @@ func TestAbandonWithDelay(t *testing.T) {
 		t.Errorf("after the delay it is %s", job.State)
 	}
 	r.harmless(abandon(e))
+}
+
+func TestAbandonCountsFailures(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.posted(posting("a", "k"))
+	for n := 1; n <= 3; n++ {
+		e := ending("a", r.claimedAgain("ann", id("a")))
+		e.Failure = &v1.Failure{Kind: "error", Message: "no disk"}
+		r.ok(abandon(e))
+		if job := r.job(id("a")); job.Failures != n || job.Claims != n || job.Crashes != 0 {
+			t.Errorf("after abandonment %d: %d failures, %d claims, %d crashes", n, job.Failures, job.Claims, job.Crashes)
+		}
+	}
 }
 
 func TestConsumeAgreesWithTheFlow(t *testing.T) {

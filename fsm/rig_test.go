@@ -138,7 +138,13 @@ func (r *rig) job(id string) jobs.Job {
 func (r *rig) claimed(session string, p *v1.Posting) logbook.Token {
 	r.Helper()
 	r.posted(p)
-	result := r.ok(claim(session, p.Id, fmt.Sprintf("nonce of %s %d", p.Id, r.index)))
+	return r.claimedAgain(session, p.Id)
+}
+
+// claimedAgain claims a job that is claimable.
+func (r *rig) claimedAgain(session, job string) logbook.Token {
+	r.Helper()
+	result := r.ok(claim(session, job, fmt.Sprintf("nonce of %s %d", job, r.index)))
 	return command.TokenFromProto(result.GetClaim().Granted[0].Token)
 }
 

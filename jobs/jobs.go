@@ -180,11 +180,12 @@ type Job struct {
 	// so that a late repeat of the job's end is known as one.
 	Token Token `json:"token,omitzero"`
 
-	Claims  int              `json:"claims"`            // how often it was claimed
-	Crashes int              `json:"crashes"`           // how often its owner vanished
-	Outcome Outcome          `json:"outcome,omitempty"` // of a completed job
-	Reason  string           `json:"reason,omitempty"`  // why it was last abandoned, or trashed
-	Failure *logbook.Failure `json:"failure,omitempty"` // the evidence
+	Claims   int              `json:"claims"`            // how often it was claimed
+	Crashes  int              `json:"crashes"`           // how often its owner vanished
+	Failures int              `json:"failures"`          // how often it was abandoned with a failure
+	Outcome  Outcome          `json:"outcome,omitempty"` // of a completed job
+	Reason   string           `json:"reason,omitempty"`  // why it was last abandoned, or trashed
+	Failure  *logbook.Failure `json:"failure,omitempty"` // the evidence
 }
 
 // Claim ties a job to a session.

@@ -224,6 +224,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Token:      tokens.Draw(t, "token"),
 		Claims:     counts.Draw(t, "claims"),
 		Crashes:    counts.Draw(t, "crashes"),
+		Failures:   counts.Draw(t, "failures"),
 		Outcome:    outcomes.Draw(t, "outcome"),
 		Reason:     rapid.String().Draw(t, "reason"),
 		Failure:    optional(failures).Draw(t, "failure"),

@@ -36,8 +36,7 @@ func (s *boardService) Post(ctx context.Context, request *connect.Request[conduc
 		s.post)
 }
 
-// post gives each posting its own verdict: those that cannot pass never reach
-// the log, and the others share a command.
+// post gives each posting its own verdict.
 func (s *boardService) post(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
 	switch n := len(request.Postings); {
 	case n == 0:
@@ -45,6 +44,31 @@ func (s *boardService) post(ctx context.Context, request *conductordv1.PostReque
 	case n > command.MaxPostings:
 		return nil, 0, &logbook.LimitError{Field: "postings", Limit: command.MaxPostings, Size: int64(n), Unit: "postings"}
 	}
+	// Checking is a good part of the work, and mostly finds nothing: only a call
+	// that is refused as a whole is looked at posting by posting.
+	whole := postCommand(request.Postings)
+	if command.Size(whole) <= maxEntryBytes && command.Check(s.options.Limits, whole) == nil {
+		return s.postChecked(ctx, whole)
+	}
+	return s.postApart(ctx, request)
+}
+
+// postChecked posts what has been checked.
+func (s *boardService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
+	index, results, err := s.proposer.propose(ctx, c)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := command.ErrorFromProto(results[0].GetError()); err != nil {
+		return nil, 0, err
+	}
+	posted, err := s.postedJobs(results[0].GetPost().GetPosted())
+	return &conductordv1.PostResponse{Posted: posted}, index, err
+}
+
+// postApart gives each posting its own verdict: those that cannot pass never
+// reach the log, and the others share a command.
+func (s *boardService) postApart(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
 	answer := &conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(request.Postings))}
 	var commands []*conductordv1.Command
 	var places [][]int
@@ -55,7 +79,7 @@ func (s *boardService) post(ctx context.Context, request *conductordv1.PostReque
 			continue
 		}
 		if own := proto.Size(posting); len(commands) == 0 || size+own > maxEntryBytes {
-			commands = append(commands, &conductordv1.Command{Kind: &conductordv1.Command_Post{Post: &conductordv1.PostCommand{}}})
+			commands = append(commands, postCommand(nil))
 			places = append(places, nil)
 			size = 0
 		}
@@ -72,28 +96,46 @@ func (s *boardService) post(ctx context.Context, request *conductordv1.PostReque
 		if err != nil {
 			return nil, 0, err
 		}
+		posted, err := s.postedJobs(result.GetPost().GetPosted())
+		if err != nil {
+			return nil, 0, err
+		}
 		for j, place := range places[i] {
-			if answer.Posted[place], err = s.postedJob(result.GetPost().GetPosted()[j]); err != nil {
-				return nil, 0, err
-			}
+			answer.Posted[place] = posted[j]
 		}
 	}
 	return answer, index, nil
 }
 
-func (s *boardService) postedJob(posted *conductordv1.Posted) (*conductordv1.PostedJob, error) {
-	if posted.Error != nil {
-		return refusedPosting(posted.Job, posted.Error), nil
+func postCommand(postings []*conductordv1.Posting) *conductordv1.Command {
+	return &conductordv1.Command{Kind: &conductordv1.Command_Post{Post: &conductordv1.PostCommand{Postings: postings}}}
+}
+
+// postedJobs reads the jobs that were posted, all at once: a transaction for
+// each would cost more than the reading.
+func (s *boardService) postedJobs(posted []*conductordv1.Posted) ([]*conductordv1.PostedJob, error) {
+	answer := make([]*conductordv1.PostedJob, len(posted))
+	var ids []jobs.JobID
+	var places []int
+	for i, one := range posted {
+		if one.Error != nil {
+			answer[i] = refusedPosting(one.Job, one.Error)
+			continue
+		}
+		id, err := jobs.ParseJobID(one.Job)
+		if err != nil {
+			return nil, err
+		}
+		ids, places = append(ids, id), append(places, i)
 	}
-	id, err := jobs.ParseJobID(posted.Job)
+	found, err := s.machine.JobsByID(ids...)
 	if err != nil {
 		return nil, err
 	}
-	job, err := s.machine.Job(id)
-	if err != nil {
-		return nil, err
+	for k, place := range places {
+		answer[place] = &conductordv1.PostedJob{Job: command.JobToProto(&found[k]), Existed: posted[place].Existed}
 	}
-	return &conductordv1.PostedJob{Job: command.JobToProto(&job), Existed: posted.Existed}, nil
+	return answer, nil
 }
 
 func refusedPosting(id string, why *conductordv1.Error) *conductordv1.PostedJob {

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"flag"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // over one node and over three; there the client knows one follower only, so
 // that every call is also forwarded at first.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		name  string
 		nodes int
@@ -24,6 +26,7 @@ func TestConformance(t *testing.T) {
 		{"three nodes", 3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, row.nodes, func(o *node.Options) {
 				o.Sessions = node.SessionTimings{Grace: 200 * time.Millisecond, CoolDown: 100 * time.Millisecond}
 			}).startAll()
@@ -40,4 +43,14 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// atOnce is how many tests run at the same time. They wait for clocks and
+// disks far more than they compute.
+const atOnce = "4"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}

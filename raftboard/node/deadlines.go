@@ -28,7 +28,11 @@ type deadline struct {
 	at       time.Time     // the deadline
 	place    time.Time     // its key in the heap, never after at
 	expiring chan struct{} // closed when a proposed expiry has been decided; nil: none under way
+	slot     int           // its index in the heap; away while expiring
 }
+
+// away is the slot of what is not in the heap.
+const away = -1
 
 func newDeadlines(grace time.Duration) *deadlines {
 	return &deadlines{grace: grace, sessions: map[jobs.SessionID]*deadline{}, changed: make(chan struct{}, 1)}
@@ -53,13 +57,25 @@ func (d *deadlines) arm(session jobs.Session, now time.Time) {
 func (d *deadlines) disarm(id jobs.SessionID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if entry, ok := d.sessions[id]; ok {
-		delete(d.sessions, id)
-		if entry.expiring != nil {
-			close(entry.expiring)
-			entry.expiring = nil
-		}
+	entry, ok := d.sessions[id]
+	if !ok {
+		return
 	}
+	delete(d.sessions, id)
+	if entry.slot != away {
+		heap.Remove(&d.heap, entry.slot)
+	}
+	if entry.expiring != nil {
+		close(entry.expiring)
+		entry.expiring = nil
+	}
+}
+
+// count is how many sessions have a timer.
+func (d *deadlines) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.sessions)
 }
 
 // rearmAll gives every session a full TTL plus grace: after the leader itself
@@ -96,17 +112,14 @@ func (d *deadlines) due(now time.Time, most int) []jobs.SessionID {
 	var ids []jobs.SessionID
 	for len(d.heap) > 0 && len(ids) < most && !d.heap[0].place.After(now) {
 		entry := d.heap[0]
-		switch {
-		case d.sessions[entry.id] != entry: // ended meanwhile
-			heap.Pop(&d.heap)
-		case entry.at.After(now): // kept alive meanwhile
+		if entry.at.After(now) { // kept alive meanwhile
 			entry.place = entry.at
 			heap.Fix(&d.heap, 0)
-		default:
-			heap.Pop(&d.heap)
-			entry.expiring = make(chan struct{})
-			ids = append(ids, entry.id)
+			continue
 		}
+		heap.Pop(&d.heap)
+		entry.expiring = make(chan struct{})
+		ids = append(ids, entry.id)
 	}
 	return ids
 }
@@ -117,13 +130,11 @@ func (d *deadlines) spare(id jobs.SessionID, again time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entry, ok := d.sessions[id]
-	if !ok {
+	if !ok || entry.expiring == nil {
 		return
 	}
-	if entry.expiring != nil {
-		close(entry.expiring)
-		entry.expiring = nil
-	}
+	close(entry.expiring)
+	entry.expiring = nil
 	entry.at, entry.place = again, again
 	heap.Push(&d.heap, entry)
 }
@@ -150,10 +161,17 @@ type deadlineHeap []*deadline
 
 func (h deadlineHeap) Len() int           { return len(h) }
 func (h deadlineHeap) Less(i, j int) bool { return h[i].place.Before(h[j].place) }
-func (h deadlineHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h deadlineHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].slot, h[j].slot = i, j
+}
 
 // Push adds an entry at the end.
-func (h *deadlineHeap) Push(x any) { *h = append(*h, x.(*deadline)) }
+func (h *deadlineHeap) Push(x any) {
+	entry := x.(*deadline)
+	entry.slot = len(*h)
+	*h = append(*h, entry)
+}
 
 // Pop removes the entry at the end.
 func (h *deadlineHeap) Pop() any {
@@ -161,5 +179,6 @@ func (h *deadlineHeap) Pop() any {
 	last := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
+	last.slot = away
 	return last
 }

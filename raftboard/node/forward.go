@@ -77,13 +77,16 @@ func lead[Req, Res any](
 	if where.here {
 		return reply(local(ctx, request.Msg))
 	}
-	hops, _ := strconv.Atoi(request.Header().Get(wire.HeaderHops))
+	hops, err := hopsOf(request.Header())
+	if err != nil {
+		return nil, wire.ErrorToConnect(err)
+	}
 	if hops >= wire.MaxHops {
 		return nil, wire.ErrorToConnect(fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, n.options.Name))
 	}
 	n.metrics.forwarded.Inc()
 	passed := connect.NewRequest(request.Msg)
-	passed.Header().Set(wire.HeaderHops, strconv.Itoa(hops+1))
+	passed.Header().Set(wire.HeaderHops, strconv.FormatUint(hops+1, 10))
 	response, err := remote(n.forward.to(where.there))(ctx, passed)
 	if err != nil {
 		return nil, wire.ErrorToConnect(wire.ErrorFromConnect(err))
@@ -91,6 +94,19 @@ func lead[Req, Res any](
 	answer := connect.NewResponse(response.Msg)
 	answer.Header().Set(wire.HeaderIndex, response.Header().Get(wire.HeaderIndex))
 	return answer, nil
+}
+
+// hopsOf is how often a call has been forwarded already.
+func hopsOf(header http.Header) (uint64, error) {
+	text := header.Get(wire.HeaderHops)
+	if text == "" {
+		return 0, nil
+	}
+	hops, err := strconv.ParseUint(text, 10, 8)
+	if err != nil {
+		return 0, &logbook.InvalidError{Field: wire.HeaderHops, Reason: fmt.Sprintf("%.64q is not a number of hops", text)}
+	}
+	return hops, nil
 }
 
 // reply makes an answer of a node's own.
@@ -128,12 +144,15 @@ func read[Req, Res any](
 	})
 }
 
+// behindPatience is how long a call waits for this node to be as new as the
+// caller wants it; then another node may be.
+const behindPatience = 5 * time.Second
+
 // awaitMinIndex waits until this node's own state includes what the caller has
 // seen, and until it has once caught up with a leader: a node that has just
 // restarted is far in the past.
 func (n *Node) awaitMinIndex(ctx context.Context, header http.Header) error {
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, behindPatience)
 	defer cancel()
 	if !n.caughtUp.Load() {
 		if err := n.WaitReady(ctx); err != nil {

@@ -14,7 +14,10 @@ import (
 )
 
 // identityFile lies in the data directory; without it there is no node.
-const identityFile = "node.json"
+const (
+	identityFile    = "node.json"
+	temporarySuffix = ".tmp"
+)
 
 // identity is who a node is, apart from where it is. It is made once, at the
 // first start, and moves with the data directory.
@@ -81,8 +84,12 @@ func (s *identityStore) create(o Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the data directory: %w", err)
 	}
-	if len(others) > 0 {
-		return fmt.Errorf("%s is not empty but holds no %s: refusing to make a node there (found %q)", o.DataDir, identityFile, others[0].Name())
+	for _, other := range others {
+		// What a file system keeps at its root, and what a first start leaves
+		// behind that was cut off, are nobody's data.
+		if name := other.Name(); name != "lost+found" && name != filepath.Base(s.path)+temporarySuffix {
+			return fmt.Errorf("%s is not empty but holds no %s: refusing to make a node there (found %q)", o.DataDir, identityFile, name)
+		}
 	}
 	s.id = identity{
 		Cluster: o.Cluster, Name: o.Name, Incarnation: 1, Instance: uuid.New(), Generation: 1,
@@ -97,6 +104,9 @@ func (s *identityStore) matches(o Options) error {
 	}
 	if s.id.Cluster != o.Cluster {
 		return fmt.Errorf("%s belongs to cluster %q, and the configuration says %q", o.DataDir, s.id.Cluster, o.Cluster)
+	}
+	if s.id.Incarnation < 1 || s.id.Generation < 1 || s.id.Instance == uuid.Nil {
+		return fmt.Errorf("%s is not complete: a node without its incarnation, generation and instance cannot prove who it is", s.path)
 	}
 	if s.id.Peers == nil {
 		s.id.Peers = map[string]uuid.UUID{}
@@ -131,7 +141,11 @@ func (s *identityStore) meet(name string, instance uuid.UUID) error {
 		return nil
 	}
 	s.id.Peers[name] = instance
-	return s.saveLocked()
+	if err := s.saveLocked(); err != nil {
+		delete(s.id.Peers, name) // met only once it is written down
+		return err
+	}
+	return nil
 }
 
 // saveLocked replaces the file in one step: after a crash it is the old or the
@@ -141,7 +155,7 @@ func (s *identityStore) saveLocked() error {
 	if err != nil {
 		return fmt.Errorf("cannot encode the node's identity: %w", err)
 	}
-	temporary := s.path + ".tmp"
+	temporary := s.path + temporarySuffix
 	if err := writeSynced(temporary, append(data, '\n')); err != nil {
 		return fmt.Errorf("cannot write the node's identity: %w", err)
 	}

@@ -109,10 +109,7 @@ func (n *Node) Ready() error {
 	case leader.Name == n.options.Name && !n.Leading():
 		return fmt.Errorf("%w: this node is about to lead", jobs.ErrUnavailable)
 	case !n.caughtUp.Load():
-		if n.machine.AppliedIndex() < n.raft.CommitIndex() {
-			return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, n.machine.AppliedIndex(), n.raft.CommitIndex())
-		}
-		n.caughtUp.Store(true)
+		return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, n.machine.AppliedIndex(), n.catchUpTo.Load())
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 const (
@@ -40,7 +41,7 @@ func openLog(dataDir string, fatal func(error)) (*guardedLog, error) {
 		BoltOptions: &bbolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
 	})
 	if err != nil {
-		if errors.Is(err, bbolt.ErrTimeout) {
+		if errors.Is(err, bbolterrors.ErrTimeout) {
 			return nil, fmt.Errorf("cannot open %s: another process uses this data directory", filepath.Join(dataDir, logFile))
 		}
 		return nil, fmt.Errorf("cannot open the raft log in %s: %w", dataDir, err)
@@ -68,7 +69,12 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 
 // GetLog reads an entry and verifies it.
 func (g *guardedLog) GetLog(index uint64, log *raft.Log) error {
-	if err := g.BoltStore.GetLog(index, log); err != nil {
+	switch err := g.BoltStore.GetLog(index, log); {
+	case errors.Is(err, raft.ErrLogNotFound):
+		return err
+	case err != nil:
+		err = fmt.Errorf("cannot read entry %d of the raft log: %w", index, err)
+		g.fatal(err)
 		return err
 	}
 	if log.Index != index || string(log.Extensions) != string(checksum(log)) {

@@ -25,10 +25,14 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 )
+
+// currentTermKey is where raft keeps its term in the stable store.
+var currentTermKey = []byte("CurrentTerm")
 
 const (
 	stateFile         = "state.db"
@@ -55,7 +59,9 @@ type Node struct {
 	machine    *fsm.Machine
 	log        *guardedLog
 	stream     *streamLayer
-	raft       *raft.Raft
+	transport  *raft.NetworkTransport
+	raft       *raft.Raft // may be read by the stream's goroutines once running is set
+	running    atomic.Bool
 	proposer   *proposer
 	reads      *readRounds
 	parking    *parking
@@ -75,7 +81,9 @@ type Node struct {
 	serves   *reign // set while this node answers as the leader; under mu
 	met      map[string]error
 	stopping atomic.Bool
-	caughtUp atomic.Bool // this node has once applied all that a leader had committed
+
+	caughtUp  atomic.Bool   // this node has once applied all that a leader had committed
+	catchUpTo atomic.Uint64 // what that is; 0: not known yet
 }
 
 // Open starts a node: it reads its identity, replays its log and joins the
@@ -143,7 +151,7 @@ func (n *Node) openStream() error {
 		identity:   n.identity,
 		members:    members,
 		logger:     n.logger.Named("transport"),
-		serveTerms: func(conn net.Conn) { answerTerms(conn, n.term) },
+		serveTerms: func(conn net.Conn) { answerTerms(conn, n.stands) },
 		greeted:    n.greeted,
 	})
 	return err
@@ -175,7 +183,7 @@ func (n *Node) greeted(peer string, err error) {
 		return
 	}
 	n.logger.Error("a node of the cluster refuses this one", "peer", peer, "error", err)
-	if fault := n.outcast(); fault != nil && n.raft != nil {
+	if fault := n.outcast(); fault != nil && n.running.Load() {
 		n.fatal(fault)
 	}
 }
@@ -206,23 +214,25 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the raft log: %w", err)
 	}
-	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.stream, MaxPool: raftConnectionPool, Timeout: raftTimeout, Logger: n.logger.Named("transport"),
 	})
 	notices := make(chan bool, leadershipNotices)
 	config := n.raftConfig(notices)
-	if err := n.bootstrap(config, cached, snapshots, transport); err != nil {
+	if err := n.bootstrap(config, cached, snapshots, n.transport); err != nil {
 		return err
 	}
-	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, fatal: n.fatal}, cached, n.log, snapshots, transport)
+	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, fatal: n.fatal}, cached, n.log, snapshots, n.transport)
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", err)
 	}
+	n.running.Store(true)
 	n.proposer = newProposer(n.raft, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
 	n.forward = newForwarder(n)
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.watchLeader(ctx)
+	n.routines.Go(func() { n.catchUp(ctx) })
 	return nil
 }
 
@@ -252,10 +262,15 @@ func (n *Node) bootstrap(config *raft.Config, logs raft.LogStore, snapshots raft
 		return fmt.Errorf("cannot read the raft state: %w", err)
 	}
 	id := n.identity.get()
+	// A snapshot alone is no past to go on from: the votes were in the log's file.
+	term, err := n.log.GetUint64(currentTermKey)
+	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return fmt.Errorf("cannot read the raft state: %w", err)
+	}
 	switch {
-	case existing:
+	case existing && term > 0:
 		return n.identity.setBootstrapped()
-	case id.Bootstrapped:
+	case existing, id.Bootstrapped:
 		return fmt.Errorf("%s has lost its raft log: this node has run before and must not begin anew under its old identity", n.options.DataDir)
 	}
 	var servers []raft.Server
@@ -276,7 +291,7 @@ func (n *Node) newReadRounds() *readRounds {
 		})
 	}
 	return &readRounds{
-		term: n.term, commit: n.raft.CommitIndex, reign: n.serving, applied: n.machine.WaitApplied,
+		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, reign: n.serving, applied: n.machine.WaitApplied,
 		peers: askers, majority: len(n.options.Members)/2 + 1, roundDone: n.metrics.readRounds.Inc,
 	}
 }
@@ -289,13 +304,6 @@ func (n *Node) peers() []Member {
 		}
 	}
 	return peers
-}
-
-func (n *Node) term() uint64 {
-	if n.raft == nil {
-		return 0
-	}
-	return n.raft.CurrentTerm()
 }
 
 // changed hears from the state machine what a batch of entries has done. It
@@ -335,6 +343,7 @@ func (n *Node) startServing(r *reign) {
 		n.serves = r
 	}
 	n.mu.Unlock()
+	n.caughtUp.Store(true)
 	n.leadership.pass()
 }
 
@@ -437,22 +446,25 @@ func (n *Node) close() error {
 		n.cancel()
 	}
 	n.routines.Wait()
-	if n.raft != nil {
-		errs = append(errs, n.raft.Shutdown().Error())
-	}
 	if n.proposer != nil {
 		n.proposer.close()
+	}
+	// The connections end before raft does: it waits for those of its own
+	// goroutines that wait for a peer, and a dead peer may take seconds.
+	if n.transport != nil {
+		errs = append(errs, n.transport.Close())
+	}
+	if n.stream != nil {
+		errs = append(errs, n.stream.Close())
+	}
+	if n.raft != nil {
+		errs = append(errs, n.raft.Shutdown().Error())
 	}
 	if n.forward != nil {
 		n.forward.close()
 	}
 	if n.reads != nil {
-		for _, peer := range n.reads.peers {
-			peer.close()
-		}
-	}
-	if n.stream != nil {
-		errs = append(errs, n.stream.Close())
+		n.reads.close()
 	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.Close())

@@ -25,11 +25,14 @@ const (
 	// would only make entries smaller.
 	entriesInFlight = 2
 	maxWaiting      = 4096 // proposals in the queue; beyond it callers are told to come back
+	maxWaitingBytes = 64 << 20
 	enqueueTimeout  = 2 * time.Second
 	// transferPatience is how long raft may refuse entries because it hands
 	// over its leadership. It may do so for ever (hashicorp/raft#696); the node
 	// then takes itself out.
 	transferPatience = 10 * time.Second
+	// settlePatience is how long the end waits for the entries in flight.
+	settlePatience = time.Second
 )
 
 // proposal is commands of one caller that go into one entry, in order.
@@ -58,6 +61,7 @@ type proposer struct {
 	transferring atomic.Int64
 
 	queue    chan *proposal
+	waiting  atomic.Int64 // bytes in the queue
 	inFlight chan struct{}
 	stopped  chan struct{}
 	stopping sync.Once
@@ -83,12 +87,8 @@ func (p *proposer) propose(ctx context.Context, commands ...*conductordv1.Comman
 	for _, c := range commands {
 		waiting.bytes += proto.Size(c)
 	}
-	select {
-	case p.queue <- waiting:
-	case <-p.stopped:
-		return 0, nil, fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
-	default:
-		return 0, nil, fmt.Errorf("%w: %d proposals are waiting already", jobs.ErrUnavailable, maxWaiting)
+	if err := p.enqueue(waiting); err != nil {
+		return 0, nil, err
 	}
 	select {
 	case got := <-waiting.answer:
@@ -100,9 +100,41 @@ func (p *proposer) propose(ctx context.Context, commands ...*conductordv1.Comman
 	}
 }
 
+// enqueue hands a proposal over. An error says that it did not happen.
+func (p *proposer) enqueue(one *proposal) error {
+	select {
+	case <-p.stopped:
+		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
+	default:
+	}
+	size := int64(one.bytes)
+	if total := p.waiting.Add(size); total > maxWaitingBytes {
+		p.waiting.Add(-size)
+		return fmt.Errorf("%w: proposals of %d bytes are waiting already", jobs.ErrUnavailable, total-size)
+	}
+	select {
+	case p.queue <- one:
+		return nil
+	default:
+		p.waiting.Add(-size)
+		return fmt.Errorf("%w: %d proposals are waiting already", jobs.ErrUnavailable, maxWaiting)
+	}
+}
+
+// close refuses what waits, and gives what is in flight a moment to be
+// answered. What is in flight after that is answered by the end of raft.
 func (p *proposer) close() {
 	p.stopping.Do(func() { close(p.stopped) })
 	p.done.Wait()
+	patience := time.NewTimer(settlePatience)
+	defer patience.Stop()
+	for range entriesInFlight {
+		select {
+		case p.inFlight <- struct{}{}:
+		case <-patience.C:
+			return
+		}
+	}
 }
 
 func (p *proposer) run() {
@@ -121,7 +153,9 @@ func (p *proposer) run() {
 		if first == nil {
 			select {
 			case first = <-p.queue:
+				p.waiting.Add(-int64(first.bytes))
 			case <-p.stopped:
+				<-p.inFlight
 				return
 			}
 		}
@@ -138,6 +172,7 @@ func (p *proposer) fill(first *proposal) (batch []*proposal, held *proposal) {
 	for {
 		select {
 		case next := <-p.queue:
+			p.waiting.Add(-int64(next.bytes))
 			if commands+len(next.commands) > maxEntryCommands || bytes+next.bytes > maxEntryBytes {
 				return batch, next
 			}
@@ -170,6 +205,10 @@ func (p *proposer) send(batch []*proposal) {
 		p.watchTransfer(err)
 		if err != nil {
 			answerAll(batch, proposed{err: proposalError(err)})
+			return
+		}
+		if fault, failed := future.Response().(error); failed {
+			answerAll(batch, proposed{err: fmt.Errorf("%w: %w", jobs.ErrUncertain, fault)})
 			return
 		}
 		results, _ := future.Response().([]*conductordv1.Result)

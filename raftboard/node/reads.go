@@ -36,6 +36,15 @@ type readRounds struct {
 	mu      sync.Mutex
 	next    *round // collects those who wait for the next round; under mu
 	running bool   // a goroutine carries out rounds; under mu
+	rounds  sync.WaitGroup
+}
+
+// close waits for the round under way. Nobody may wait for another one.
+func (r *readRounds) close() {
+	for _, peer := range r.peers {
+		peer.close()
+	}
+	r.rounds.Wait()
 }
 
 // round is the shared fate of everyone who waits for it.
@@ -76,7 +85,7 @@ func (r *readRounds) join() *round {
 	joined := r.next
 	if !r.running {
 		r.running = true
-		go r.run() // ends when nobody waits any more
+		r.rounds.Go(r.run) // ends when nobody waits any more
 	}
 	return joined
 }
@@ -125,10 +134,7 @@ func (r *readRounds) askPeers(term uint64) error {
 	}
 	replies := make(chan reply, len(r.peers))
 	for _, peer := range r.peers {
-		go func() { // ends at the asker's timeout
-			peerTerm, err := peer.ask()
-			replies <- reply{peerTerm, err}
-		}()
+		peer.ask(func(stands standing, err error) { replies <- reply{stands.term, err} })
 	}
 	agree, faults := 1, []error(nil)
 	for range r.peers {

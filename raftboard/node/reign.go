@@ -71,7 +71,7 @@ func (n *Node) rule(ctx context.Context) {
 		n.logger.Info("did not begin to lead", "reason", err)
 		return
 	}
-	n.logger.Info("leading", "epoch", current.epoch, "sessions", len(current.deadlines.sessions))
+	n.logger.Info("leading", "epoch", current.epoch, "sessions", current.deadlines.count())
 	defer func() {
 		n.endReign(current)
 		n.logger.Info("no longer leading", "epoch", current.epoch)
@@ -108,7 +108,10 @@ func (n *Node) beginReign(ctx context.Context) (*reign, error) {
 	n.observeReign(current)
 	sessions, err := n.machine.Sessions()
 	if err != nil {
-		return nil, err
+		// raft would go on leading, and nobody would answer.
+		err = fmt.Errorf("cannot read the sessions: %w", err)
+		n.fatal(err)
+		return nil, errors.Join(err, ctx.Err())
 	}
 	now := time.Now()
 	for _, session := range sessions {
@@ -124,22 +127,20 @@ func (n *Node) serveTimers(ctx context.Context, current *reign) {
 	for {
 		planned := n.nextWake(current, nextSweep)
 		timer := time.NewTimer(time.Until(planned))
+		signalled := true
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-current.deadlines.changed:
-			timer.Stop()
-			continue
 		case <-current.wake:
-			timer.Stop()
-			continue
 		case <-timer.C:
+			signalled = false
 		}
+		timer.Stop()
 		now := time.Now()
-		if late := now.Sub(planned); late > n.options.Raft.Heartbeat {
-			n.logger.Warn("this leader was paused: every session gets a full TTL", "late", late, "sessions", current.deadlines.rearmAll(now))
-			n.metrics.expiriesDeferred.Inc()
+		// After a pause a signal may come before the timer, and is as late.
+		if n.wasPaused(current, now.Sub(planned)) || signalled {
 			continue
 		}
 		n.expire(ctx, current, now)
@@ -148,7 +149,20 @@ func (n *Node) serveTimers(ctx context.Context, current *reign) {
 			n.sweep(ctx, current)
 			nextSweep = now.Add(sweepInterval)
 		}
+		n.wasPaused(current, time.Since(now))
 	}
+}
+
+// wasPaused judges how late the timer loop is, or how long its own proposals
+// took. A leader for which time has stood still cannot know who has been
+// silent: the keep-alives may be waiting in front of it.
+func (n *Node) wasPaused(current *reign, late time.Duration) bool {
+	if late <= n.options.Raft.Heartbeat {
+		return false
+	}
+	n.logger.Warn("this leader was paused: every session gets a full TTL", "late", late, "sessions", current.deadlines.rearmAll(time.Now()))
+	n.metrics.expiriesDeferred.Inc()
+	return true
 }
 
 func (n *Node) nextWake(current *reign, nextSweep time.Time) time.Time {
@@ -219,7 +233,7 @@ func (n *Node) wakeDue(ctx context.Context, current *reign) {
 func (n *Node) sweep(ctx context.Context, current *reign) {
 	retention := n.options.Retention
 	for {
-		sweepable, err := n.machine.Sweepable(retention.MaxAge, retention.Keep)
+		sweepable, err := n.machine.Sweepable(time.Now(), retention.MaxAge, retention.Keep)
 		if err != nil {
 			n.logger.Error("cannot tell whether finished jobs are to be removed", "error", err)
 			return

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 )
 
@@ -18,7 +17,8 @@ type replica struct {
 }
 
 // ApplyBatch applies committed entries in one transaction. The answer for an
-// entry is its []*conductordv1.Result.
+// entry is its []*conductordv1.Result, or the error after which nothing is
+// applied any more.
 func (r *replica) ApplyBatch(logs []*raft.Log) []any {
 	entries := make([]fsm.Entry, len(logs))
 	for i, log := range logs {
@@ -29,15 +29,16 @@ func (r *replica) ApplyBatch(logs []*raft.Log) []any {
 	}
 	results, err := r.machine.Apply(entries)
 	if err != nil {
-		r.fatal(fmt.Errorf("cannot apply entries %d to %d: %w", logs[0].Index, logs[len(logs)-1].Index, err))
+		err = fmt.Errorf("cannot apply entries %d to %d: %w", logs[0].Index, logs[len(logs)-1].Index, err)
+		r.fatal(err)
 	}
 	answers := make([]any, len(logs))
 	for i := range answers {
-		if i < len(results) {
-			answers[i] = results[i]
+		if err != nil {
+			answers[i] = err
 			continue
 		}
-		answers[i] = []*conductordv1.Result(nil)
+		answers[i] = results[i]
 	}
 	return answers
 }

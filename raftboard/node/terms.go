@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,97 +14,171 @@ import (
 
 // Questions for a node's current term travel on connections of their own to
 // the raft port: eight bytes of a number that the asker has not used before,
-// answered by the same number and the term. The answer is given after the
-// question was heard, which is all that a read needs to know (see reads.go).
+// answered by the same number, the term and the commit index. The answer is
+// given after the question was heard, which is all that a read needs to know
+// (see reads.go). The commit index is for a node that catches up (see
+// catchup.go).
 const (
 	questionSize = 8
-	answerSize   = 16
+	answerSize   = 24
 )
 
+// standing is where a node stands: its term, and what it knows to be committed.
+type standing struct{ term, commit uint64 }
+
 // answerTerms serves one connection until it ends.
-func answerTerms(conn net.Conn, term func() uint64) {
+func answerTerms(conn net.Conn, stand func() standing) {
 	question := make([]byte, questionSize)
 	answer := make([]byte, answerSize)
 	for {
 		if _, err := io.ReadFull(conn, question); err != nil {
 			return
 		}
+		now := stand()
 		copy(answer, question)
-		binary.BigEndian.PutUint64(answer[questionSize:], term())
+		binary.BigEndian.PutUint64(answer[questionSize:], now.term)
+		binary.BigEndian.PutUint64(answer[2*questionSize:], now.commit)
 		if _, err := conn.Write(answer); err != nil {
 			return
 		}
 	}
 }
 
-// termAsker asks one peer, over one connection that it makes when needed.
+// errOvertaken: a later question has taken the place of this one.
+var errOvertaken = errors.New("a later question has taken the place of this one")
+
+// termAsker asks one peer, over one connection that it makes when needed. One
+// question is under way and one waits, however long the peer takes: a later
+// question takes the place of the one that waits, for whoever asks again no
+// longer needs the older answer.
 type termAsker struct {
 	address raft.ServerAddress
 	dial    func(raft.ServerAddress, purpose, time.Duration) (net.Conn, error)
 	timeout time.Duration
 
-	mu     sync.Mutex // one question at a time
-	conn   net.Conn   // nil: none; under mu
-	number uint64     // of the last question; under mu
+	mu      sync.Mutex
+	waiting *question      // nil: none; under mu
+	asking  bool           // a goroutine carries out questions; under mu
+	closed  bool           // under mu
+	conn    net.Conn       // nil: none; written by the asking goroutine, under mu
+	number  uint64         // of the last question; of the asking goroutine
+	done    sync.WaitGroup // the asking goroutine
 }
 
-// ask returns the peer's term at a moment after the call began.
-func (t *termAsker) ask() (uint64, error) {
+// question is answered exactly once. The answer must not block.
+type question struct{ answer func(standing, error) }
+
+// ask has the peer's standing told, at a moment after the call began.
+func (t *termAsker) ask(answer func(standing, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	fresh := t.conn == nil
-	term, err := t.askLocked()
-	if err != nil && !fresh {
-		// The peer may have restarted since the last question.
-		term, err = t.askLocked()
+	if t.closed {
+		answer(standing{}, net.ErrClosed)
+		return
 	}
-	return term, err
+	if t.waiting != nil {
+		t.waiting.answer(standing{}, errOvertaken)
+	}
+	t.waiting = &question{answer}
+	if !t.asking {
+		t.asking = true
+		t.done.Go(t.run) // ends when no question waits
+	}
 }
 
-func (t *termAsker) askLocked() (uint64, error) {
-	if t.conn == nil {
-		conn, err := t.dial(t.address, purposeTerms, t.timeout)
-		if err != nil {
-			return 0, err
+func (t *termAsker) run() {
+	for {
+		t.mu.Lock()
+		current := t.waiting
+		t.waiting = nil
+		if current == nil {
+			t.asking = false
+			t.mu.Unlock()
+			return
 		}
-		t.conn = conn
+		kept := t.conn != nil
+		t.mu.Unlock()
+		stands, err := t.try()
+		var slow net.Error
+		if err != nil && kept && !(errors.As(err, &slow) && slow.Timeout()) {
+			// The peer may have restarted since the last question.
+			stands, err = t.try()
+		}
+		current.answer(stands, err)
 	}
-	term, err := t.exchange()
-	if err != nil {
-		t.dropLocked()
-	}
-	return term, err
 }
 
-func (t *termAsker) exchange() (uint64, error) {
-	t.number++
-	var question [questionSize]byte
-	binary.BigEndian.PutUint64(question[:], t.number)
-	if err := t.conn.SetDeadline(time.Now().Add(t.timeout)); err != nil {
-		return 0, err
+// try asks once. A connection that has failed is not used again: an answer
+// that comes late must not be taken for that of another question.
+func (t *termAsker) try() (standing, error) {
+	conn, err := t.connection()
+	if err != nil {
+		return standing{}, err
 	}
-	if _, err := t.conn.Write(question[:]); err != nil {
-		return 0, err
+	stands, err := t.exchange(conn)
+	if err != nil {
+		t.mu.Lock()
+		t.conn = nil
+		t.mu.Unlock()
+		_ = conn.Close()
+	}
+	return stands, err
+}
+
+func (t *termAsker) connection() (net.Conn, error) {
+	t.mu.Lock()
+	conn, closed := t.conn, t.closed
+	t.mu.Unlock()
+	if closed {
+		return nil, net.ErrClosed
+	}
+	if conn != nil {
+		return conn, nil
+	}
+	conn, err := t.dial(t.address, purposeTerms, t.timeout)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, errors.Join(net.ErrClosed, conn.Close())
+	}
+	t.conn = conn
+	return conn, nil
+}
+
+func (t *termAsker) exchange(conn net.Conn) (standing, error) {
+	t.number++
+	var asked [questionSize]byte
+	binary.BigEndian.PutUint64(asked[:], t.number)
+	if err := conn.SetDeadline(time.Now().Add(t.timeout)); err != nil {
+		return standing{}, err
+	}
+	if _, err := conn.Write(asked[:]); err != nil {
+		return standing{}, err
 	}
 	var answer [answerSize]byte
-	if _, err := io.ReadFull(t.conn, answer[:]); err != nil {
-		return 0, err
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
+		return standing{}, err
 	}
-	if got := binary.BigEndian.Uint64(answer[:questionSize]); got != t.number {
-		return 0, fmt.Errorf("the answer is to question %d, and not to %d", got, t.number)
+	if got := binary.BigEndian.Uint64(answer[:]); got != t.number {
+		return standing{}, fmt.Errorf("the answer is to question %d, and not to %d", got, t.number)
 	}
-	return binary.BigEndian.Uint64(answer[questionSize:]), nil
+	return standing{
+		term:   binary.BigEndian.Uint64(answer[questionSize:]),
+		commit: binary.BigEndian.Uint64(answer[2*questionSize:]),
+	}, nil
 }
 
-func (t *termAsker) dropLocked() {
-	if t.conn != nil {
-		_ = t.conn.Close()
-		t.conn = nil
-	}
-}
-
+// close ends the question under way and waits for it. It may be called more
+// than once.
 func (t *termAsker) close() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.dropLocked()
+	t.closed = true
+	if t.conn != nil {
+		_ = t.conn.Close()
+	}
+	t.mu.Unlock()
+	t.done.Wait()
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -70,14 +71,15 @@ type streamLayer struct {
 	// greeted is told the outcome of every handshake that this node began.
 	greeted func(peer string, err error)
 
-	accepted chan net.Conn // handshaken raft connections, for Accept
-	slots    chan struct{} // bounds handshakes under way
-	closed   chan struct{}
+	accepted chan net.Conn   // handshaken raft connections, for Accept
+	slots    chan struct{}   // bounds handshakes under way
+	life     context.Context // ends with Close, and with it what is being dialled
+	end      context.CancelFunc
 	closing  sync.Once
 	serving  sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // what Close must end; under mu
+	conns map[*trackedConn]struct{} // what Close must end; under mu
 }
 
 // openStreamLayer listens. Its goroutine ends with Close.
@@ -89,8 +91,8 @@ func openStreamLayer(listen string, layer *streamLayer) (*streamLayer, error) {
 	layer.listener = listener
 	layer.accepted = make(chan net.Conn)
 	layer.slots = make(chan struct{}, maxHandshaking)
-	layer.closed = make(chan struct{})
-	layer.conns = map[net.Conn]struct{}{}
+	layer.life, layer.end = context.WithCancel(context.Background())
+	layer.conns = map[*trackedConn]struct{}{}
 	layer.serving.Go(layer.listen)
 	return layer, nil
 }
@@ -100,7 +102,7 @@ func (s *streamLayer) listen() {
 		conn, err := s.listener.Accept()
 		if err != nil {
 			select {
-			case <-s.closed:
+			case <-s.life.Done():
 				return
 			case <-time.After(100 * time.Millisecond): // out of descriptors, say: try again, calmly
 				s.logger.Warn("cannot accept on the raft port", "error", err)
@@ -109,7 +111,7 @@ func (s *streamLayer) listen() {
 		}
 		select {
 		case s.slots <- struct{}{}:
-			s.serving.Go(func() { s.greet(conn) })
+			s.serving.Go(func() { s.greet(s.tracked(conn)) })
 		default:
 			s.logger.Warn("too many connections have not said who they are; dropped one", "remote", conn.RemoteAddr())
 			_ = conn.Close()
@@ -128,15 +130,12 @@ func (s *streamLayer) greet(conn net.Conn) {
 	}
 	switch what {
 	case purposeTerms:
-		if s.track(conn) {
-			s.serveTerms(conn)
-		}
-		s.untrack(conn)
+		s.serveTerms(conn)
 		_ = conn.Close()
 	case purposeRaft:
 		select {
 		case s.accepted <- conn:
-		case <-s.closed:
+		case <-s.life.Done():
 			_ = conn.Close()
 		}
 	default:
@@ -144,22 +143,42 @@ func (s *streamLayer) greet(conn net.Conn) {
 	}
 }
 
-func (s *streamLayer) track(conn net.Conn) bool {
+// tracked sees to it that Close ends the connection, whoever holds it then:
+// raft's transport leaves the connections that it was given to the other end.
+func (s *streamLayer) tracked(conn net.Conn) net.Conn {
+	kept := &trackedConn{Conn: conn, layer: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-s.closed:
-		return false
+	case <-s.life.Done():
+		_ = conn.Close()
 	default:
-		s.conns[conn] = struct{}{}
-		return true
+		s.conns[kept] = struct{}{}
 	}
+	return kept
 }
 
-func (s *streamLayer) untrack(conn net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, conn)
+// trackedConn is a connection that the layer knows until it is closed.
+type trackedConn struct {
+	net.Conn
+	layer *streamLayer
+}
+
+// Read reads. The end of the node is the end of the stream, and no fault.
+func (c *trackedConn) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if err != nil && c.layer.life.Err() != nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close closes the connection.
+func (c *trackedConn) Close() error {
+	c.layer.mu.Lock()
+	delete(c.layer.conns, c)
+	c.layer.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // answer is the listener's half of the handshake.
@@ -226,10 +245,12 @@ func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 }
 
 func (s *streamLayer) dial(address raft.ServerAddress, what purpose, timeout time.Duration) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", string(address), timeout)
+	dialer := net.Dialer{Timeout: timeout}
+	dialed, err := dialer.DialContext(s.life, "tcp", string(address))
 	if err != nil {
 		return nil, err
 	}
+	conn := s.tracked(dialed)
 	peer := s.members[address].Name
 	err = s.introduce(conn, peer, what, timeout)
 	s.greeted(peer, err)
@@ -272,21 +293,22 @@ func (s *streamLayer) Accept() (net.Conn, error) {
 	select {
 	case conn := <-s.accepted:
 		return conn, nil
-	case <-s.closed:
+	case <-s.life.Done():
 		return nil, net.ErrClosed
 	}
 }
 
-// Close stops listening and ends what is not in raft's hands. It may be
-// called more than once.
+// Close stops listening and ends every connection, also those in raft's
+// hands. It may be called more than once.
 func (s *streamLayer) Close() error {
 	var err error
 	s.closing.Do(func() {
 		s.mu.Lock()
-		close(s.closed)
+		s.end()
 		for conn := range s.conns {
-			_ = conn.Close()
+			_ = conn.Conn.Close()
 		}
+		clear(s.conns)
 		s.mu.Unlock()
 		err = s.listener.Close()
 		s.serving.Wait()

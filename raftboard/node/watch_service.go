@@ -44,8 +44,11 @@ func (s *boardService) watch(ctx context.Context, message *conductordv1.WatchReq
 	if message.After != nil {
 		position = command.PositionFromProto(message.After)
 		// A position of the future is one that this node has not reached yet.
-		if err := s.machine.WaitApplied(ctx, position.Index); err != nil {
-			return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+		patience, cancel := context.WithTimeout(ctx, behindPatience)
+		err := s.machine.WaitApplied(patience, position.Index)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("%w: this node has not applied entry %d yet: %w", jobs.ErrUnavailable, position.Index, err)
 		}
 	}
 	return s.tell(ctx, send, wanted, position)

@@ -1033,6 +1033,7 @@ type Job struct {
 	Outcome       string                 `protobuf:"bytes,22,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Reason        string                 `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,24,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failures      uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments that brought a failure
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1233,6 +1234,13 @@ func (x *Job) GetFailure() *Failure {
 		return x.Failure
 	}
 	return nil
+}
+
+func (x *Job) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
 }
 
 type Claim struct {
@@ -2196,7 +2204,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xaa\a\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xc6\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2225,7 +2233,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\acrashes\x18\x15 \x01(\rR\acrashes\x12\x18\n" +
 	"\aoutcome\x18\x16 \x01(\tR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x17 \x01(\tR\x06reason\x120\n" +
-	"\afailure\x18\x18 \x01(\v2\x16.conductord.v1.FailureR\afailure\x1aN\n" +
+	"\afailure\x18\x18 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12\x1a\n" +
+	"\bfailures\x18\x19 \x01(\rR\bfailures\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +

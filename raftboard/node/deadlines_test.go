@@ -1,0 +1,225 @@
+package node_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+const grace = time.Second
+
+// modelled is what a session's timer should be.
+type modelled struct {
+	ttl      time.Duration
+	silent   time.Time // since the last renewal
+	again    time.Time // not before, after it was spared
+	expiring <-chan struct{}
+	waits    bool // expiring
+}
+
+func (m *modelled) due() time.Time {
+	if !m.again.IsZero() {
+		return m.again
+	}
+	return m.silent.Add(m.ttl + grace)
+}
+
+// No session is due before TTL and grace have passed since its last renewal,
+// and every one is due after that.
+func TestDeadlinesModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := node.NewDeadlines(grace)
+		now := time.Unix(1_000, 0)
+		model := map[jobs.SessionID]*modelled{}
+		ids := make([]jobs.SessionID, 6)
+		for i := range ids {
+			ids[i] = jobs.NewSessionID()
+		}
+		pick := func() jobs.SessionID { return rapid.SampledFrom(ids).Draw(t, "session") }
+		t.Repeat(map[string]func(*rapid.T){
+			"wait": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.SampledFrom([]int{1, 40, 500, 999, 1000, 2000}).Draw(t, "ms")) * time.Millisecond)
+			},
+			"arm": func(t *rapid.T) {
+				id := pick()
+				ttl := time.Duration(rapid.IntRange(1, 4).Draw(t, "ttl")) * time.Second
+				d.Arm(id, ttl, now)
+				if model[id] == nil {
+					model[id] = &modelled{ttl: ttl}
+				}
+				model[id].silent, model[id].again = now, time.Time{}
+			},
+			"renew": func(t *rapid.T) {
+				id := pick()
+				wait, known := d.Renew(id, now)
+				m := model[id]
+				if known != (m != nil) || (wait != nil) != (m != nil && m.waits) {
+					t.Fatalf("renew: known %v, wait %v, model %+v", known, wait != nil, m)
+				}
+				if known && wait == nil {
+					m.silent, m.again = now, time.Time{}
+				}
+			},
+			"disarm": func(t *rapid.T) {
+				id := pick()
+				d.Disarm(id)
+				decided(t, model[id])
+				delete(model, id)
+			},
+			"spare": func(t *rapid.T) {
+				id := pick()
+				again := now.Add(100 * time.Millisecond)
+				d.Spare(id, again)
+				if m := model[id]; m != nil && m.waits {
+					decided(t, m)
+					m.waits, m.expiring, m.again = false, nil, again
+				}
+			},
+			"rearm": func(*rapid.T) {
+				d.RearmAll(now)
+				for _, m := range model {
+					m.silent, m.again = now, time.Time{}
+				}
+			},
+			"due": func(t *rapid.T) {
+				most := rapid.IntRange(1, 6).Draw(t, "most")
+				got := d.Due(now, most)
+				var want int
+				for id, m := range model {
+					if m.waits {
+						continue
+					}
+					if !m.due().After(now) {
+						want++
+					} else if slices.Contains(got, id) {
+						t.Fatalf("session is due at %v, %v early", now, m.due().Sub(now))
+					}
+				}
+				if len(got) != min(want, most) {
+					t.Fatalf("%d sessions are due, want %d", len(got), min(want, most))
+				}
+				for _, id := range got {
+					if model[id] == nil || model[id].waits {
+						t.Fatalf("a session is due that has no timer")
+					}
+					model[id].expiring, _ = d.Renew(id, now)
+					model[id].waits = true
+				}
+			},
+			"": func(t *rapid.T) {
+				idle := 0
+				for m := range maps.Values(model) {
+					if !m.waits {
+						idle++
+					}
+				}
+				if sessions, inHeap := d.Held(); sessions != len(model) || inHeap != idle {
+					t.Fatalf("holds %d sessions and %d places, want %d and %d", sessions, inHeap, len(model), idle)
+				}
+				for _, m := range model {
+					if next := d.Next(); !m.waits && (next.IsZero() || next.After(m.due())) {
+						t.Fatalf("the next place %v is after the deadline %v", next, m.due())
+					}
+				}
+			},
+		})
+	})
+}
+
+// decided checks that whoever waits on an expiry was told of its end.
+func decided(t *rapid.T, m *modelled) {
+	if m == nil || !m.waits {
+		return
+	}
+	select {
+	case <-m.expiring:
+	default:
+		t.Fatal("the expiry is decided, and those who wait for it were not told")
+	}
+}
+
+// A keep-alive that comes during an expiry waits for the outcome: it is never
+// answered with success and the session expired after all.
+func TestRenewWaitsForExpiry(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		decide func(d node.Deadlines, id jobs.SessionID, now time.Time)
+		alive  bool
+	}{
+		{"expired", func(d node.Deadlines, id jobs.SessionID, _ time.Time) { d.Disarm(id) }, false},
+		{"spared", func(d node.Deadlines, id jobs.SessionID, now time.Time) { d.Spare(id, now.Add(time.Second)) }, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, id := node.NewDeadlines(grace), jobs.NewSessionID()
+				d.Arm(id, time.Second, time.Now())
+				time.Sleep(time.Second + grace) // of the bubble's own clock
+				if due := d.Due(time.Now(), 10); len(due) != 1 {
+					t.Fatalf("due: %v", due)
+				}
+				outcome := make(chan bool, 16)
+				for range cap(outcome) {
+					go func() {
+						for {
+							wait, known := d.Renew(id, time.Now())
+							if wait == nil {
+								outcome <- known
+								return
+							}
+							<-wait
+						}
+					}()
+				}
+				synctest.Wait()
+				if len(outcome) != 0 {
+					t.Fatal("a keep-alive did not wait for the expiry under way")
+				}
+				row.decide(d, id, time.Now())
+				synctest.Wait()
+				for range cap(outcome) {
+					if alive := <-outcome; alive != row.alive {
+						t.Fatalf("alive %v, want %v", alive, row.alive)
+					}
+				}
+				time.Sleep(time.Second + grace - time.Millisecond)
+				if due := d.Due(time.Now(), 10); len(due) != 0 {
+					t.Fatal("due before a full TTL after its renewal")
+				}
+			})
+		})
+	}
+}
+
+// A leader for which time stood still gives everyone a full TTL.
+func TestPauseRearms(t *testing.T) {
+	const heartbeat = 500 * time.Millisecond
+	for _, row := range []struct {
+		late  time.Duration
+		spare bool
+	}{
+		{-time.Second, false}, // woken by a signal, before time
+		{0, false},
+		{heartbeat, false},
+		{heartbeat + 1, true},
+		{time.Hour, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d, id := node.NewDeadlines(grace), jobs.NewSessionID()
+			d.Arm(id, time.Second, time.Now())
+			time.Sleep(10 * time.Second)
+			if paused := node.WasPaused(heartbeat, row.late, d); paused != row.spare {
+				t.Errorf("%v late: paused %v", row.late, paused)
+			}
+			if due := d.Due(time.Now(), 1); (len(due) == 0) != row.spare {
+				t.Errorf("%v late: %d due", row.late, len(due))
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package node
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs"
+)
+
+// What the tests of this package see of its insides.
+
+// Deadlines are the sessions' timers.
+type Deadlines struct{ *deadlines }
+
+func NewDeadlines(grace time.Duration) Deadlines { return Deadlines{newDeadlines(grace)} }
+
+func (d Deadlines) Arm(id jobs.SessionID, ttl time.Duration, now time.Time) {
+	d.arm(jobs.Session{ID: id, TTL: ttl}, now)
+}
+func (d Deadlines) Disarm(id jobs.SessionID) { d.disarm(id) }
+func (d Deadlines) RearmAll(now time.Time)   { d.rearmAll(now) }
+func (d Deadlines) Renew(id jobs.SessionID, now time.Time) (<-chan struct{}, bool) {
+	return d.renew(id, now)
+}
+func (d Deadlines) Due(now time.Time, most int) []jobs.SessionID { return d.due(now, most) }
+func (d Deadlines) Spare(id jobs.SessionID, again time.Time)     { d.spare(id, again) }
+func (d Deadlines) Next() time.Time                              { return d.next() }
+func (d Deadlines) Held() (sessions, inHeap int)                 { return d.count(), len(d.heap) }
+
+// WasPaused judges the lateness of a leader's timer loop.
+func WasPaused(heartbeat, late time.Duration, d Deadlines) bool {
+	n := &Node{options: Options{Raft: RaftTimings{Heartbeat: heartbeat}}, logger: hclog.NewNullLogger()}
+	n.metrics = newNodeMetrics(prometheus.NewRegistry(), n)
+	return n.wasPaused(&reign{deadlines: d.deadlines}, late)
+}
+
+// Parking holds the calls that wait.
+type Parking struct{ *parking }
+
+// Waiter is a parked claim.
+type Waiter struct{ *claimWaiter }
+
+func NewParking() Parking { return Parking{newParking()} }
+
+func (p Parking) Park(request jobs.ClaimRequest) Waiter { return Waiter{p.park(request)} }
+func (p Parking) Leave(w Waiter)                        { p.leave(w.claimWaiter) }
+func (p Parking) Wake(lanes ...fsm.Lane)                { p.wake(lanes) }
+func (p Parking) Changed(changes fsm.Changes)           { p.changed(changes) }
+func (p Parking) AwaitFinish(id jobs.JobID) (<-chan struct{}, func()) {
+	return p.awaitFinish(id)
+}
+func (p Parking) NextEvents() <-chan struct{} { return p.nextEvents() }
+func (p Parking) Held() (claims, finishes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.claims), len(p.finishes)
+}
+func (w Waiter) Woken() <-chan []fsm.Lane { return w.woken }
+
+// OpenLog opens a raft log with its guard.
+func OpenLog(dir string, fatal func(error)) (*guardedLog, error) { return openLog(dir, fatal) }
+
+// Proposer packs commands into entries of a raft of the test's.
+type Proposer struct{ *proposer }
+
+func NewProposer(r *raft.Raft, fatal func(error)) Proposer {
+	return Proposer{newProposer(r, newNodeMetrics(prometheus.NewRegistry(), &Node{}), fatal)}
+}
+
+func (p Proposer) Propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
+	return p.propose(ctx, commands...)
+}
+func (p Proposer) Close()       { p.close() }
+func (p Proposer) Waiting() int { return len(p.queue) }
+
+const (
+	MaxWaiting      = maxWaiting
+	MaxWaitingBytes = maxWaitingBytes
+	MaxHandshaking  = maxHandshaking
+	MaxHandshake    = maxHandshake
+	HandshakeMagic  = handshakeMagic
+	PurposeRaft     = byte(purposeRaft)
+	PurposeTerms    = byte(purposeTerms)
+	PurposeProbe    = byte(purposeProbe)
+)
+
+// Hello is what a node says first.
+type Hello = hello
+
+// Greet says hello on a connection, and gives the reason of a refusal.
+func Greet(conn net.Conn, what byte, from Hello) (name, refusal string, err error) {
+	if err := writeFrame(conn, append([]byte(handshakeMagic), what), from); err != nil {
+		return "", "", err
+	}
+	var reply welcome
+	err = readFrame(conn, &reply)
+	return reply.Name, reply.Refusal, err
+}
+
+// HelloOf is what a node says.
+func HelloOf(n *Node) Hello { return n.stream.hello() }
+
+// ReadHello reads a frame.
+func ReadHello(r io.Reader) (Hello, error) {
+	var from hello
+	err := readFrame(r, &from)
+	return from, err
+}
+
+// AnswerHandshake is the listener's half of a handshake, for a node by itself.
+func AnswerHandshake(conn net.Conn, members ...string) error {
+	layer := &streamLayer{
+		identity: &identityStore{id: identity{Cluster: "test", Name: "n1", Generation: 1, Peers: map[string]uuid.UUID{}}},
+		members:  map[raft.ServerAddress]Member{},
+		logger:   hclog.NewNullLogger(),
+	}
+	for _, name := range members {
+		layer.members[raft.ServerAddress(name)] = Member{Name: name}
+	}
+	_, err := layer.answer(conn)
+	return err
+}
+
+// Digest sums up the state of a node.
+func Digest(n *Node) ([32]byte, error) { return n.machine.Digest() }
+
+// AppliedIndex is how far a node has applied the log.
+func AppliedIndex(n *Node) uint64 { return n.machine.AppliedIndex() }
+
+// Raft is the node's raft.
+func Raft(n *Node) *raft.Raft { return n.raft }
+
+// Transfer hands the leadership over.
+func Transfer(n *Node) error { return n.raft.LeadershipTransfer().Error() }
+
+// Parked tells how many claims wait on a node.
+func Parked(n *Node) int { claims, _ := Parking{n.parking}.Held(); return claims }
+
+// Asker asks one peer for where it stands.
+type Asker struct{ *termAsker }
+
+// NewAsker asks over the connections that dial makes.
+func NewAsker(timeout time.Duration, dial func() (net.Conn, error)) Asker {
+	return Asker{&termAsker{timeout: timeout, dial: func(raft.ServerAddress, purpose, time.Duration) (net.Conn, error) { return dial() }}}
+}
+
+func (a Asker) Ask(answer func(term, commit uint64, err error)) {
+	a.ask(func(s standing, err error) { answer(s.term, s.commit, err) })
+}
+func (a Asker) Close() { a.close() }
+
+// ErrOvertaken is the answer to a question that another one has replaced.
+var ErrOvertaken = errOvertaken
+
+// AnswerTerms serves questions until the connection ends.
+func AnswerTerms(conn net.Conn, stand func() (term, commit uint64)) {
+	answerTerms(conn, func() standing { term, commit := stand(); return standing{term, commit} })
+}
+
+// TimerEpoch is that of the present leader.
+func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
+
+// FirstIndex is where the node's log begins.
+func FirstIndex(n *Node) uint64 { first, _ := n.log.FirstIndex(); return first }

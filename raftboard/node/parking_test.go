@@ -1,0 +1,163 @@
+package node_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+var (
+	plain = fsm.Lane{Board: "default", Kind: "plain"}
+	other = fsm.Lane{Board: "default", Kind: "other"}
+)
+
+func asking(session jobs.SessionID, kinds ...string) jobs.ClaimRequest {
+	return jobs.ClaimRequest{Session: session, Boards: []string{"default"}, Kinds: kinds}
+}
+
+func woken(w node.Waiter) bool { return len(w.Woken()) > 0 }
+
+func TestParkingWakesTheLongestWaiting(t *testing.T) {
+	p := node.NewParking()
+	first, second := p.Park(asking(jobs.NewSessionID(), "plain")), p.Park(asking(jobs.NewSessionID(), "plain"))
+	any, stranger := p.Park(asking(jobs.NewSessionID())), p.Park(jobs.ClaimRequest{Boards: []string{"elsewhere"}})
+	p.Wake(plain, other)
+	if !woken(first) || woken(second) || !woken(any) || woken(stranger) {
+		t.Fatalf("woken: %v %v %v %v", woken(first), woken(second), woken(any), woken(stranger))
+	}
+	// The one that was woken goes away without having looked: the next one is.
+	p.Leave(first)
+	if !woken(second) {
+		t.Fatal("the wake-up of a claim that left is lost")
+	}
+	p.Leave(second)
+	p.Leave(any)
+	p.Leave(stranger)
+	if claims, _ := p.Held(); claims != 0 {
+		t.Fatalf("%d claims are still parked", claims)
+	}
+}
+
+func TestParkingDismissesEndedSessions(t *testing.T) {
+	p := node.NewParking()
+	ended, alive := jobs.NewSessionID(), jobs.NewSessionID()
+	waiters := []node.Waiter{p.Park(asking(ended)), p.Park(asking(alive)), p.Park(asking(ended))}
+	p.Changed(fsm.Changes{Ended: []jobs.SessionID{ended}})
+	if !woken(waiters[0]) || woken(waiters[1]) || !woken(waiters[2]) {
+		t.Fatal("not exactly the claims of the session that ended were woken")
+	}
+	// What becomes claimable by the same batch goes to those who are alive.
+	p.Changed(fsm.Changes{Ended: []jobs.SessionID{ended}, Claimable: []fsm.Lane{plain}})
+	if !woken(waiters[1]) {
+		t.Fatal("a claim that is alive was not woken")
+	}
+}
+
+func TestParkingTellsOfFinishes(t *testing.T) {
+	p, job := node.NewParking(), jobs.NewJobID()
+	one, leaveOne := p.AwaitFinish(job)
+	two, leaveTwo := p.AwaitFinish(job)
+	leaveTwo()
+	p.Changed(fsm.Changes{Finished: []jobs.JobID{jobs.NewJobID(), job}})
+	select {
+	case <-one:
+	default:
+		t.Error("not told that the job has finished")
+	}
+	select {
+	case <-two:
+		t.Error("told after it had left")
+	default:
+	}
+	leaveOne()
+	if _, finishes := p.Held(); finishes != 0 {
+		t.Errorf("%d jobs are still waited for", finishes)
+	}
+	after, leave := p.AwaitFinish(job)
+	defer leave()
+	events := p.NextEvents()
+	p.Changed(fsm.Changes{Restored: true})
+	for what, told := range map[string]<-chan struct{}{"finish": after, "events": events} {
+		select {
+		case <-told:
+		default:
+			t.Errorf("%s: not told to look again after a restoration", what)
+		}
+	}
+}
+
+// Jobs come one by one and in lumps, and claims come and leave: none waits
+// while there is a job for it, for each takes one and passes the baton.
+func TestParkingLosesNoWakeUp(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			const claims, lump = 20, 5
+			p := node.NewParking()
+			var stock atomic.Int64
+			take := func() bool {
+				for {
+					left := stock.Load()
+					if left == 0 {
+						return false
+					}
+					if stock.CompareAndSwap(left, left-1) {
+						return true
+					}
+				}
+			}
+			var served, gone sync.WaitGroup
+			for range claims {
+				served.Go(func() { parkUntil(p, take, nil) })
+			}
+			leave := make(chan struct{})
+			for range claims {
+				gone.Go(func() {
+					if parkUntil(p, take, leave) {
+						stock.Add(1) // given back: it becomes claimable again
+						p.Wake(plain)
+					}
+				})
+			}
+			served.Go(func() {
+				for range claims / lump {
+					stock.Add(lump)
+					p.Wake(plain)
+				}
+			})
+			close(leave)
+			served.Wait() // all of them get one, or the bubble reports a deadlock
+			gone.Wait()
+			if held, _ := p.Held(); held != 0 || stock.Load() != 0 {
+				t.Fatalf("%d are parked and %d jobs left", held, stock.Load())
+			}
+		})
+	}
+}
+
+// parkUntil does as claimNext does: look after parking, pass on after success.
+func parkUntil(p node.Parking, take func() bool, leave <-chan struct{}) bool {
+	var passOn []fsm.Lane
+	request := asking(jobs.NewSessionID(), "plain")
+	for {
+		waiter := p.Park(request)
+		if take() {
+			p.Leave(waiter)
+			p.Wake(passOn...)
+			return true
+		}
+		select {
+		case passOn = <-waiter.Woken():
+		case <-leave:
+			p.Leave(waiter)
+			return false
+		case <-time.After(time.Hour):
+			panic("nobody was left to wake this claim")
+		}
+	}
+}

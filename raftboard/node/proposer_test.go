@@ -1,0 +1,228 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// echo is a state machine that answers each command with what it says, as soon
+// as its gate is open.
+type echo struct {
+	gate    chan struct{}
+	opening sync.Once
+	entries atomic.Int64
+	fault   error
+}
+
+func (e *echo) Apply(log *raft.Log) any {
+	<-e.gate
+	e.entries.Add(1)
+	if e.fault != nil {
+		return e.fault
+	}
+	entry, err := command.DecodeEntry(log.Data)
+	if err != nil {
+		panic(err)
+	}
+	var results []*conductordv1.Result
+	for _, c := range entry.Commands {
+		results = append(results, &conductordv1.Result{Error: &conductordv1.Error{Message: c.GetCloseSession().Session}})
+	}
+	return results
+}
+
+func (e *echo) open() { e.opening.Do(func() { close(e.gate) }) }
+
+func (e *echo) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("none") }
+func (e *echo) Restore(io.ReadCloser) error         { return errors.New("none") }
+
+// newEcho is a proposer over one raft node in memory.
+func newEcho(t *testing.T, machine *echo) (node.Proposer, *raft.Raft) {
+	t.Helper()
+	machine.gate = make(chan struct{})
+	config := raft.DefaultConfig()
+	config.LocalID, config.LogLevel = "n1", "OFF"
+	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	store, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	address, transport := raft.NewInmemTransport("")
+	servers := raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: address}}}
+	if err := raft.BootstrapCluster(config, store, store, snapshots, transport, servers); err != nil {
+		t.Fatal(err)
+	}
+	r, err := raft.NewRaft(config, machine, store, store, snapshots, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := node.NewProposer(r, func(err error) { t.Error(err) })
+	t.Cleanup(func() {
+		machine.open()
+		if err := r.Shutdown().Error(); err != nil {
+			t.Error(err)
+		}
+		p.Close()
+	})
+	eventually(t, "the node leads", func() bool { return r.State() == raft.Leader })
+	return p, r
+}
+
+// occupy puts as many entries on their way as there may be, so that everything
+// else waits.
+func occupy(t *testing.T, r *raft.Raft, all *sync.WaitGroup, propose func()) {
+	t.Helper()
+	for range 2 {
+		before := r.LastIndex()
+		all.Go(propose)
+		eventually(t, "an entry is on its way", func() bool { return r.LastIndex() > before })
+	}
+}
+
+func saying(text string) *conductordv1.Command {
+	return &conductordv1.Command{Kind: &conductordv1.Command_CloseSession{CloseSession: &conductordv1.CloseSessionCommand{Session: text}}}
+}
+
+// While two entries are on their way, everything that comes goes into the next.
+func TestProposerPacks(t *testing.T) {
+	machine := &echo{}
+	p, r := newEcho(t, machine)
+	const callers = 64
+	var all sync.WaitGroup
+	propose := func(i int) {
+		want := []string{fmt.Sprintf("%d first", i), fmt.Sprintf("%d second", i)}
+		index, results, err := p.Propose(t.Context(), saying(want[0]), saying(want[1]))
+		if err != nil || index == 0 || len(results) != 2 || results[0].Error.Message != want[0] || results[1].Error.Message != want[1] {
+			t.Errorf("caller %d got entry %d, %v, %v", i, index, results, err)
+		}
+	}
+	occupy(t, r, &all, func() { propose(-1) })
+	for i := range callers {
+		all.Go(func() { propose(i) })
+	}
+	eventually(t, "the callers wait", func() bool { return p.Waiting() == callers })
+	machine.open()
+	all.Wait()
+	if entries := machine.entries.Load(); entries != 3 {
+		t.Errorf("%d callers took %d entries, want 1 for all", callers, entries-2)
+	}
+}
+
+func TestProposerRefusesWhenFull(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		text string
+		fit  int
+	}{
+		{"proposals", "x", node.MaxWaiting},
+		{"bytes", string(make([]byte, node.MaxWaitingBytes/64)), 63},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			machine := &echo{}
+			p, r := newEcho(t, machine)
+			const tooMany = 10
+			var all sync.WaitGroup
+			var refused, done atomic.Int64
+			propose := func() {
+				switch _, _, err := p.Propose(t.Context(), saying(row.text)); {
+				case err == nil:
+					done.Add(1)
+				case errors.Is(err, jobs.ErrUnavailable) && !errors.Is(err, jobs.ErrUncertain):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+			occupy(t, r, &all, propose)
+			for range row.fit + tooMany {
+				all.Go(propose)
+			}
+			eventually(t, "the queue is full", func() bool { return refused.Load() == tooMany && p.Waiting() == row.fit })
+			machine.open()
+			all.Wait()
+			if done.Load() != int64(row.fit)+2 {
+				t.Errorf("%d done, want %d", done.Load(), row.fit+2)
+			}
+			// There is room again.
+			if _, _, err := p.Propose(t.Context(), saying(row.text)); err != nil {
+				t.Errorf("after the crowd: %v", err)
+			}
+		})
+	}
+}
+
+func TestProposerStops(t *testing.T) {
+	machine := &echo{}
+	p, r := newEcho(t, machine)
+	outcomes := make(chan error, 32)
+	propose := func() {
+		_, _, err := p.Propose(context.Background(), saying("x"))
+		outcomes <- err
+	}
+	var all sync.WaitGroup
+	occupy(t, r, &all, propose)
+	for range cap(outcomes) - 2 {
+		all.Go(propose)
+	}
+	eventually(t, "the callers wait", func() bool { return p.Waiting() == cap(outcomes)-2 })
+	p.Close()
+	p.Close()
+	for range cap(outcomes) {
+		if err := <-outcomes; !errors.Is(err, jobs.ErrUnavailable) && !errors.Is(err, jobs.ErrUncertain) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, _, err := p.Propose(t.Context(), saying("x")); !errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, jobs.ErrUncertain) {
+		t.Errorf("after the end: %v", err)
+	}
+	machine.open()
+	eventually(t, "what was in flight is answered", func() bool { return machine.entries.Load() == 2 })
+}
+
+func TestProposerTellsOutcomes(t *testing.T) {
+	t.Run("the caller leaves", func(t *testing.T) {
+		machine := &echo{}
+		p, _ := newEcho(t, machine)
+		ctx, cancel := context.WithCancel(t.Context())
+		outcome := make(chan error)
+		go func() {
+			_, _, err := p.Propose(ctx, saying("x"))
+			outcome <- err
+		}()
+		cancel()
+		if err := <-outcome; !errors.Is(err, jobs.ErrUncertain) || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		machine.open()
+		eventually(t, "the entry is applied", func() bool { return machine.entries.Load() == 1 })
+	})
+	t.Run("the state machine has failed", func(t *testing.T) {
+		machine := &echo{fault: errors.New("the disk is full")}
+		p, _ := newEcho(t, machine)
+		machine.open()
+		if _, _, err := p.Propose(t.Context(), saying("x")); !errors.Is(err, jobs.ErrUncertain) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("raft has ended", func(t *testing.T) {
+		machine := &echo{}
+		p, r := newEcho(t, machine)
+		machine.open()
+		if err := r.Shutdown().Error(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := p.Propose(t.Context(), saying("x")); !errors.Is(err, jobs.ErrUncertain) && !errors.Is(err, jobs.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// A follower that was away for longer than the log reaches back gets a
+// snapshot; and what a client has seen, no node unsays, however old its disk.
+func TestSnapshotBringsUp(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, func(o *node.Options) {
+		o.Raft.SnapshotThreshold, o.Raft.TrailingLogs, o.Raft.SnapshotInterval = 16, 32, 20*time.Millisecond
+	}).startAll()
+	client := c.client()
+	first := posted(t, client)
+	away := c.others(c.leader())[0]
+	had := node.Raft(c.nodes[away]).LastIndex()
+	c.stop(away)
+	var last jobs.JobID
+	for range 150 {
+		last = posted(t, client)
+	}
+	leader := c.nodes[c.leader()]
+	eventually(t, "the leader's log no longer reaches back", func() bool { return node.FirstIndex(leader) > had+1 })
+	c.start(away)
+	// The client has seen the last job; the node must not answer before it has.
+	for _, id := range []jobs.JobID{last, first} {
+		if got, err := client.Stale().Job(t.Context(), id); err != nil || got.ID != id {
+			t.Errorf("stale: %v", err)
+		}
+	}
+	direct := c.client(away)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if got, err := direct.Stale().Job(ctx, last); err != nil || got.ID != last {
+		t.Errorf("a node that has just started tells an old state: %v", err)
+	}
+	c.ready()
+	same(t, c)
+	// raft clears the log when it installs a snapshot.
+	if begins := node.FirstIndex(c.nodes[away]); begins != 0 && begins <= had {
+		t.Errorf("no snapshot was installed: the log begins at %d", begins)
+	}
+	for i := range c.nodes {
+		c.stop(i)
+	}
+	c.startAll() // from snapshots and what is behind them
+	same(t, c)
+	page, err := client.Jobs(t.Context(), jobs.Query{})
+	if err != nil || fmt.Sprint(len(page.Jobs), page.Jobs[0].ID) != fmt.Sprint(151, first) {
+		t.Errorf("%d jobs after the restart, %v", len(page.Jobs), err)
+	}
+}
+
+// A follower that restarts is ready only when it has all that was committed:
+// it knows a leader long before that.
+func TestRestartedNodeIsNotReadyTooSoon(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3).startAll()
+	client := c.client()
+	for range 5 {
+		away := c.others(c.leader())[0]
+		c.stop(away)
+		for range 20 {
+			posted(t, client)
+		}
+		leader := c.nodes[c.leader()]
+		committed := node.AppliedIndex(leader)
+		c.start(away)
+		eventually(t, "the node is ready", func() bool { return c.nodes[away].Ready() == nil })
+		if applied := node.AppliedIndex(c.nodes[away]); applied < committed {
+			t.Fatalf("ready with %d of %d entries", applied, committed)
+		}
+	}
+}

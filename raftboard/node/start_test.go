@@ -1,0 +1,282 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// Whatever the order of the first starts, there is one cluster with one
+// history; and it goes on when all nodes have been stopped at once.
+func TestBootstrapsOnce(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3)
+			c.start(order[0], order[1])
+			c.ready()
+			first := posted(t, c.client(order[0], order[1]))
+			c.start(order[2]) // late, and with a bootstrapped log of its own
+			c.ready()
+			same(t, c)
+			for i := range c.nodes {
+				c.stop(i)
+				c.options[i].Init = false
+			}
+			c.startAll()
+			got, err := c.client().Job(t.Context(), first)
+			if err != nil || got.ID != first {
+				t.Errorf("a job from before the stop: %v", err)
+			}
+			same(t, c)
+		})
+	}
+}
+
+func posted(t *testing.T, client *raftboard.Client) jobs.JobID {
+	t.Helper()
+	job, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "plain", Kind: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job.ID
+}
+
+// same waits until all nodes have the same state.
+func same(t *testing.T, c *cluster) {
+	t.Helper()
+	eventually(t, "all nodes have the same state", func() bool {
+		var digests [][32]byte
+		for _, running := range c.nodes {
+			digest, err := node.Digest(running)
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests = append(digests, digest)
+		}
+		return len(slices.Compact(digests)) == 1
+	})
+}
+
+// A data directory that does not fit its node is refused, with the reason.
+func TestDataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	write := func(name, content string) func(*testing.T, *node.Options) {
+		return func(t *testing.T, o *node.Options) {
+			if err := os.WriteFile(filepath.Join(o.DataDir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func(name string) func(*testing.T, *node.Options) {
+		return func(t *testing.T, o *node.Options) {
+			if err := os.Remove(filepath.Join(o.DataDir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	edit := func(key string, value any) func(*testing.T, *node.Options) {
+		return func(t *testing.T, o *node.Options) {
+			path := filepath.Join(o.DataDir, "node.json")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var identity map[string]any
+			if err := json.Unmarshal(data, &identity); err != nil {
+				t.Fatal(err)
+			}
+			identity[key] = value
+			if data, err = json.Marshal(identity); err != nil {
+				t.Fatal(err)
+			}
+			write("node.json", string(data))(t, o)
+		}
+	}
+	empty := func(t *testing.T, o *node.Options) {
+		if err := errors.Join(os.RemoveAll(o.DataDir), os.Mkdir(o.DataDir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		name   string
+		change []func(*testing.T, *node.Options)
+		reason string // empty: it starts
+	}{
+		{"untouched", nil, ""},
+		{"empty", []func(*testing.T, *node.Options){empty}, "say so with --init"},
+		{"empty and declared", []func(*testing.T, *node.Options){empty, initial}, ""},
+		{"a fresh file system", []func(*testing.T, *node.Options){empty, write("lost+found", ""), initial}, ""},
+		{"a first start that was cut off", []func(*testing.T, *node.Options){empty, write("node.json.tmp", "{"), initial}, ""},
+		{"somebody else's", []func(*testing.T, *node.Options){empty, write("photo.jpg", ""), initial}, `found "photo.jpg"`},
+		{"without its identity", []func(*testing.T, *node.Options){remove("node.json"), initial}, "holds no node.json"},
+		{"of another node", []func(*testing.T, *node.Options){edit("name", "n7")}, `data directory of node "n7"`},
+		{"of another cluster", []func(*testing.T, *node.Options){edit("cluster", "other")}, `belongs to cluster "other"`},
+		{"garbage for an identity", []func(*testing.T, *node.Options){write("node.json", "{")}, "cannot read the node's identity"},
+		{"no incarnation", []func(*testing.T, *node.Options){edit("incarnation", 0)}, "not complete"},
+		{"no generation", []func(*testing.T, *node.Options){edit("generation", 0)}, "not complete"},
+		{"no instance", []func(*testing.T, *node.Options){edit("instance", "00000000-0000-0000-0000-000000000000")}, "not complete"},
+		{"without its log", []func(*testing.T, *node.Options){remove("raft.db")}, "has lost its raft log"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1).startAll()
+			client := c.client()
+			posted(t, client)
+			client.Close() // the end waits a moment for callers
+			eventually(t, "a snapshot", func() bool { return node.Raft(c.nodes[0]).Snapshot().Error() == nil })
+			c.stop(0)
+			c.options[0].Init = false
+			for _, change := range row.change {
+				change(t, &c.options[0])
+			}
+			opened, err := node.Open(c.options[0])
+			if err == nil {
+				err = errors.Join(err, opened.Close())
+			}
+			if (err == nil) != (row.reason == "") || (err != nil && !strings.Contains(err.Error(), row.reason)) {
+				t.Errorf("got %v, want %q", err, row.reason)
+			}
+		})
+	}
+}
+
+func initial(_ *testing.T, o *node.Options) { o.Init = true }
+
+// A node that lost its disk has forgotten its votes, and the others know.
+func TestWipedNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3).startAll()
+	client := c.client(0, 1)
+	c.stop(2)
+	if err := os.RemoveAll(c.options[2].DataDir); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := node.Open(c.options[2])
+	if err == nil || !strings.Contains(err.Error(), "every other node refuses this one") || !strings.Contains(err.Error(), "lost its disk") {
+		t.Errorf("got %v", err)
+	}
+	if opened != nil {
+		_ = opened.Close()
+	}
+	posted(t, client)
+}
+
+// An entry of a newer program stops the node with a reason; it is not skipped.
+func TestUnknownEntryStops(t *testing.T) {
+	t.Parallel()
+	faults := make(chan error, 1)
+	c := newCluster(t, 1).startAll()
+	posted(t, c.client())
+	c.stop(0)
+	log, err := node.OpenLog(c.options[0].DataDir, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before raft.Log
+	if err := log.GetLog(last, &before); err != nil {
+		t.Fatal(err)
+	}
+	unknown := &raft.Log{Index: last + 1, Term: before.Term, Type: raft.LogCommand, Data: []byte{'C', 99, 1, 2, 3}}
+	if err := errors.Join(log.StoreLog(unknown), log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c.options[0].Fatal = func(err error) { faults <- err } // a second one would block, and time out
+	c.start(0)
+	if err := <-faults; !strings.Contains(err.Error(), "unknown version") || !strings.Contains(err.Error(), fmt.Sprint(last+1)) {
+		t.Errorf("the end: %v", err)
+	}
+	if applied := node.AppliedIndex(c.nodes[0]); applied > last {
+		t.Errorf("applied entry %d, beyond the unknown one at %d", applied, last+1)
+	}
+	if err := c.nodes[0].Ready(); err == nil {
+		t.Error("the node is ready nevertheless")
+	}
+}
+
+// A node can be closed at any moment, more than once, from several sides.
+func TestCloseAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	closeAll := func(c *cluster) {
+		began := time.Now()
+		var all sync.WaitGroup
+		for i := range c.nodes {
+			for range 2 {
+				all.Go(func() {
+					if err := c.nodes[i].Close(); err != nil {
+						c.t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if took := time.Since(began); took > 10*time.Second {
+			c.t.Errorf("the end took %v", took)
+		}
+	}
+	t.Run("during the first election", func(t *testing.T) {
+		for _, wait := range []time.Duration{0, 50, 150, 250} {
+			c := newCluster(t, 3)
+			c.start(0, 1, 2)
+			<-time.After(wait * time.Millisecond)
+			closeAll(c)
+		}
+	})
+	t.Run("alone, without a majority", func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.start(0)
+		if err := c.nodes[0].Ready(); !errors.Is(err, jobs.ErrUnavailable) {
+			t.Errorf("ready: %v", err)
+		}
+		c.stop(0)
+	})
+	t.Run("with calls of all kinds", func(t *testing.T) {
+		c := newCluster(t, 3).startAll()
+		client := c.client()
+		session, job := opened(t, client, time.Minute), posted(t, client)
+		if _, err := client.Claim(t.Context(), session, job, jobs.NewNonce()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		for range 8 {
+			calls.Go(func() {
+				_, _ = client.ClaimNext(ctx, jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Wait: patience})
+			})
+			calls.Go(func() { _, _ = client.Wait(ctx, job) })
+			calls.Go(func() {
+				for range client.Watch(ctx, jobs.Watch{}) {
+				}
+			})
+			calls.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = jobs.PostOne(ctx, client, jobs.Posting{Name: "plain", Kind: "other"})
+				}
+			})
+		}
+		leader := c.nodes[c.leader()]
+		eventually(t, "calls are parked", func() bool { return node.Raft(leader).AppliedIndex() > 50 })
+		closeAll(c)
+		cancel()
+		calls.Wait()
+	})
+}
