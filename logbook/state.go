@@ -104,7 +104,7 @@ func checkMove[S ~string](what string, moves map[S][]S, from, to S) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: a %s cannot go from %s to %s", ErrConflict, what, from, to)
+	return fmt.Errorf("%w: %s state %s cannot become %s", ErrConflict, what, from, to)
 }
 
 // Intention says what is to become of an atom, apart from where it stands.

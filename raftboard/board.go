@@ -48,7 +48,7 @@ func execute(ctx context.Context, l *lane[*v1.Command, *v1.Result], name string,
 		return nil, err
 	}
 	if err := l.verdict(results[0]); err != nil {
-		return nil, fmt.Errorf("cannot %s: %w", name, err)
+		return nil, cannot(name, err)
 	}
 	return results[0], nil
 }
@@ -64,7 +64,7 @@ func (c *Client) remove(ctx context.Context, name string, message *v1.Command, g
 	if err == nil || (repeated && errors.Is(err, gone)) {
 		return nil
 	}
-	return fmt.Errorf("cannot %s: %w", name, err)
+	return cannot(name, err)
 }
 
 // Post implements jobs.Poster. Postings without an id get one before the

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +55,10 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 			return answer, nil
 		}
 		if failed.final {
-			return nil, fmt.Errorf("cannot %s: %w", op.name, failed.forReads(op.reads))
+			return nil, cannot(op.name, failed.forReads(op.reads))
+		}
+		if op.reads && cutOff(bounded, failed) {
+			continue // and find the context at its end
 		}
 		h.failed(bounded, p, failed)
 		// The patience ends between tries: one that is cut off would leave
@@ -63,6 +67,30 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 			cancel(errPatience)
 		}
 	}
+}
+
+// cannot says what could not be done, unless the node has said it already in
+// the same words.
+func cannot(name string, err error) error {
+	prefix := "cannot " + name + ": "
+	if strings.HasPrefix(err.Error(), prefix) {
+		return err
+	}
+	return fmt.Errorf("%s%w", prefix, err)
+}
+
+// deadlineSlack is how much earlier than this end the other end may find that
+// the caller's time is up: it counts in whole milliseconds, by its own clock.
+const deadlineSlack = 20 * time.Millisecond
+
+// cutOff tells that a try has ended because the caller's time was up while the
+// node was at work. That is no trouble of the node's.
+func cutOff(ctx context.Context, failed *tryError) bool {
+	if ctx.Err() != nil {
+		return failed.doubtful
+	}
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < deadlineSlack && errors.Is(failed.err, context.DeadlineExceeded)
 }
 
 // The reasons for which a bounded context ends besides its parent's.

@@ -2,7 +2,9 @@ package raftboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -73,11 +75,15 @@ func (c *Client) status(ctx context.Context, p *peer) (Status, error) {
 	case ctx.Err() != nil:
 		return Status{}, fmt.Errorf("cannot %s: %w", op.name, ctx.Err())
 	}
+	if errors.Is(failed.err, jobs.ErrUnavailable) {
+		return Status{}, fmt.Errorf("cannot %s: %w", op.name, failed.err)
+	}
 	return Status{}, fmt.Errorf("cannot %s: %w; %v", op.name, jobs.ErrUnavailable, failed.err)
 }
 
 // Cluster asks every node that the client knows, at the same time: its own
 // endpoints in the order in which they were given, then those it has learned.
+// A node that has answered under one address is not listed under another.
 func (c *Client) Cluster(ctx context.Context) []NodeStatus {
 	nodes := c.peers.known()
 	all := make([]NodeStatus, len(nodes))
@@ -92,7 +98,12 @@ func (c *Client) Cluster(ctx context.Context) []NodeStatus {
 	for range nodes {
 		<-answered
 	}
-	return all
+	named := make(map[string]bool, len(all))
+	return slices.DeleteFunc(all, func(n NodeStatus) bool {
+		twice := n.Err == nil && named[n.Status.Node]
+		named[n.Status.Node] = n.Err == nil || named[n.Status.Node]
+		return twice
+	})
 }
 
 func readStatus(message *v1.StatusResponse) (Status, error) {
@@ -122,9 +133,18 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 	return s, nil
 }
 
-// greet waits until a node has answered, whatever it has to say.
+// greet waits until a node has answered, whatever it has to say, and learns
+// from it who the others are.
 func (c *Client) greet(ctx context.Context) error {
 	op := operation{name: "reach the cluster", reads: true, try: statusTime}
-	_, err := call(ctx, c.core, op, &v1.StatusRequest{}, func(p *peer) unary[v1.StatusRequest, v1.StatusResponse] { return p.cluster.Status })
-	return err
+	answer, err := call(ctx, c.core, op, &v1.StatusRequest{}, func(p *peer) unary[v1.StatusRequest, v1.StatusResponse] { return p.cluster.Status })
+	if err != nil {
+		return err
+	}
+	for _, member := range answer.GetMembers() {
+		if member.GetName() != answer.GetNode() {
+			c.peers.learn(member.GetApiAddress())
+		}
+	}
+	return nil
 }

@@ -183,6 +183,19 @@ func (s *peers) heard(from *peer, header http.Header) {
 	}
 }
 
+// learn notes another node of the cluster, so that a client which was given a
+// single endpoint goes on when that node is gone. An address that is of no use
+// here is only ever tried after all that were given.
+func (s *peers) learn(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scheme, _, _ := strings.Cut(s.order[0].url, "://")
+	base, err := Options{}.baseURL(scheme + "://" + address)
+	if err == nil && s.all[base] == nil {
+		s.learnLocked(base)
+	}
+}
+
 func (s *peers) learnLocked(base string) *peer {
 	if len(s.learned) == maxLearned {
 		delete(s.all, s.learned[0].url)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,8 +47,9 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 	client := open(t, time.Minute, start(t, s, "a")...)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := client.Wait(ctx, jobs.NewJobID()); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jobs.ErrUncertain) {
-		t.Errorf("got %v, want the context's error", err)
+	_, err := client.Wait(ctx, jobs.NewJobID())
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jobs.ErrUncertain) || errors.Is(err, jobs.ErrUnavailable) {
+		t.Errorf("got %v, want the context's error and no other: a node was at work", err)
 	}
 }
 
@@ -174,11 +176,16 @@ func TestStatus(t *testing.T) {
 	if err != nil || status.Node != "b" || status.Jobs[jobs.StateClaimed] != 1 || len(status.Members) != 1 {
 		t.Errorf("got %+v, %v", status, err)
 	}
-	if _, err := client.Status(t.Context(), gone); !errors.Is(err, jobs.ErrUnavailable) {
+	if _, err := client.Status(t.Context(), gone); !errors.Is(err, jobs.ErrUnavailable) || strings.Count(err.Error(), "unavailable") != 1 {
 		t.Errorf("nobody there: %v", err)
 	}
 	if _, err := client.Status(t.Context(), "?"); !errors.Is(err, jobs.ErrInvalid) {
 		t.Errorf("no endpoint: %v", err)
+	}
+	// A node that is a member under another address than the given one.
+	another := open(t, time.Minute, start(t, &script{members: []*v1.Member{{Name: "b", ApiAddress: addresses[1]}}}, "a")[0], strings.Replace(addresses[1], "127.0.0.1", "localhost", 1))
+	if nodes := another.Cluster(t.Context()); len(nodes) != 2 || nodes[1].Status.Node != "b" || !strings.HasPrefix(nodes[1].Endpoint, "localhost") {
+		t.Errorf("two nodes, one of them by two addresses: %+v", nodes)
 	}
 	all := client.Cluster(t.Context())
 	if len(all) != 3 || all[0].Status.Node != "a" || all[1].Status.Node != "b" || !errors.Is(all[2].Err, jobs.ErrUnavailable) || all[2].Endpoint != gone {

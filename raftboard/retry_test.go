@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -222,6 +223,18 @@ func TestFollowsTheLeader(t *testing.T) {
 	}
 	if f, l := s.count("follower", "Post"), s.count("leader", "Post"); f != 1 || l != 3 {
 		t.Errorf("the follower got %d calls and the leader %d, want 1 and 3", f, l)
+	}
+}
+
+// TestOneEndpointIsEnough: a client that was told of one node goes on when that
+// node is gone, with those that it was told of by the node.
+func TestOneEndpointIsEnough(t *testing.T) {
+	others := &script{}
+	address := start(t, others, "b")[0]
+	given := &script{faults: []fault{refuses}, members: []*v1.Member{{Name: "b", ApiAddress: address}, {Name: "c", ApiAddress: "?"}}}
+	client := open(t, time.Minute, start(t, given, "a")...)
+	if _, err := client.Job(t.Context(), jobs.NewJobID()); err != nil || others.count("b", "GetJob") != 1 {
+		t.Errorf("%d calls at the other node, %v", others.count("b", "GetJob"), err)
 	}
 }
 

@@ -51,6 +51,8 @@ type script struct {
 	hold    chan struct{} // if set, Execute and Post wait for it
 	entered chan struct{} // gets one for each of these that has begun
 
+	members []*v1.Member // of Status, besides the node itself
+
 	index uint64 // of Conductord-Index
 	poll  func(method string, n int) any
 	watch func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
@@ -232,7 +234,7 @@ func handle[Req, Res any](ctx context.Context, n *node, method string, request *
 }
 
 func (n clusterService) Status(_ context.Context, _ *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error) {
-	return connect.NewResponse(&v1.StatusResponse{Node: n.name, State: "follower", Jobs: map[string]uint64{"claimed": 1}, Members: []*v1.Member{{Name: n.name}}}), nil
+	return connect.NewResponse(&v1.StatusResponse{Node: n.name, State: "follower", Jobs: map[string]uint64{"claimed": 1}, Members: append([]*v1.Member{{Name: n.name}}, n.script.members...)}), nil
 }
 
 // held waits until the test lets packed calls go on.

@@ -173,6 +173,12 @@ func startDev(t *testing.T) string {
 			t.Errorf("dev did not stop well: %v\n%s", err, said.String())
 		}
 	})
+	devReady(t, address)
+	return address
+}
+
+func devReady(t *testing.T, address string) {
+	t.Helper()
 	eventually(t, "dev is ready", func() bool {
 		answer, err := http.Get("http://" + address + "/readyz")
 		if err != nil {
@@ -181,5 +187,4 @@ func startDev(t *testing.T) string {
 		_ = answer.Body.Close()
 		return answer.StatusCode == http.StatusOK
 	})
-	return address
 }

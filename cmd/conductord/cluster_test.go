@@ -107,7 +107,8 @@ func (w *worker) succeed() {
 func (w *worker) fail() {
 	w.t.Helper()
 	failure := &logbook.Failure{Kind: logbook.FailureExit, Message: "exit status 3", Step: "say-greeting", Code: 3,
-		Causes: []logbook.Failure{{Kind: logbook.FailureError, Message: "the guest has left"}}}
+		Causes: []logbook.Failure{{Kind: logbook.FailureError, Message: "status 3", // as the failure itself says
+			Causes: []logbook.Failure{{Kind: logbook.FailureError, Message: "the guest has left"}}}}}
 	w.update(logbook.FlowRunning, w.begin("make-greeting"))
 	w.update("", w.finish("make-greeting", `{"greeting":"Hello"}`, nil), w.begin("say-greeting"))
 	last := w.next(logbook.FlowFailure, w.finish("say-greeting", "", failure))
@@ -208,7 +209,7 @@ func TestJobGet(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got.out)
 		}
 	}
-	if got.code != 0 || got.err != "" {
+	if got.code != 0 || got.err != "" || strings.Count(got.out, "status 3") != 1 {
 		t.Errorf("got %+v", got)
 	}
 
@@ -289,14 +290,15 @@ func TestJobEnds(t *testing.T) {
 		{"trash", "trash ID", false, 0, "ID trashed\n", ""},
 		{"trash with a reason", "trash --reason broken ID", false, 0, "ID trashed\n", ""},
 		{"trash under another claim", "trash --token 0-1 ID", true, main.ExitConflict, "", "w1 holds job"},
-		{"consume what another has", "consume ID", true, main.ExitConflict, "", `"w1" holds it since`},
-		{"trash what another has", "trash ID", true, main.ExitConflict, "", `"w1" holds it since`},
+		{"consume what another has", "consume ID", true, main.ExitConflict, "", `"w1" has held it since`},
+		{"trash what another has", "trash ID", true, main.ExitConflict, "", "; --token TOKEN ends it under that claim"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			id := post(t, cluster, "--kind", "k")
 			args := strings.ReplaceAll(row.args, "ID", id.String())
 			if row.held {
-				args = strings.ReplaceAll(args, "TOKEN", newWorker(t, cluster, id).claimed.Job.Token.String())
+				token := newWorker(t, cluster, id).claimed.Job.Token.String()
+				args, row.err = strings.ReplaceAll(args, "TOKEN", token), strings.ReplaceAll(row.err, "TOKEN", token)
 			}
 			got := run(t, cluster, append([]string{"job"}, strings.Fields(args)...)...)
 			if got.code != row.code || steady(got.out) != row.out || !strings.Contains(got.err, row.err) {
@@ -319,8 +321,11 @@ func TestJobEnds(t *testing.T) {
 	if !strings.Contains(steady(got.out), "reason: broken\n") || !strings.Contains(steady(got.out), "failure: operator: broken\n") {
 		t.Errorf("the evidence: %+v", got)
 	}
-	if again := run(t, cluster, "job", "trash", id.String()); again.code != main.ExitConflict || !strings.Contains(again.err, "it is trashed") {
-		t.Errorf("trashed twice: %+v", again)
+	again := run(t, cluster, "job", "trash", id.String())
+	expect(t, again, main.ExitConflict, "", "conductord: cannot trash job ID: the job cannot be claimed now: it is trashed\n")
+	unknown := run(t, cluster, "job", "consume", jobs.NewJobID().String())
+	if unknown.code != main.ExitNotFound || !strings.HasPrefix(unknown.err, "conductord: cannot consume job ") {
+		t.Errorf("an unknown job: %+v", unknown)
 	}
 }
 
@@ -393,6 +398,9 @@ func TestPresence(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, run(t, cluster, "session", "list"), 0, "ID NAME HOST PID TTL CLAIMS OPENED\nID c1 h1 7 1h0m0s 0 TIME\n", "")
+	if got := run(t, cluster, "session", "list", "-o", "json"); !strings.Contains(got.out, `"ttl": "1h0m0s"`) || strings.Count(got.out, "ttl") != 1 {
+		t.Errorf("sessions as JSON: %+v", got)
+	}
 	expect(t, run(t, cluster, "conductor", "list"), 0,
 		"NAME HOST PID BOARDS KINDS MAX JOBS SINCE\nc1 h1 7 default document 4 TIME\n", "")
 	// With a conductor that can do it, nothing is said about the waiting job.
@@ -442,7 +450,8 @@ const jobDocument = `{
  "posted_at": "TIME",
  "modified_at": "TIME",
  "claims": 0,
- "crashes": 0
+ "crashes": 0,
+ "failures": 0
 }
 `
 
@@ -542,7 +551,7 @@ func TestFlowRunOnTerminal(t *testing.T) {
 		{"a size that is not known", []string{"NO_COLOR=1"}, 0, 0,
 			"hello SUCCESS [████████████████████] 2/2 steps\n ✓ make-greeting SUCCESS TOOK\n ✓ say-greeting SUCCESS TOOK\n"},
 		{"narrow", []string{"NO_COLOR=1"}, 20, 20, "hello SUCCESS [██\n ✓ make-greeting \n ✓ say-greeting \n"},
-		{"low", []string{"NO_COLOR=1"}, 60, 3, "hello SUCCESS [████████████████████] 2/2 steps\n ✓ make-greeting SUCCESS TOOK\n … and 1 more\n"},
+		{"low", []string{"NO_COLOR=1"}, 60, 4, "hello SUCCESS [████████████████████] 2/2 steps\n ✓ make-greeting SUCCESS TOOK\n … and 1 more\n"},
 		{"coloured", nil, 60, 20, "hello SUCCESS [████████████████████] 2/2 steps\n" +
 			"\x1b[32m ✓ make-greeting SUCCESS TOOK\x1b[0m\n\x1b[32m ✓ say-greeting SUCCESS TOOK\x1b[0m\n"},
 	} {
@@ -554,6 +563,9 @@ func TestFlowRunOnTerminal(t *testing.T) {
 		pictures := strings.Split(got.err, "\x1b[J")
 		last := strings.ReplaceAll(pictures[len(pictures)-2], "\r\x1b[2K", "")
 		last = regexp.MustCompile("\x1b\\[\\d+A").ReplaceAllString(last, "")
+		if row.height > 0 && strings.Count(last, "\n") >= row.height {
+			t.Errorf("%s: the picture scrolls the terminal, and then cannot be drawn over", row.name)
+		}
 		if steady(last) != row.want || got.code != 0 {
 			t.Errorf("%s: drew\n%q\nwant\n%q\n%+v", row.name, steady(last), row.want, got)
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/config"
@@ -33,6 +34,9 @@ func (p *Program) devCommand() *cobra.Command {
 			"works at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkDevFlags(api, level); err != nil {
+				return usageError{err}
+			}
 			return p.dev(cmd.Context(), dataDir, api, level, handlers)
 		},
 	}
@@ -41,6 +45,17 @@ func (p *Program) devCommand() *cobra.Command {
 	cmd.Flags().StringSliceVar(&handlers, "handlers", nil, "more directories with handlers")
 	cmd.Flags().StringVar(&level, "log-level", "warn", "trace, debug, info, warn or error")
 	return cmd
+}
+
+// checkDevFlags refuses what would only show later, or not at all.
+func checkDevFlags(api, level string) error {
+	if _, _, err := net.SplitHostPort(api); err != nil {
+		return fmt.Errorf("--api-listen must be HOST:PORT, not %.64q", api)
+	}
+	if hclog.LevelFromString(level) == hclog.NoLevel {
+		return fmt.Errorf("--log-level must be trace, debug, info, warn or error, not %.64q", level)
+	}
+	return nil
 }
 
 func (p *Program) dev(ctx context.Context, dataDir, api, level string, handlers []string) (err error) {
@@ -62,10 +77,10 @@ func (p *Program) dev(ctx context.Context, dataDir, api, level string, handlers 
 	}
 	c := devConfig(filepath.Join(dataDir, devNode), raftAddress, api, append(handlers, installed))
 	c.Log.Level = level
-	_, statErr := os.Stat(c.DataDir)
-	first := errors.Is(statErr, fs.ErrNotExist)
 	began := time.Now()
-	return p.serve(ctx, c, first, func(d *daemon) error {
+	// Every start may be the first: here no second cluster can come of a
+	// directory that is missing, and a first start may have been cut off.
+	return p.serve(ctx, c, true, func(d *daemon) error {
 		waiting, cancel := context.WithTimeout(ctx, devReady)
 		defer cancel()
 		if err := d.node.WaitReady(waiting); err != nil {

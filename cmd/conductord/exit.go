@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
@@ -94,6 +95,8 @@ func because(err error, format string, args ...any) error {
 // hint says what to do about an error, where that is known.
 func hint(err error) string {
 	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another process listens there, perhaps another conductord: end it, or choose another address (`conductord dev`: --api-listen)"
 	case errors.Is(err, jobs.ErrUnavailable):
 		return "is a server running, and is --server right? start one with `conductord dev`"
 	case errors.Is(err, jobs.ErrUncertain):

@@ -247,6 +247,7 @@ func jobFields(job *jobs.Job) []field {
 		field{"finished", timeText(job.FinishedAt)},
 		field{"claims", strconv.Itoa(job.Claims)},
 		field{"crashes", countText(job.Crashes)},
+		field{"failures", countText(job.Failures)},
 		field{"reason", job.Reason},
 	)
 }
@@ -297,8 +298,12 @@ func failureFields(failure *logbook.Failure) []field {
 		{"failed step", failure.Step},
 		{"failure", failure.Kind + ": " + failure.Message},
 	}
-	for failure != nil && len(failure.Causes) > 0 {
+	for len(failure.Causes) > 0 {
+		said := failure.Message
 		failure = &failure.Causes[0]
+		if strings.Contains(said, failure.Message) {
+			continue // an error tells its causes, and then they would stand here twice
+		}
 		fields = append(fields, field{"caused by", (&logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}).Error()})
 	}
 	return fields

@@ -46,7 +46,8 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 		Use:   how.verb + " ID",
 		Short: how.short,
 		Long: how.short + ".\n\nWith --token, under the claim that you hold. Without, the job is claimed first, which fails with\n" +
-			"exit code 4 if somebody else has it.",
+			"exit code 4 if somebody else has it. A conductor whose claim is ended by another hears of it when it\n" +
+			"next records something: the step that it is running goes on until then.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			end, err := f.ending(how, args[0])
@@ -133,7 +134,7 @@ func (p *Program) endUnclaimed(ctx context.Context, cluster Cluster, how ending,
 		err = sayWhy(ctx, cluster, end.Job, err)
 	}
 	if err != nil {
-		return because(err, "%s job %s", how.verb, end.Job)
+		return fmt.Errorf("cannot %s job %s: %w", how.verb, end.Job, err)
 	}
 	end.Token = claimed.Job.Token
 	return p.endClaimed(ctx, cluster, how, end)
@@ -149,18 +150,20 @@ func (p *Program) closeSession(ctx context.Context, attendant jobs.Attendant, id
 	}
 }
 
-// sayWhy names who holds a job that cannot be claimed, or what it waits for.
+// sayWhy names who holds a job that cannot be claimed, and how to end it all the
+// same, or what it waits for.
 func sayWhy(ctx context.Context, reader jobs.Reader, id jobs.JobID, refusal error) error {
 	job, err := reader.Job(ctx, id)
 	switch {
 	case err != nil:
 		return refusal // which says enough
 	case job.Claim != nil:
-		return fmt.Errorf("%q holds it since %s, under token %s: %w", job.Claim.Owner, timeText(job.Claim.Since), job.Claim.Token, refusal)
+		return fmt.Errorf("%w: %q has held it since %s; --token %s ends it under that claim",
+			jobs.ErrUnclaimable, job.Claim.Owner, timeText(job.Claim.Since), job.Claim.Token)
 	case !job.DueAt.IsZero():
-		return fmt.Errorf("it is %s until %s: %w", job.State, timeText(job.DueAt), refusal)
+		return fmt.Errorf("%w: it is %s until %s", jobs.ErrUnclaimable, job.State, timeText(job.DueAt))
 	}
-	return fmt.Errorf("it is %s: %w", job.State, refusal)
+	return fmt.Errorf("%w: it is %s", jobs.ErrUnclaimable, job.State)
 }
 
 // operatorName is who sits at this keyboard: user@host.

@@ -123,13 +123,20 @@ func (w *workFlags) fill(p *Program, posting *jobs.Posting) (err error) {
 		return usageError{errors.New("--flow, --book and --kind exclude each other")}
 	case w.flow != "" && w.book == "":
 		return usageError{errors.New("--flow-id needs --book")}
+	case given == 0:
+		return usageError{errors.New("say what the job is to do: --flow, --book or --kind")}
+	}
+	if w.kind != "" { // told here, since the job's name may be made of it
+		if err := logbook.MaxLimits.CheckName("--kind", w.kind); err != nil {
+			return err
+		}
 	}
 	if w.document != "" {
 		return p.attachDocument(w.document, posting)
 	}
 	posting.Kind = w.kind
 	if posting.Name == "" {
-		posting.Name = cmp.Or(w.kind, w.book, "job") // a job has a name, and nobody has given one
+		posting.Name = cmp.Or(w.kind, w.book) // a job has a name, and nobody has given one
 	}
 	if w.book != "" {
 		if posting.BookID, err = logbook.ParseBookID(w.book); err != nil {

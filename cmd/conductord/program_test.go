@@ -122,6 +122,9 @@ func TestWrongCommandLines(t *testing.T) {
 		{"job post --priority urgent", "priority is invalid"},
 		{"job post --set colour", "--set must be NAME=VALUE"},
 		{"job post --set a=1 --set a=2", `--set gives "a" twice`},
+		{"job post --kind k --set a=\xff", "--set must be UTF-8"},
+		{"job post", "say what the job is to do: --flow, --book or --kind"},
+		{"job post --kind a\x01", "--kind is invalid: holds the control character U+0001"},
 		{"job post --details {", "--details is invalid: not a JSON value"},
 		{"job post --details @/nowhere", "cannot read --details"},
 		{"job post --not-before soon", "--not-before must be a time"},
@@ -137,6 +140,8 @@ func TestWrongCommandLines(t *testing.T) {
 		{"flow show x", "job or flow id is invalid"},
 		{"flow graph --format png ../../examples/hello.toml", "--format must be dot or mermaid"},
 		{"book get x", "book id is invalid"},
+		{"dev --log-level loud", "--log-level must be trace, debug, info, warn or error"},
+		{"dev --api-listen here", "--api-listen must be HOST:PORT"},
 		{"check-config /nowhere.toml", "cannot read the configuration"},
 	} {
 		t.Run(row.args, func(t *testing.T) {

@@ -26,9 +26,20 @@ func (p *Program) sessionCommand() *cobra.Command {
 	})
 }
 
+// shownSession is a session as session list gives it as JSON: with its TTL as
+// people and the API write it, where Go would count nanoseconds.
+type shownSession struct {
+	jobs.Session
+	TTL string `json:"ttl"`
+}
+
 func (p *Program) writeSessions(sessions []jobs.Session) error {
 	if p.json() {
-		return p.writeJSON(append([]jobs.Session{}, sessions...))
+		shown := make([]shownSession, 0, len(sessions))
+		for _, session := range sessions {
+			shown = append(shown, shownSession{session, session.TTL.String()})
+		}
+		return p.writeJSON(shown)
 	}
 	rows := make([][]string, 0, len(sessions))
 	for _, session := range sessions {

@@ -92,7 +92,7 @@ func (t *tree) lines() []string {
 		lines = append(lines, t.rowLine(row, atoms[row.name], nameWidth))
 	}
 	if hidden := len(t.rows) - (end - first); hidden > 0 {
-		lines = append(lines, fmt.Sprintf("  … and %d more", hidden))
+		lines = append(lines, t.clip(fmt.Sprintf("  … and %d more", hidden), ""))
 	}
 	return lines
 }
@@ -100,11 +100,14 @@ func (t *tree) lines() []string {
 // window chooses the rows that fit: from a little above the first step that
 // is not finished.
 func (t *tree) window(atoms map[string]*logbook.AtomDetail) (first, end int) {
-	const around = 2 // the headline, and the line that tells of the rest
-	if t.height <= around || len(t.rows) <= t.height-around {
+	// The headline, the line that tells of the rest, and the line below, where
+	// the cursor waits: a picture that fills the screen scrolls it, and what has
+	// gone out at the top cannot be drawn over.
+	const around = 3
+	if t.height == 0 || len(t.rows) <= t.height-around {
 		return 0, len(t.rows)
 	}
-	room := t.height - around
+	room := max(1, t.height-around)
 	for i, row := range t.rows {
 		if row.group == "" && !settled(atoms[row.name]) {
 			first = max(0, min(i-1, len(t.rows)-room))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -59,6 +60,9 @@ func (p *Program) readDetails(given string) (json.RawMessage, error) {
 func parseSets(sets []string) (logbook.Values, error) {
 	values := make(logbook.Values, len(sets))
 	for _, set := range sets {
+		if !utf8.ValidString(set) {
+			return nil, usageError{fmt.Errorf("--set must be UTF-8, not %.128q", set)}
+		}
 		name, text, found := strings.Cut(set, "=")
 		if !found || name == "" {
 			return nil, usageError{fmt.Errorf("--set must be NAME=VALUE, not %.128q", set)}

@@ -284,9 +284,9 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	const look = 20 * time.Millisecond
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
-	last := errors.New("it has not been asked")
 	for {
-		if last = n.ask(ctx); last == nil {
+		last := n.ask(ctx)
+		if last == nil {
 			return nil
 		}
 		select {

@@ -73,7 +73,7 @@ func OpenLog(dir string, fatal func(error)) (*guardedLog, error) { return openLo
 type Proposer struct{ *proposer }
 
 func NewProposer(r *raft.Raft, fatal func(error)) Proposer {
-	return Proposer{newProposer(r, newNodeMetrics(prometheus.NewRegistry(), &Node{}), fatal)}
+	return Proposer{newProposer(r, time.Now, newNodeMetrics(prometheus.NewRegistry(), &Node{}), fatal)}
 }
 
 func (p Proposer) Propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
@@ -171,3 +171,35 @@ func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
 
 // FirstIndex is where the node's log begins.
 func FirstIndex(n *Node) uint64 { first, _ := n.log.FirstIndex(); return first }
+
+// NewClock makes a clock that was raised to a time.
+func NewClock(floor time.Time) func() time.Time {
+	c := &clock{}
+	c.raise(floor)
+	return c.now
+}
+
+// NewPatientTransport makes the transport that waits for dead peers. dialled
+// is called at every dial.
+func NewPatientTransport(listen string, dialled func(), leading bool, closed <-chan struct{}) *patientTransport {
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		panic(err)
+	}
+	stream := &countingStream{Listener: listener, dialled: dialled}
+	return &patientTransport{
+		NetworkTransport: raft.NewNetworkTransport(stream, 1, time.Second, io.Discard),
+		leading:          func(uint64) bool { return leading },
+		closed:           closed,
+	}
+}
+
+type countingStream struct {
+	net.Listener
+	dialled func()
+}
+
+func (s *countingStream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	s.dialled()
+	return net.DialTimeout("tcp", string(address), timeout)
+}

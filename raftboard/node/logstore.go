@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -36,17 +38,58 @@ type guardedLog struct {
 
 // openLog opens the log and stable store of a data directory.
 func openLog(dataDir string, fatal func(error)) (*guardedLog, error) {
-	store, err := raftboltdb.New(raftboltdb.Options{
-		Path:        filepath.Join(dataDir, logFile),
-		BoltOptions: &bbolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
-	})
-	if err != nil {
-		if errors.Is(err, bbolterrors.ErrTimeout) {
-			return nil, fmt.Errorf("cannot open %s: another process uses this data directory", filepath.Join(dataDir, logFile))
-		}
+	path := filepath.Join(dataDir, logFile)
+	err := checkLength(path)
+	var store *raftboltdb.BoltStore
+	if err == nil {
+		store, err = raftboltdb.New(raftboltdb.Options{
+			Path:        path,
+			BoltOptions: &bbolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
+		})
+	}
+	switch {
+	case errors.Is(err, bbolterrors.ErrTimeout):
+		return nil, fmt.Errorf("cannot open %s: another process uses this data directory", path)
+	case err != nil:
 		return nil, fmt.Errorf("cannot open the raft log in %s: %w", dataDir, err)
 	}
 	return &guardedLog{BoltStore: store, fatal: fatal}, nil
+}
+
+// checkLength refuses a file that was cut short. bbolt would read beyond its
+// end, in a goroutine of its own, and the process would end with a stack.
+func checkLength(path string) error {
+	file, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) || (err == nil && file.Size() == 0) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	if err != nil {
+		return err
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > file.Size() {
+			return fmt.Errorf("it has %d bytes and should have %d: stop this node for good: the others go on without it (see docs/operations.md)", file.Size(), tx.Size())
+		}
+		return nil
+	})
+	return errors.Join(err, db.Close())
+}
+
+// intact reads the log's file, which bbolt maps into memory. bbolt panics on
+// pages that make no sense, and a file that was cut short is a fault of memory:
+// both are a damaged disk, and an error.
+func intact(dataDir string, read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("the raft log in %s is damaged (%v): stop this node for good: the others go on without it (see docs/operations.md)", dataDir, broken)
+		}
+	}()
+	return read()
 }
 
 // IsMonotonic makes raft clear the log when it installs a snapshot, so that
@@ -78,7 +121,7 @@ func (g *guardedLog) GetLog(index uint64, log *raft.Log) error {
 		return err
 	}
 	if log.Index != index || string(log.Extensions) != string(checksum(log)) {
-		err := fmt.Errorf("entry %d of the raft log is damaged on disk: stop this node, move its data directory away and let a copy of the cluster replace it", index)
+		err := fmt.Errorf("entry %d of the raft log is damaged on disk: stop this node for good: the others go on without it (see docs/operations.md)", index)
 		g.fatal(err)
 		return err
 	}

@@ -19,6 +19,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,6 +67,7 @@ type Node struct {
 	proposer   *proposer
 	reads      *readRounds
 	parking    *parking
+	clock      clock
 	leadership *moments
 	forward    *forwarder
 
@@ -115,7 +118,11 @@ func (n *Node) open() error {
 	if n.identity, err = loadIdentity(n.options); err != nil {
 		return err
 	}
-	if n.log, err = openLog(n.options.DataDir, n.fatal); err != nil {
+	err = intact(n.options.DataDir, func() (err error) {
+		n.log, err = openLog(n.options.DataDir, n.fatal)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	n.machine, err = fsm.Open(fsm.Options{
@@ -135,7 +142,7 @@ func (n *Node) open() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
-	if err := n.openRaft(ctx); err != nil {
+	if err := intact(n.options.DataDir, func() error { return n.openRaft(ctx) }); err != nil {
 		return err
 	}
 	return n.serve()
@@ -202,7 +209,12 @@ func (n *Node) outcast() error {
 	if len(refusals) == 0 || len(refusals) < len(n.options.Members)-1 {
 		return nil
 	}
-	return fmt.Errorf("every other node refuses this one: %w", errors.Join(refusals...))
+	slices.SortFunc(refusals, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	var reasons []string
+	for _, refusal := range refusals {
+		reasons = append(reasons, refusal.Error())
+	}
+	return fmt.Errorf("every other node refuses this one: %s", strings.Join(reasons, "; "))
 }
 
 func (n *Node) openRaft(ctx context.Context) error {
@@ -222,18 +234,24 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err := n.bootstrap(config, cached, snapshots, n.transport); err != nil {
 		return err
 	}
-	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, fatal: n.fatal}, cached, n.log, snapshots, n.transport)
+	patient := &patientTransport{NetworkTransport: n.transport, leading: n.leadsIn, closed: n.stream.life.Done()}
+	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, fatal: n.fatal}, cached, n.log, snapshots, patient)
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", err)
 	}
 	n.running.Store(true)
-	n.proposer = newProposer(n.raft, n.metrics, n.fatal)
+	n.proposer = newProposer(n.raft, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
 	n.forward = newForwarder(n)
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.watchLeader(ctx)
 	n.routines.Go(func() { n.catchUp(ctx) })
 	return nil
+}
+
+// leadsIn tells whether this node leads in a term.
+func (n *Node) leadsIn(term uint64) bool {
+	return n.running.Load() && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term
 }
 
 func (n *Node) raftConfig(notices chan<- bool) *raft.Config {

@@ -69,9 +69,9 @@ type proposer struct {
 }
 
 // newProposer starts the proposer's goroutine; it ends with close.
-func newProposer(r *raft.Raft, metrics *nodeMetrics, fatal func(error)) *proposer {
+func newProposer(r *raft.Raft, now func() time.Time, metrics *nodeMetrics, fatal func(error)) *proposer {
 	p := &proposer{
-		raft: r, now: time.Now, metrics: metrics, fatal: fatal,
+		raft: r, now: now, metrics: metrics, fatal: fatal,
 		queue:    make(chan *proposal, maxWaiting),
 		inFlight: make(chan struct{}, entriesInFlight),
 		stopped:  make(chan struct{}),

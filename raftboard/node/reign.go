@@ -106,6 +106,7 @@ func (n *Node) beginReign(ctx context.Context) (*reign, error) {
 	// Changes reach the reign from here on; sessions that are opened while the
 	// others are being read are armed twice, which is harmless.
 	n.observeReign(current)
+	n.clock.raise(n.machine.Time())
 	sessions, err := n.machine.Sessions()
 	if err != nil {
 		// raft would go on leading, and nobody would answer.

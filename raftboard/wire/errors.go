@@ -96,6 +96,9 @@ func fromNetwork(err error) error {
 	switch {
 	// Before the context's errors, for a dial that takes too long is one too.
 	case errors.As(err, &operation) && operation.Op == "dial", errors.Is(err, syscall.ECONNREFUSED):
+		if crossed := new(connect.Error); errors.As(err, &crossed) {
+			err = crossed.Unwrap() // whose text has no second "unavailable"
+		}
 		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err

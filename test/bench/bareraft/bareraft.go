@@ -1,0 +1,162 @@
+// Package bareraft is the floor that conductord is measured beside: a group of
+// processes with hashicorp/raft, the same log store, disk and timings as the
+// daemon has, and nothing on top.
+//
+// The state machine counts. The commands are opaque bytes, of the size that
+// the other side's have, and are packed into entries as the daemon packs them.
+// They are proposed from within the leader's process: what a network API, a
+// real state machine and the checks of a command cost is the difference that
+// the benchmark is after.
+//
+// A process is told what to do by lines of JSON on its standard input, answers
+// each with one on its standard output, and ends when its input does: so none
+// outlives the program that started it.
+package bareraft
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+)
+
+// What package raftboard/node does not make configurable, and so cannot be
+// read off a configuration. It must be the same here.
+const (
+	logFile           = "raft.db"
+	lockTimeout       = time.Second
+	logCacheSize      = 512
+	snapshotsRetained = 2
+	raftTimeout       = 10 * time.Second
+	connectionPool    = 3
+)
+
+// Options say what one process of the group is. All of them list the same
+// members.
+type Options struct {
+	Address string   `json:"address"` // its raft port, host:port; one of Members
+	Members []string `json:"members"`
+	Dir     string   `json:"dir"`
+
+	Heartbeat         time.Duration `json:"heartbeat"`
+	Election          time.Duration `json:"election"`
+	LeaderLease       time.Duration `json:"leader_lease"`
+	MaxAppendEntries  int           `json:"max_append_entries"`
+	SnapshotInterval  time.Duration `json:"snapshot_interval"`
+	SnapshotThreshold uint64        `json:"snapshot_threshold"`
+	TrailingLogs      uint64        `json:"trailing_logs"`
+}
+
+// validate reports all problems at once.
+func (o Options) validate() error {
+	var faults []error
+	if !slices.Contains(o.Members, o.Address) {
+		faults = append(faults, fmt.Errorf("address %q is not among the members", o.Address))
+	}
+	if o.Dir == "" {
+		faults = append(faults, errors.New("no directory"))
+	}
+	return errors.Join(faults...)
+}
+
+// Node is one member of the group.
+type Node struct {
+	raft      *raft.Raft
+	log       *raftboltdb.BoltStore
+	transport *raft.NetworkTransport
+	proposer  *proposer
+}
+
+// Open starts a member, in an empty directory. It returns before the group has
+// a leader.
+func Open(options Options) (*Node, error) {
+	if err := options.validate(); err != nil {
+		return nil, fmt.Errorf("cannot start a bare raft node: %w", err)
+	}
+	n := &Node{}
+	if err := n.open(options); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot start a bare raft node: %w", err), n.Close())
+	}
+	n.proposer = newProposer(n.raft)
+	return n, nil
+}
+
+func (n *Node) open(options Options) error {
+	var err error
+	n.log, err = raftboltdb.New(raftboltdb.Options{
+		Path:        filepath.Join(options.Dir, logFile),
+		BoltOptions: &bbolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
+	})
+	if err != nil {
+		return err
+	}
+	cached, err := raft.NewLogCache(logCacheSize, n.log)
+	if err != nil {
+		return err
+	}
+	silent := hclog.NewNullLogger()
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(options.Dir, snapshotsRetained, silent)
+	if err != nil {
+		return err
+	}
+	n.transport, err = raft.NewTCPTransport(options.Address, nil, connectionPool, raftTimeout, io.Discard)
+	if err != nil {
+		return err
+	}
+	config := options.raftConfig(silent)
+	var servers []raft.Server
+	for _, member := range options.Members {
+		servers = append(servers, raft.Server{ID: raft.ServerID(member), Address: raft.ServerAddress(member)})
+	}
+	if err := raft.BootstrapCluster(config, cached, n.log, snapshots, n.transport, raft.Configuration{Servers: servers}); err != nil {
+		return err
+	}
+	n.raft, err = raft.NewRaft(config, &counter{}, cached, n.log, snapshots, n.transport)
+	return err
+}
+
+func (o Options) raftConfig(logger hclog.Logger) *raft.Config {
+	config := raft.DefaultConfig()
+	config.LocalID = raft.ServerID(o.Address)
+	config.HeartbeatTimeout = o.Heartbeat
+	config.ElectionTimeout = o.Election
+	config.LeaderLeaseTimeout = o.LeaderLease
+	config.MaxAppendEntries = o.MaxAppendEntries
+	config.SnapshotInterval = o.SnapshotInterval
+	config.SnapshotThreshold = o.SnapshotThreshold
+	config.TrailingLogs = o.TrailingLogs
+	config.Logger = logger
+	config.NoLegacyTelemetry = true
+	return config
+}
+
+// Leading tells whether this member leads.
+func (n *Node) Leading() bool { return n.raft.State() == raft.Leader }
+
+// LastIndex is that of the last entry in the member's log.
+func (n *Node) LastIndex() uint64 { return n.raft.LastIndex() }
+
+// Close stops the member. It may be called after a failed Open.
+func (n *Node) Close() error {
+	var errs []error
+	if n.raft != nil {
+		errs = append(errs, n.raft.Shutdown().Error())
+	}
+	if n.proposer != nil {
+		n.proposer.close()
+	}
+	if n.transport != nil {
+		errs = append(errs, n.transport.Close())
+	}
+	if n.log != nil {
+		errs = append(errs, n.log.Close())
+	}
+	return errors.Join(errs...)
+}

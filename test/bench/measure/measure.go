@@ -1,0 +1,111 @@
+// Package measure drives a load and says how it went: callers that call again
+// and again, a window in which their calls count, and the statistics of it.
+//
+// A Load is the same for whatever is measured, so that two systems under the
+// same Load are compared and not two ways of measuring. Calls count when they
+// end within the window; the time before it, in which connections open and
+// caches fill, does not.
+package measure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Load says how many call, for how long, and what a call is worth.
+type Load struct {
+	Callers int           `json:"callers"`  // at once, each with one call in flight
+	PerCall int           `json:"per_call"` // operations of one call
+	Warm    time.Duration `json:"warm"`     // before the window
+	Window  time.Duration `json:"window"`
+}
+
+// Run is what came of a load.
+type Run struct {
+	Operations int           `json:"operations"` // within the window
+	PerSecond  float64       `json:"per_second"` // operations
+	P50        time.Duration `json:"p50_ns"`     // of a call, as the others
+	P95        time.Duration `json:"p95_ns"`
+	P99        time.Duration `json:"p99_ns"`
+}
+
+// Drive puts a load on a call. The mark is called when the window opens and
+// when it closes, and may be nil. The first error of a call ends everything,
+// and is returned: figures of a system that fails are worth nothing. It
+// returns when every caller has.
+func Drive(ctx context.Context, load Load, call func(context.Context) error, mark func(context.Context) error) (Run, error) {
+	if load.Callers < 1 || load.PerCall < 1 || load.Window <= 0 {
+		return Run{}, fmt.Errorf("cannot drive a load of %d callers with %d operations a call for %v", load.Callers, load.PerCall, load.Window)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	opens := time.Now().Add(load.Warm)
+	closes := opens.Add(load.Window)
+	latencies := make([][]time.Duration, load.Callers)
+	var callers sync.WaitGroup
+	for i := range load.Callers {
+		callers.Go(func() { // ends with the window, or with the first error
+			own, err := callAgain(ctx, opens, closes, call)
+			if err != nil {
+				cancel(err)
+			}
+			latencies[i] = own
+		})
+	}
+	markAt(ctx, cancel, opens, mark)
+	markAt(ctx, cancel, closes, mark)
+	callers.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return Run{}, err
+	}
+	return summarise(load, slices.Concat(latencies...)), nil
+}
+
+// callAgain calls until the window closes, and gives the time that each call
+// took which ended within the window.
+func callAgain(ctx context.Context, opens, closes time.Time, call func(context.Context) error) ([]time.Duration, error) {
+	var latencies []time.Duration
+	for {
+		began := time.Now()
+		if !began.Before(closes) || ctx.Err() != nil {
+			return latencies, nil
+		}
+		if err := call(ctx); err != nil {
+			return latencies, err
+		}
+		if ended := time.Now(); !ended.Before(opens) && ended.Before(closes) {
+			latencies = append(latencies, ended.Sub(began))
+		}
+	}
+}
+
+func markAt(ctx context.Context, cancel context.CancelCauseFunc, moment time.Time, mark func(context.Context) error) {
+	timer := time.NewTimer(time.Until(moment))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
+	if mark == nil {
+		return
+	}
+	if err := mark(ctx); err != nil {
+		cancel(err)
+	}
+}
+
+func summarise(load Load, latencies []time.Duration) Run {
+	slices.Sort(latencies)
+	operations := len(latencies) * load.PerCall
+	return Run{
+		Operations: operations,
+		PerSecond:  float64(operations) / load.Window.Seconds(),
+		P50:        Quantile(latencies, 0.50),
+		P95:        Quantile(latencies, 0.95),
+		P99:        Quantile(latencies, 0.99),
+	}
+}

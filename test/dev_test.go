@@ -1,0 +1,93 @@
+package test
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// devProcess is one run of `conductord dev`.
+type devProcess struct {
+	address string
+	command *exec.Cmd
+}
+
+// runDev starts dev, waits until it is ready, and ends it with the test.
+func runDev(t *testing.T, address string, more ...string) *devProcess {
+	t.Helper()
+	d := &devProcess{address, exec.Command(binary, append([]string{"dev", "--api-listen", address}, more...)...)}
+	var log bytes.Buffer
+	d.command.Stdout, d.command.Stderr = &log, &log
+	if err := d.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = d.command.Process.Kill()
+		_ = d.command.Wait()
+		if t.Failed() {
+			t.Logf("dev said:\n%s", log.String())
+		}
+	})
+	devReady(t, address)
+	return d
+}
+
+func (d *devProcess) end(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := d.command.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.command.Wait() // how it ends is the signal's business
+}
+
+// TestDevRestarted holds that jobs which run when dev is stopped or killed go
+// on when it is started again in the same directory, and that a second dev
+// says what is in its way.
+func TestDevRestarted(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	handlers, data := filepath.Join(t.TempDir(), "handlers"), t.TempDir()
+	gate := filepath.Join(t.TempDir(), "gate")
+	writeHandler(t, handlers, "first", "echo 1")
+	writeHandler(t, handlers, "second", "while [ ! -e '"+gate+"' ]; do sleep 0.05; done; echo 2")
+	// What a first start leaves that was killed before it had written anything.
+	if err := os.Mkdir(filepath.Join(data, "dev"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--data-dir", data, "--handlers", handlers}
+	dev := runDev(t, address, args...)
+
+	refused := command(t, "", "dev", "--api-listen", address)
+	if refused.code != 1 || !strings.Contains(refused.err, "address already in use") || !strings.Contains(refused.err, "choose another address") {
+		t.Errorf("a second dev: %+v", refused)
+	}
+	document := "name = \"two\"\npattern = \"linear\"\n[[steps]]\nname = \"first\"\n[[steps]]\nname = \"second\"\n"
+	id := strings.TrimSpace(command(t, document, "flow", "run", "-", "--server", address).out)
+	show := func() string { return command(t, "", "flow", "show", id, "--server", address).out }
+	for number, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		runs := regexp.MustCompile(`second +RUNNING .*` + []string{"", "attempt 2"}[number])
+		eventually(t, "the second step runs", func() bool { return runs.MatchString(show()) })
+		dev.end(t, signal)
+		dev = runDev(t, address, args...)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := command(t, "", "job", "wait", id, "--server", address)
+	if got.code != 0 || !strings.Contains(got.out, "success") {
+		t.Errorf("the job: %+v", got)
+	}
+	if steps := show(); !regexp.MustCompile(`first +SUCCESS .*→ 1\n`).MatchString(steps) || strings.Contains(regexp.MustCompile(`first.*`).FindString(steps), "attempt") {
+		t.Errorf("the first step has run again:\n%s", steps)
+	}
+}
