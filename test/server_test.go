@@ -124,8 +124,8 @@ func TestOneOfThreeAnswersOnlyStaleReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the last node has the job", func() bool {
-		output, err := exec.CommandContext(t.Context(), binary, "cluster", "status", "--server", last.API, "-o", "json").Output()
-		return err == nil && strings.Contains(string(output), `"claimable": 1`)
+		status, err := client.Status(t.Context(), last.API)
+		return err == nil && status.Jobs[jobs.StateClaimable] == 1
 	})
 	cluster.Nodes[0].Kill()
 	cluster.Nodes[1].Kill()
