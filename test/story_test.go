@@ -172,11 +172,12 @@ func TestStoryOfKills(t *testing.T) {
 			t.Fatalf("no node is named %q", job.Claim.Owner)
 		}
 		heldByVictim := job.Claim.Owner == node.Name
+		led := leaderOf(t, s.cluster, s.client) == node
 		began := time.Now()
 		node.Kill()
 		if heldByVictim {
 			next := s.nextOwner(job.Claim.Token)
-			t.Logf("killed %s, the %s: %s had the job after %v", node.Name, victim, next.Claim.Owner, time.Since(began).Round(10*time.Millisecond))
+			t.Logf("killed %s, the %s (leading: %t): %s had the job after %v", node.Name, victim, led, next.Claim.Owner, time.Since(began).Round(10*time.Millisecond))
 			if next.Crashes == 0 {
 				t.Error("the crash was not counted")
 			}
