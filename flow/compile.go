@@ -58,6 +58,9 @@ type compiler struct {
 	// Vertices while they are placed: gates have no step.
 	vertices []*Step
 	edges    [][]int32
+	spans    []span        // of retries
+	open     []int         // the spans that are being placed, outermost first
+	graphs   []placedGraph // those with deciders
 }
 
 func newCompiler(limits logbook.Limits, inputs []string) *compiler {
@@ -119,8 +122,27 @@ func (c *compiler) survey(node Node, path []Node) {
 		c.surveyStep(n)
 	case *Flow:
 		path = append(path, n)
+		c.surveyRetries(n, path)
 		for _, child := range n.children {
 			c.survey(child, path)
+		}
+	}
+}
+
+// surveyRetries looks at the retry of a flow. It is a fault for one to stand
+// over two flows, or for two to stand over one.
+func (c *compiler) surveyRetries(flow *Flow, path []Node) {
+	if len(flow.retries) > 1 {
+		c.fatal(ErrDuplicate, "%s stands under %d retries; put a flow around it for another one", quoted(flow), len(flow.retries))
+	}
+	for _, retry := range flow.retries {
+		switch {
+		case retry == nil || retry.step == nil:
+			c.fatal(ErrInvalid, "%s stands under a retry that is none", quoted(flow))
+		case c.seen[retry.step]:
+			c.fatal(ErrDuplicate, "retry %q stands over two flows, the second at %s", retry.Name(), pathNames(path))
+		default:
+			c.survey(retry.step, path)
 		}
 	}
 }
@@ -179,6 +201,8 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 	if len(flow.links) > 0 && flow.pattern != PatternGraph {
 		c.fault(ErrInvalid, "flow %q is %s and has links; only a graph can have them", flow.name, flow.pattern)
 	}
+	before = c.enter(flow, before)
+	defer c.leave(flow)
 	switch flow.pattern {
 	case PatternLinear:
 		for _, child := range flow.children {
@@ -216,6 +240,8 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 		before = c.gate(before)
 	}
 	ends := make([][]int32, len(flow.children))
+	gates, places := make([]int32, len(flow.children)), make([]span, len(flow.children))
+	deciding := decidingLinks(flow)
 	var last [][]int32
 	for _, child := range order {
 		behind := before
@@ -226,7 +252,12 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 			}
 			behind = union(sets)
 		}
+		if len(deciding[flow.children[child].Name()]) > 0 {
+			behind = []int32{c.vertex(nil, behind)}
+		}
+		gates[child], places[child].from = int32(len(c.vertices)-1), len(c.vertices)
 		ends[child] = c.place(flow.children[child], behind)
+		places[child].end = len(c.vertices)
 		switch len(wiring.next[child]) {
 		case 0:
 			last = append(last, ends[child])
@@ -234,6 +265,9 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 		default:
 			ends[child] = c.gate(ends[child])
 		}
+	}
+	if len(deciding) > 0 {
+		c.graphs = append(c.graphs, placedGraph{flow: flow, deciding: deciding, next: wiring.next, gates: gates, places: places})
 	}
 	return union(last)
 }
@@ -249,6 +283,10 @@ func (c *compiler) gate(before []int32) []int32 {
 
 func (c *compiler) vertex(step *Step, before []int32) int32 {
 	id := int32(len(c.vertices))
+	if step != nil && step.atMostOnce && len(c.open) > 0 {
+		c.fault(ErrInvalid, "step %q is to run at most once, and stands under retry %q, which could run it again",
+			step.name, c.vertices[c.spans[c.open[len(c.open)-1]].from].name)
+	}
 	c.vertices = append(c.vertices, step)
 	c.edges = append(c.edges, nil)
 	for _, v := range before {
@@ -299,6 +337,8 @@ func (c *compiler) number() {
 		c.plan.steps[step], c.plan.index[s.name] = s, step
 		step++
 	}
+	c.numberScopes(numbers)
+	c.numberChoices(numbers)
 	c.plan.next = make([][]int32, len(c.vertices))
 	c.plan.previous = make([][]int32, len(c.vertices))
 	for v, edges := range c.edges {

@@ -22,6 +22,10 @@ func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
 	switch n := node.(type) {
 	case *Flow:
 		fmt.Fprintf(out, "%s%s (%s)\n", indent, n.name, n.pattern)
+		if retry := n.Retrier(); retry != nil {
+			number := p.index[retry.Name()]
+			fmt.Fprintf(out, "%s  %d. %s%s\n", indent, number+1, retry.Name(), p.describe(number))
+		}
 		for _, child := range n.children {
 			p.outline(out, child, depth+1)
 		}
@@ -36,6 +40,14 @@ func (p *Plan) describe(number int) string {
 	step := p.steps[number]
 	var notes []string
 	note := func(format string, arguments ...any) { notes = append(notes, fmt.Sprintf(format, arguments...)) }
+	for i := range p.choices {
+		if choice := &p.choices[i]; choice.Target.First == number {
+			note("%s only if %s", choice.Target.described(), choice.described())
+		}
+	}
+	if step.retrier {
+		note("decides about failures here")
+	}
 	for _, wire := range p.wires[number] {
 		note("%s ← %s", wire.Name, p.source(wire))
 	}
@@ -47,6 +59,9 @@ func (p *Plan) describe(number int) string {
 	}
 	if step.timeout > 0 {
 		note("timeout %s", step.timeout)
+	}
+	if step.pause != nil {
+		note("%s between rounds", step.pause.Delay.Round(time.Millisecond))
 	}
 	if step.retry.Attempts > 1 {
 		note("up to %d attempts, %s apart", step.retry.Attempts, step.retry.Delay.Round(time.Millisecond))
@@ -94,7 +109,7 @@ func (p *Plan) Graphviz() string {
 		fmt.Fprintf(&d.out, "%s}\n", indent)
 	}
 	d.step = func(d *drawing, number int, indent string) {
-		fmt.Fprintf(&d.out, "%sn%d [label=%s];\n", indent, number, dotText(d.plan.steps[number].name))
+		fmt.Fprintf(&d.out, "%sn%d [label=%s%s];\n", indent, number, dotText(d.plan.steps[number].name), map[bool]string{true: ", shape=diamond"}[d.plan.steps[number].retrier])
 	}
 	d.edge = func(d *drawing, from, to int, label string) {
 		fmt.Fprintf(&d.out, "  n%d -> n%d", from, to)
@@ -118,7 +133,11 @@ func (p *Plan) Mermaid() string {
 		fmt.Fprintf(&d.out, "%send\n", indent)
 	}
 	d.step = func(d *drawing, number int, indent string) {
-		fmt.Fprintf(&d.out, "%sn%d[\"%s\"]\n", indent, number, mermaidText(d.plan.steps[number].name))
+		left, right := "[", "]"
+		if d.plan.steps[number].retrier {
+			left, right = "{", "}"
+		}
+		fmt.Fprintf(&d.out, "%sn%d%s\"%s\"%s\n", indent, number, left, mermaidText(d.plan.steps[number].name), right)
 	}
 	d.edge = func(d *drawing, from, to int, label string) {
 		if label != "" {
@@ -149,6 +168,9 @@ func (d *drawing) node(node Node, indent string) {
 	id := d.flows
 	d.flows++
 	d.cluster(d, flow.name, id, func() {
+		if retry := flow.Retrier(); retry != nil {
+			d.step(d, d.plan.index[retry.Name()], indent+"  ")
+		}
 		for _, child := range flow.children {
 			d.node(child, indent+"  ")
 		}
@@ -161,6 +183,14 @@ func (d *drawing) labels(from, to int) []string {
 	for _, wire := range d.plan.wires[to] {
 		if wire.From == from {
 			labels = append(labels, wire.Symbol)
+		}
+	}
+	for i := range d.plan.choices {
+		choice := &d.plan.choices[i]
+		for j := range choice.Voices {
+			if choice.Target.holds(to) && choice.Voices[j].From.holds(from) {
+				labels = append(labels, "if "+choice.Voices[j].Name)
+			}
 		}
 	}
 	return labels

@@ -9,6 +9,24 @@
 // runs. A Registry builds flows by name, so that a logbook holds names and
 // arguments but never code.
 //
+// # When a step fails
+//
+// A flow may stand under a Retrier: Times, ForEach and others, or one that
+// asks a Controller of your own. When a step has failed for good (its own
+// RetryPolicy used up), the innermost retry around it decides: to undo its
+// flow and begin it again, perhaps after a pause and with another value; to
+// leave it to the retry around; or to revert everything. Without a retry, or
+// with none that wants to try again, everything that was done is undone.
+// OpenStack TaskFlow undoes only the innermost flow where its retry gives up
+// and none stands around it, and calls the whole REVERTED: a flow that is
+// half done and says it is not.
+//
+// # When a step is not to run
+//
+// A Link of a graph may have a decider (Decide): a named predicate over the
+// results so far that says whether the node it leads to is run, or ignored
+// with as much of what follows as Reaching says.
+//
 // # Where an argument comes from
 //
 // A step sees what is provided by the steps that are finished before it may
@@ -55,9 +73,17 @@ type Flow struct {
 	pattern  Pattern
 	children []Node
 	links    []link
+	retries  []*Retrier // more than one is a fault
 }
 
-type link struct{ from, to string }
+type link struct {
+	from, to string
+	name     string // of the decider
+	decider  Decider
+	decides  bool // it was given a decider, nil or not
+	depth    Depth
+	reaches  bool // it was given a depth
+}
 
 // Linear runs its children one after another, each when the one before has
 // finished as a whole.
@@ -86,10 +112,31 @@ func (f *Flow) Add(children ...Node) *Flow {
 }
 
 // Link makes one child of a graph wait for another, by their names, and
-// returns the graph. Compile reports names that are not there.
-func (f *Flow) Link(from, to string) *Flow {
-	f.links = append(f.links, link{from: from, to: to})
+// returns the graph. With the option Decide, it also decides whether that one
+// is run at all. Compile reports names that are not there.
+func (f *Flow) Link(from, to string, options ...LinkOption) *Flow {
+	l := link{from: from, to: to}
+	for _, option := range options {
+		option(&l)
+	}
+	f.links = append(f.links, l)
 	return f
+}
+
+// WithRetry puts the flow under a retry, and returns the flow. When one of its
+// steps fails, in whichever flow inside it, the innermost retry around the
+// step decides what becomes of the flow under that retry.
+func (f *Flow) WithRetry(r *Retrier) *Flow {
+	f.retries = append(f.retries, r)
+	return f
+}
+
+// Retrier is the retry that the flow stands under by itself; nil if none.
+func (f *Flow) Retrier() *Retrier {
+	if len(f.retries) == 0 {
+		return nil
+	}
+	return f.retries[0]
 }
 
 // Name is the flow's name.

@@ -61,6 +61,7 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 			c.fault(ErrUnknownNode, "graph %q links %q to %q, and does not have both", flow.name, l.from, l.to)
 			continue
 		}
+		c.checkLink(flow, l)
 		w.connect(from, to)
 	}
 }
@@ -168,6 +169,10 @@ func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	}
 	whole := &interfaceOf{requires: make(map[string]bool), provides: make(map[string]bool)}
 	var later []*interfaceOf
+	value := &interfaceOf{}
+	if retry := flow.Retrier(); retry != nil {
+		value = stepInterface(retry.step)
+	}
 	for _, child := range flow.children {
 		part := c.interfaceOf(child)
 		for symbol := range part.requires {
@@ -182,6 +187,15 @@ func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	}
 	if flow.pattern == PatternGraph {
 		satisfyInside(whole, later)
+	}
+	// A retry stands before all of its flow: what it provides, nobody inside
+	// needs from outside, and what it requires comes from there.
+	for symbol := range value.provides {
+		delete(whole.requires, symbol)
+		whole.provides[symbol] = true
+	}
+	for symbol := range value.requires {
+		whole.requires[symbol] = true
 	}
 	c.symbols[flow] = whole
 	return whole

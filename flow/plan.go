@@ -9,21 +9,27 @@ import (
 // after another, who waits for whom, and where each argument comes from. A
 // Plan does not change and may be read by many at once.
 //
-// Steps are numbered from 0 in that order. The graph of who waits for whom
+// Each retry is a step too, the first of its flow: see Scope. Steps are
+// numbered from 0 in that order. The graph of who waits for whom
 // has vertices besides the steps: where everything of one part waits for
 // everything of another, a *gate* stands between them, so that the edges stay
 // as few as the steps. Gates have the numbers from Len() on; a gate is done
-// when all before it are.
+// when all before it are. A Choice stands at a gate.
 type Plan struct {
-	root     Node
-	steps    []*Step
-	index    map[string]int
-	next     [][]int32 // by vertex
-	previous [][]int32
-	inputs   map[string]bool // the names that the store was said to hold
-	wires    [][]Wire        // by step
-	reverts  [][]Wire
-	consumed [][]string // by step: fields of its result that others cannot do without
+	root      Node
+	steps     []*Step
+	index     map[string]int
+	next      [][]int32 // by vertex
+	previous  [][]int32
+	inputs    map[string]bool // the names that the store was said to hold
+	wires     [][]Wire        // by step
+	reverts   [][]Wire
+	scopes    []Scope
+	scopeOf   map[int]int // by the step of the retry
+	governors []int32     // by step
+	choices   []Choice
+	choiceAt  map[int]int // by gate
+	consumed  [][]string  // by step: fields of its result that others cannot do without
 }
 
 // Where wires come from, when not from a step.

@@ -2,8 +2,11 @@ package flow
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/conductord/conductord/logbook"
 )
 
 // Argument is one thing that a step is given.
@@ -36,6 +39,12 @@ type Step struct {
 	retry          RetryPolicy
 	atMostOnce     bool
 
+	// Of the atom of a Retrier, which has no task.
+	retrier      bool
+	controller   Controller
+	pause        *Backoff
+	revertingAll bool
+
 	rebind  map[string]string
 	derived derivation
 	faults  []error // found while building; Compile reports them
@@ -57,13 +66,17 @@ func NewStep(name string, task Task, options ...Option) *Step {
 }
 
 func newStep(name string, task Task, derived derivation, faults []error, options []Option) *Step {
-	s := &Step{name: name, task: task, derived: derived, faults: faults}
-	s.requires = slices.Clone(derived.requires)
+	return finished(&Step{name: name, task: task, derived: derived, faults: faults}, options)
+}
+
+// finished applies the options to what the step is by itself, and checks it.
+func finished(s *Step, options []Option) *Step {
+	s.requires = slices.Clone(s.derived.requires)
 	for _, option := range options {
 		option(s)
 	}
 	if s.provides == nil {
-		s.provides = derived.provides
+		s.provides = s.derived.provides
 	}
 	s.applyRebind()
 	s.check()
@@ -138,6 +151,52 @@ func Version(version string) Option { return func(s *Step) { s.version = version
 // Name is the step's name.
 func (s *Step) Name() string { return s.name }
 
+// IsRetry tells whether the step stands for a Retrier in a plan. It has no
+// task then: the engine asks Next and Decide.
+func (s *Step) IsRetry() bool { return s.retrier }
+
+// Kind is the kind of the step's atom.
+func (s *Step) Kind() logbook.AtomKind {
+	if s.retrier {
+		return logbook.KindRetry
+	}
+	return logbook.KindTask
+}
+
+// Next asks the controller of a retry for the value of its next round.
+func (s *Step) Next(history *History) (value any, err error) {
+	defer func() {
+		if caught := recover(); caught != nil {
+			value, err = nil, &PanicError{Value: caught, Stack: string(debug.Stack())}
+		}
+	}()
+	return s.controller.Next(history)
+}
+
+// Decide asks the controller of a retry about a failure, and applies the
+// options Pause and RevertingAll to what it says. An error is a panic of the
+// controller, or an answer that is none.
+func (s *Step) Decide(history *History) (decision Decision, err error) {
+	defer func() {
+		if caught := recover(); caught != nil {
+			decision, err = Decision{}, &PanicError{Value: caught, Stack: string(debug.Stack())}
+		}
+	}()
+	decision = s.controller.OnFailure(history)
+	switch {
+	case decision.Verdict < VerdictRetry || decision.Verdict > VerdictRevertAll:
+		return Decision{}, fmt.Errorf("its controller has given no verdict that there is: %d", decision.Verdict)
+	case decision.Delay < 0:
+		return Decision{}, fmt.Errorf("its controller has asked for a delay of %s", decision.Delay)
+	case decision.Verdict == VerdictRevert && s.revertingAll:
+		decision.Verdict = VerdictRevertAll
+	case decision.Verdict == VerdictRetry && s.pause != nil:
+		decision.Delay = s.pause.After(len(history.Rounds))
+	}
+	decision.Delay = min(decision.Delay, MaxPause)
+	return decision, nil
+}
+
 // Task is the work of the step.
 func (s *Step) Task() Task { return s.task }
 
@@ -209,8 +268,10 @@ func rebindIn(list []Argument, argument, symbol string) bool {
 
 // check finds what is wrong with the step by itself.
 func (s *Step) check() {
-	if s.task == nil {
-		s.fault("it has no task")
+	if s.retrier {
+		s.checkRetrier()
+	} else {
+		s.checkTask()
 	}
 	if s.timeout < 0 {
 		s.fault("its timeout is negative: %s", s.timeout)
@@ -224,6 +285,29 @@ func (s *Step) check() {
 	s.checkNames("requires", argumentNames(s.requires))
 	s.checkNames("requires for its revert", argumentNames(s.revertRequires))
 	s.checkNames("provides", provisionNames(s.provides))
+}
+
+func (s *Step) checkTask() {
+	if s.task == nil {
+		s.fault("it has no task")
+	}
+	if s.pause != nil || s.revertingAll {
+		s.fault("it has an option that only retries take")
+	}
+}
+
+func (s *Step) checkRetrier() {
+	if s.controller == nil {
+		s.fault("it is a retry and has no controller")
+	}
+	if s.timeout != 0 || s.atMostOnce || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
+		s.fault("it is a retry, and has an option that only steps take")
+	}
+	if s.pause != nil {
+		if err := s.pause.check(); err != nil {
+			s.fault("its pause: %w", err)
+		}
+	}
 }
 
 func (s *Step) checkNames(verb string, names []string) {

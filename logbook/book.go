@@ -107,6 +107,11 @@ type Attempt struct {
 	// Stderr is the end of what a handler wrote there.
 	Stderr          string `json:"stderr,omitempty"`
 	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
+	// Failures are, in an attempt of a retry, those of the steps under it
+	// (each says its Step) that followed on the attempt before and led to
+	// this one. An attempt that has ended is never changed, so what came
+	// after it stands with the next.
+	Failures []Failure `json:"failures,omitempty"`
 }
 
 // Ended tells whether the outcome of the attempt is known.

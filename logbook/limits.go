@@ -246,11 +246,23 @@ func (l Limits) checkOptionalName(field, name string) error {
 	return l.CheckName(field, name)
 }
 
+// before is one failure over those that led to an attempt, so that they are
+// counted together; nil if there are none.
+func (a *Attempt) before() *Failure {
+	if len(a.Failures) == 0 {
+		return nil
+	}
+	return &Failure{Kind: FailureError, Causes: a.Failures}
+}
+
 func (l Limits) checkAttempt(atom string, a *Attempt) error {
 	if err := l.CheckValue("result of "+atom, a.Result); err != nil {
 		return err
 	}
 	if err := l.CheckFailure("failure of "+atom, a.Failure); err != nil {
+		return err
+	}
+	if err := l.CheckFailure("failures before "+atom, a.before()); err != nil {
 		return err
 	}
 	if err := l.checkOptionalName("owner of "+atom, a.Owner); err != nil {

@@ -59,7 +59,8 @@ func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves
 // recorded, the next one is due. RUNNING to REVERTING happens on a resume,
 // when the outcome of the execution is not known. PENDING to REVERTING, which
 // the diagram leaves out, is a step that waited to be tried again when its
-// flow began to revert.
+// flow began to revert; RETRYING to REVERTING is a retry to which the same
+// happened.
 type AtomState string
 
 // The states of an atom.
@@ -83,7 +84,7 @@ var atomMoves = map[AtomState][]AtomState{
 	AtomReverting:     {AtomReverted, AtomRevertFailure},
 	AtomReverted:      {AtomPending},
 	AtomRevertFailure: {AtomReverting},
-	AtomRetrying:      {AtomRunning},
+	AtomRetrying:      {AtomRunning, AtomReverting},
 	AtomIgnored:       {AtomPending},
 }
 

@@ -65,7 +65,7 @@ func TestAtomMoves(t *testing.T) {
 		REVERTING      → REVERTED REVERT_FAILURE
 		REVERTED       → PENDING
 		REVERT_FAILURE → REVERTING
-		RETRYING       → RUNNING
+		RETRYING       → RUNNING REVERTING
 		IGNORE         → PENDING
 	`, func(from, to string) error { return logbook.AtomState(from).Move(logbook.AtomState(to)) })
 }

@@ -26,13 +26,17 @@ type core struct {
 	limits logbook.Limits
 
 	vertices []vertex
-	done     int // steps in SUCCESS
+	done     int // steps in SUCCESS or IGNORE
 	undone   int // while reverting: steps that are REVERTED or never started
 	running  int // attempts that this run has begun and not ended
 
 	ready queue   // steps that may start now, in the order in which they came to be
 	due   dueHeap // steps that wait to be tried again
 	lost  []int   // at-most-once steps that were found RUNNING
+
+	scopes     []scope // as those of the plan
+	unresolved []int   // steps that were found FAILURE, and nobody has decided about
+	undecided  []int   // gates that were found reached, and whose choice was not made
 
 	reverting bool // the flow is being undone
 	broken    bool // a revert has failed for good: nothing more starts
@@ -48,13 +52,16 @@ type vertex struct {
 	recorded  bool // the logbook has an atom of it, or will with the next update
 	started   bool // at least one execution was begun
 	open      bool // this run has begun an attempt and not ended it
+	released  bool // those behind it have been told that it is done
 	before    int
 	after     int
+	behind    int             // for countUndone alone
 	attempt   logbook.Attempt // the one that is open
 
 	executions, reverts          int  // attempts begun
 	failedExecutions, failedUndo int  // attempts that have ended in a failure
 	undoFailed                   bool // the last revert that was loaded
+	undone                       bool // the last attempt that was loaded is a revert
 	result                       []byte
 	fields                       logbook.Values // of the result, when somebody has asked for one
 	failure                      *logbook.Failure
@@ -83,6 +90,11 @@ func (c *core) begin(now time.Time) {
 		c.beginRevert(c.cause, now)
 		return
 	}
+	for s := range c.scopes {
+		if c.scopes[s].turning {
+			c.unwind(s, now)
+		}
+	}
 	c.resume(now)
 	for _, step := range c.lost {
 		c.vertices[step].open = true
@@ -93,6 +105,13 @@ func (c *core) begin(now time.Time) {
 		failure := &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true,
 			Message: "it was running when its conductor died, and must not be started twice"}
 		c.finish(outcome{step: step, failure: failure, ended: now}, now)
+	}
+	c.decide(c.undecided, now)
+	for _, step := range c.unresolved {
+		// One before it may have been decided for both.
+		if !c.reverting && c.turningOver(step) < 0 {
+			c.resolve(step, now)
+		}
 	}
 }
 
@@ -116,13 +135,16 @@ func (c *core) next(now time.Time, slots int) []start {
 // cannot be prepared is an attempt that fails at once.
 func (c *core) attempt(step int, now time.Time) (start, bool) {
 	v, s := &c.vertices[step], c.plan.Step(step)
+	if s.IsRetry() {
+		c.round(step, now)
+		return start{}, false
+	}
+	c.move(now)
 	state, action, number := logbook.AtomRunning, logbook.ActionExecute, &v.executions
-	if c.reverting {
+	if v.intention == logbook.IntendRevert {
 		state, action, number = logbook.AtomReverting, logbook.ActionRevert, &v.reverts
-		c.out.flow(logbook.FlowReverting, nil, now)
 	} else {
 		v.failure = nil
-		c.out.flow(logbook.FlowRunning, nil, now)
 	}
 	*number++
 	v.started, v.open, v.retryAt = true, true, time.Time{}
@@ -134,14 +156,27 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	call.Action, call.Step, call.Attempt = action, s.Name(), *number
 	arguments, failure := c.arguments(step, action)
 	if failure != nil {
+		if action == logbook.ActionRevert && v.failure != nil && v.failure.Kind == logbook.FailureArgument {
+			failure = nil // it had not been executed for want of the same, so there is nothing to undo
+		}
 		c.finish(outcome{step: step, failure: failure, ended: now}, now)
 		return start{}, false
 	}
 	call.Arguments = arguments
 	if action == logbook.ActionRevert {
-		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failures
+		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
 	}
 	return start{step: step, call: &call}, true
+}
+
+// move says that the flow runs, or reverts. A retry that undoes its own part
+// to begin again does so in a flow that runs.
+func (c *core) move(now time.Time) {
+	if c.reverting {
+		c.out.flow(logbook.FlowReverting, nil, now)
+	} else {
+		c.out.flow(logbook.FlowRunning, nil, now)
+	}
 }
 
 // finish takes the outcome of an attempt that next or begin has begun.
@@ -173,15 +208,15 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 		return
 	}
 	v.result, v.failure = attempt.Result, nil
-	c.done++
-	change := logbook.AtomChange{State: logbook.AtomSuccess, Attempts: []logbook.Attempt{attempt}}
-	if c.reverting {
-		c.change(step, change, now)
+	if s, ok := c.plan.ScopeOf(step); ok {
+		c.scopes[s].rounds = append(c.scopes[s].rounds, flow.Round{Value: attempt.Result})
+	}
+	c.change(step, logbook.AtomChange{State: logbook.AtomSuccess, Attempts: []logbook.Attempt{attempt}}, now)
+	if v.intention == logbook.IntendRevert {
 		c.tryRevert(step, now)
 		return
 	}
-	c.change(step, change, now)
-	c.release(step)
+	c.release(step, now)
 }
 
 func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time) {
@@ -190,40 +225,59 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 	v.failedExecutions++
 	v.failure = attempt.Failure
 	attempts := []logbook.Attempt{attempt}
-	if !c.reverting {
-		if delay, again := c.plan.Step(step).Retry().Again(v.failedExecutions); again && !attempt.Failure.Permanent {
-			c.change(step, logbook.AtomChange{State: logbook.AtomPending, RetryAt: dueAt(now, delay), Attempts: attempts}, now)
-			c.postpone(step, delay, now)
-			return
-		}
-	}
-	c.change(step, logbook.AtomChange{State: logbook.AtomFailure, Intention: logbook.IntendRevert, Attempts: attempts}, now)
-	if c.reverting {
-		c.addFailure(step, attempt.Failure)
-		c.tryRevert(step, now)
+	delay, again := c.plan.Step(step).Retry().Again(v.failedExecutions)
+	again = again && !attempt.Failure.Permanent
+	if again && v.intention != logbook.IntendRevert {
+		c.change(step, logbook.AtomChange{State: logbook.AtomPending, RetryAt: dueAt(now, delay), Attempts: attempts}, now)
+		c.postpone(step, delay, now)
 		return
 	}
-	c.beginRevert(c.blame(step, attempt.Failure), now)
+	c.change(step, logbook.AtomChange{State: logbook.AtomFailure, Intention: logbook.IntendRevert, Attempts: attempts}, now)
+	c.noteFailure(step)
+	switch {
+	case c.broken: // nothing more is decided
+	case c.reverting:
+		c.addFailure(step, attempt.Failure)
+		c.tryRevert(step, now)
+	case !again && c.resolve(step, now):
+	default:
+		// It is undone with what is around it. One that would have been
+		// tried again has not failed for good, so that nobody is asked.
+		c.gatherFailures(c.turningOver(step))
+		c.tryRevert(step, now)
+	}
 }
 
 // release tells the vertices behind a done one that they wait for one less.
-func (c *core) release(vertex int) {
+func (c *core) release(vertex int, now time.Time) {
 	stack := []int{vertex}
+	var choices []int
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
+		c.vertices[top].released = true
 		for _, next := range c.plan.Next(top) {
 			n := &c.vertices[next]
 			if n.before--; n.before > 0 {
 				continue
 			}
-			if int(next) >= c.plan.Len() {
+			switch _, choice := c.plan.ChoiceAt(int(next)); {
+			case choice:
+				choices = append(choices, int(next))
+			case int(next) >= c.plan.Len() || n.state == logbook.AtomIgnored:
 				stack = append(stack, int(next))
-			} else {
+			default:
 				c.ready.push(int(next))
 			}
 		}
 	}
+	// Last, because a decider that fails turns the flow round.
+	c.decide(choices, now)
+}
+
+// isDone: whoever waits for a step in this state waits no longer.
+func isDone(state logbook.AtomState) bool {
+	return state == logbook.AtomSuccess || state == logbook.AtomIgnored
 }
 
 // postpone makes a step wait for its next attempt.
@@ -283,13 +337,18 @@ func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
 	change.Name = s.Name()
 	if !v.recorded {
 		v.recorded = true
-		change.Kind, change.Version = logbook.KindTask, s.Version()
+		change.Kind, change.Version = s.Kind(), s.Version()
 		if change.Intention == "" {
 			change.Intention = logbook.IntendExecute
 		}
 	}
 	if change.State != "" {
-		v.state = change.State
+		if isDone(v.state) {
+			c.done--
+		}
+		if v.state = change.State; isDone(v.state) {
+			c.done++
+		}
 	}
 	if change.Intention != "" {
 		v.intention = change.Intention

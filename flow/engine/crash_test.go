@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,11 +46,15 @@ type world struct {
 	plan    *flow.Plan
 	workers int
 	count   int
-	fails   bool // some step fails for good, so the flow cannot succeed
-	broken  bool // some revert fails for good, so the flow may end in FAILURE
-	once    bool // some step is at most once, so that an interruption may make it fail
+	fails   bool  // some step fails for good, so the flow cannot succeed
+	broken  bool  // some revert fails for good, so the flow may end in FAILURE
+	once    bool  // some step is at most once, so that an interruption may make it fail
+	decides bool  // some decider says no, so that steps which fail may never run
+	retried bool  // some step fails for good in a round that is not the last
+	values  []int // of the retries around the node that is drawn: their rounds
 
-	interrupted bool // the present series of runs has been, so far
+	interrupted bool        // the present series of runs has been, so far
+	cancelled   atomic.Bool // and was told to revert
 	event       func()
 
 	mu      sync.Mutex
@@ -62,6 +67,7 @@ type world struct {
 // fresh begins a series of runs of one flow.
 func (w *world) fresh() {
 	w.journal, w.interrupted, w.event = newJournal(newDetail()), false, func() {}
+	w.cancelled.Store(false)
 	w.begun, w.effects = make(map[string]int), make(map[string]bool)
 }
 
@@ -70,25 +76,71 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 	if depth == 0 || w.count > 14 || rapid.IntRange(0, 2).Draw(rt, "leaf") == 0 && name != "root" {
 		return w.drawStep(rt)
 	}
+	under, leave := w.drawRetry(rt, name)
+	defer leave()
 	children := make([]flow.Node, rapid.IntRange(0, 4).Draw(rt, "children"))
 	for i := range children {
 		children[i] = w.draw(rt, fmt.Sprintf("%s.%d", name, i), depth-1)
 	}
 	switch rapid.SampledFrom([]string{"linear", "unordered", "graph"}).Draw(rt, "pattern") {
 	case "linear":
-		return flow.Linear(name, children...)
+		return under(flow.Linear(name, children...))
 	case "unordered":
-		return flow.Unordered(name, children...)
+		return under(flow.Unordered(name, children...))
 	}
-	graph := flow.Graph(name, children...)
+	graph := under(flow.Graph(name, children...))
 	for i := range children {
 		for j := range i {
 			if rapid.Bool().Draw(rt, "link") {
-				graph.Link(children[j].Name(), children[i].Name())
+				graph.Link(children[j].Name(), children[i].Name(), w.drawDecider(rt, children[i])...)
 			}
 		}
 	}
 	return graph
+}
+
+// drawDecider puts deciders on some links to nodes that hold steps.
+func (w *world) drawDecider(rt *rapid.T, to flow.Node) []flow.LinkOption {
+	if !holdsSteps(to) || rapid.IntRange(0, 3).Draw(rt, "decider") > 0 {
+		return nil
+	}
+	answer := rapid.Bool().Draw(rt, "answer")
+	w.decides = w.decides || !answer
+	depth := flow.Depth(rapid.IntRange(0, 3).Draw(rt, "depth"))
+	return []flow.LinkOption{flow.Reaching(depth), flow.Decide("d", func(logbook.Values) (bool, error) { return answer, nil })}
+}
+
+func holdsSteps(node flow.Node) bool {
+	f, ok := node.(*flow.Flow)
+	return !ok || f.Retrier() != nil || slices.ContainsFunc(f.Children(), holdsSteps)
+}
+
+// drawRetry puts some flows under a retry, and tells the steps in them what
+// its value is called: the number of the round, or that and 100.
+func (w *world) drawRetry(rt *rapid.T, name string) (under func(*flow.Flow) *flow.Flow, leave func()) {
+	kind := rapid.SampledFrom([]string{"none", "none", "none", "times", "each", "revert", "wall"}).Draw(rt, "retry")
+	if kind == "none" {
+		return func(f *flow.Flow) *flow.Flow { return f }, func() {}
+	}
+	rounds := rapid.IntRange(1, 3).Draw(rt, "rounds")
+	options := []flow.Option{flow.Provides(fmt.Sprintf("v%d", len(w.values)))}
+	if rapid.Bool().Draw(rt, "pause") {
+		options = append(options, flow.Pause(flow.Backoff{Delay: time.Microsecond, Jitter: 0.5}))
+	}
+	retry := "retry-" + name
+	var r *flow.Retrier
+	switch kind {
+	case "times":
+		r = flow.Times(retry, rounds, options...)
+	case "each":
+		r = flow.ForEach(retry, []int{101, 102, 103}[:rounds], options...)
+	case "revert":
+		rounds, r = 1, flow.AlwaysRevert(retry, options[0])
+	default:
+		rounds, r = 1, flow.AlwaysRevertAll(retry, options[0])
+	}
+	w.values = append(w.values, rounds)
+	return func(f *flow.Flow) *flow.Flow { return f.WithRetry(r) }, func() { w.values = w.values[:len(w.values)-1] }
 }
 
 func (w *world) drawStep(rt *rapid.T) *flow.Step {
@@ -96,7 +148,14 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	task := &drawnTask{world: w, name: fmt.Sprintf("s%d", w.count)}
 	attempts := 3
 	var options []flow.Option
-	if rapid.IntRange(0, 5).Draw(rt, "once") == 0 {
+	if n := len(w.values); n > 0 {
+		// It fails for good in so many rounds of the retry around it.
+		task.rounds = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3}).Draw(rt, "rounds that fail")
+		task.value = fmt.Sprintf("v%d", n-1)
+		w.fails = w.fails || task.rounds >= w.values[n-1]
+		w.retried = w.retried || task.rounds > 0
+		options = append(options, flow.Requires(task.value))
+	} else if rapid.IntRange(0, 5).Draw(rt, "once") == 0 {
 		task.once, w.once, attempts = true, true, 1
 		options = append(options, flow.AtMostOnce())
 	}
@@ -133,6 +192,9 @@ func (w *world) through(rt *rapid.T, n int) int {
 	end, err := w.run(2)
 	if err != nil {
 		rt.Fatalf("after a crash before update %d: %v", n, err)
+	}
+	if n < 0 && w.decides {
+		w.fails = end.State != logbook.FlowSuccess // which the run without a crash is to tell
 	}
 	w.check(rt, end)
 	return len(w.journal.trace())
@@ -191,7 +253,11 @@ func (w *world) storm(rt *rapid.T) {
 			}
 			return -1
 		}
-		end, err := w.weather(round+1, int(strike()), strike(), strike(), strike(), random.IntN(4))
+		cancel := int64(-1)
+		if random.IntN(8) == 0 {
+			cancel = strike()
+		}
+		end, err := w.weather(round+1, int(strike()), strike(), strike(), strike(), cancel, random.IntN(4))
 		for _, expected := range []error{errCrash, errLost, engine.ErrGate} {
 			if errors.Is(err, expected) {
 				err, end.State = nil, logbook.FlowSuspended
@@ -213,18 +279,23 @@ var errLost = errors.New("the claim is lost")
 
 // weather is one claim in a storm. Updates that are on their way when it ends
 // badly may still arrive, in their order: some of them do.
-func (w *world) weather(claim uint64, crash int, lose, suspend, gate int64, arrive int) (engine.End, error) {
+func (w *world) weather(claim uint64, crash int, lose, suspend, gate, revert int64, arrive int) (engine.End, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	late := newLateJournal(w.journal, w)
 	w.journal.left = crash
 	o := w.options(claim)
 	o.Journal = late
-	suspended := make(chan struct{})
-	o.Suspend = suspended
+	suspended, reverted := make(chan struct{}), make(chan struct{})
+	o.Suspend, o.Revert = suspended, reverted
 	var moments, gates atomic.Int64
 	w.event = func() {
-		switch moments.Add(1) {
+		moment := moments.Add(1)
+		if moment == revert {
+			w.cancelled.Store(true)
+			close(reverted)
+		}
+		switch moment {
 		case lose:
 			cancel(errLost)
 		case suspend:
@@ -298,15 +369,16 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 		rt.Error(fault)
 	}
 	detail := w.journal.snapshot()
-	fails := w.fails || w.once && w.interrupted
+	fails := w.fails || w.once && w.interrupted || w.cancelled.Load()
 	allowed := map[logbook.FlowState]bool{logbook.FlowSuccess: !w.fails, logbook.FlowReverted: fails,
-		logbook.FlowFailure: fails && w.broken}
+		logbook.FlowFailure: (fails || w.retried) && w.broken}
 	if !allowed[end.State] || detail.State != end.State {
-		rt.Fatalf("the flow ended as %s, and its record says %s", end.State, detail.State)
+		rt.Fatalf("the flow ended as %s, and its record says %s:\n%s%s", end.State, detail.State, w.plan.Outline(), dump(detail))
 	}
 	for _, atom := range detail.Atoms {
 		want := map[logbook.FlowState]logbook.AtomState{logbook.FlowSuccess: logbook.AtomSuccess, logbook.FlowReverted: logbook.AtomReverted}
-		if state, ok := want[end.State]; ok && atom.State != state {
+		if state, ok := want[end.State]; ok && atom.State != state && atom.State != logbook.AtomIgnored &&
+			!(end.State == logbook.FlowReverted && setBack(&atom)) {
 			rt.Errorf("step %s is %s in a flow that is %s", atom.Name, atom.State, end.State)
 		}
 	}
@@ -320,12 +392,18 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 	}
 }
 
+// setBack tells whether a retry has set a step back, and it was not begun again.
+func setBack(atom *logbook.AtomDetail) bool {
+	n := len(atom.Attempts)
+	return atom.State == logbook.AtomPending && (n == 0 || atom.Attempts[n-1].Action == logbook.ActionRevert)
+}
+
 // allow holds a call against the record: marks are durable before steps start,
 // so the record knows of it, also if the conductor has died since.
 func (w *world) allow(call *flow.Call) {
 	detail := w.journal.snapshot()
 	state := func(step int) logbook.AtomState {
-		if atom, ok := detail.Atom(w.plan.Step(step).Name()); ok && len(atom.Attempts) > 0 {
+		if atom, ok := detail.Atom(w.plan.Step(step).Name()); ok && (len(atom.Attempts) > 0 && !setBack(atom) || atom.State == logbook.AtomIgnored) {
 			return atom.State
 		}
 		return ""
@@ -337,13 +415,18 @@ func (w *world) allow(call *flow.Call) {
 			faults = append(faults, fmt.Errorf("step %s is executed while it is %s", call.Step, own))
 		}
 		for _, step := range w.plan.Predecessors(number) {
-			if before := state(step); before != logbook.AtomSuccess && before != logbook.AtomReverting {
+			if before := state(step); before != logbook.AtomSuccess && before != logbook.AtomReverting && before != logbook.AtomIgnored {
 				faults = append(faults, fmt.Errorf("step %s is executed while %s is %s", call.Step, w.plan.Step(step).Name(), before))
 			}
 		}
 	} else {
-		for _, step := range w.plan.Successors(number) {
-			if after := state(step); after != "" && after != logbook.AtomReverted {
+		behind := w.plan.Successors(number)
+		for len(behind) > 0 {
+			step := behind[0]
+			behind = behind[1:]
+			if after := state(step); after == logbook.AtomIgnored {
+				behind = append(behind, w.plan.Successors(step)...)
+			} else if after != "" && after != logbook.AtomReverted {
 				faults = append(faults, fmt.Errorf("step %s is reverted while %s is %s", call.Step, w.plan.Step(step).Name(), after))
 			}
 		}
@@ -358,6 +441,8 @@ type drawnTask struct {
 	name           string
 	fail, undoFail int
 	once, undo     bool
+	rounds         int
+	value          string // the name of the retry's, under which it stands
 }
 
 // began notes what the world sees of an execution before it ends.
@@ -383,10 +468,23 @@ func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	d.world.allow(call)
 	d.began()
 	d.world.event()
+	if d.rounds > 0 && d.round(call) <= d.rounds {
+		return nil, flow.Permanent(errors.New("not in this round"))
+	}
 	if call.Attempt <= d.fail {
 		return nil, errors.New("woot")
 	}
 	return d.name, nil
+}
+
+// round is the number of the round, by the value of the retry: that of one
+// which never repeats is null.
+func (d *drawnTask) round(call *flow.Call) int {
+	var value int
+	if err := json.Unmarshal(call.Arguments[d.value], &value); err != nil {
+		return 1
+	}
+	return max(1, value%100)
 }
 
 type drawnUndoable struct{ *drawnTask }
@@ -399,4 +497,19 @@ func (d *drawnUndoable) Revert(_ context.Context, call *flow.Call) error {
 	}
 	d.undone()
 	return nil
+}
+
+// dump is what became of each step, for a person who looks for the reason.
+func dump(d logbook.FlowDetail) (text string) {
+	for _, a := range d.Atoms {
+		text += fmt.Sprintf("%s %s", a.Name, a.State)
+		for _, t := range a.Attempts {
+			text += fmt.Sprintf(" %s%d", t.Action[:1], t.Number)
+			if t.Failure != nil {
+				text += "-" + t.Failure.Message
+			}
+		}
+		text += "\n"
+	}
+	return text
 }

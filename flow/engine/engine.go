@@ -21,6 +21,17 @@
 //     with the kind logbook.FailureAtMostOnce, and the flow reverts.
 //   - Steps revert in the reverse of the order in which they had to run, each
 //     when all that follow it are undone, the failed step included.
+//   - Only a failure that every retry around the step leaves to the next, or
+//     that one wants everything reverted for, reverts the flow. One that a
+//     retry answers by trying again undoes the flow of that retry in the same
+//     order, and begins it again; what stands before it is not touched. The
+//     answer, and the time until which it waits, are recorded with the failure
+//     and not asked for again; a round that has begun is never forgotten, so
+//     a retry has as many as it was given, however often its conductors die.
+//     While it undoes, a later failure or a cancellation may still revert
+//     everything; nothing turns that back.
+//   - What a decider says is recorded with what follows from it: that steps
+//     are ignored, or that they run.
 //   - A flow whose revert fails is FAILURE and stays so: nothing more starts.
 //   - However much a step leaves behind, its flow can be written and read: a
 //     result that is too large is a failure, and failures and stderr are cut.
@@ -88,6 +99,16 @@ type Options struct {
 	// be RUNNING for its next owner, and one that is at most once would have
 	// failed without having begun. nil: never.
 	Suspend <-chan struct{}
+	// Revert, when closed, turns the flow round: nothing more is executed,
+	// what runs is awaited, and everything that was done is undone, as after
+	// a failure; a flow that has not begun ends REVERTED without running
+	// anything. It is durable like every failure, so that whoever takes the
+	// flow up later goes on reverting, told or not. To a flow that reverts
+	// already or has ended it means nothing. nil: never.
+	Revert <-chan struct{}
+	// RevertCause is asked, once, why Revert was closed. nil, or an answer of
+	// nil: a failure of kind logbook.FailureOperator.
+	RevertCause func() *logbook.Failure
 	// Gate is called before each step starts, by the goroutine of the step,
 	// and blocks while the claim is in doubt. An error ends the run. The step
 	// is marked RUNNING by then, so one that is at most once and is refused

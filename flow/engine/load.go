@@ -19,6 +19,13 @@ import (
 //	REVERTING       reverted again, and not before RetryAt
 //	REVERTED        kept
 //	REVERT_FAILURE  the flow is FAILURE
+//	IGNORE          kept; its decider is not asked again
+//	RETRYING        its flow begins again, as that of a SUCCESS that is to be
+//	                RETRYed does when all of it is undone, and not before RetryAt
+//
+// What is said of flows that revert holds for the flow of a retry too, if it
+// is being undone to begin again. A FAILURE under a retry about which nothing
+// was recorded is decided now.
 //
 // Anything that no engine leaves behind is refused.
 func newCore(o *Options) (*core, error) {
@@ -30,6 +37,7 @@ func newCore(o *Options) (*core, error) {
 	if err := c.checkStore(); err != nil {
 		return nil, err
 	}
+	c.scopes = make([]scope, len(o.Plan.Scopes()))
 	c.vertices = make([]vertex, o.Plan.Vertices())
 	for i := range c.vertices {
 		c.vertices[i] = vertex{state: logbook.AtomPending, intention: logbook.IntendExecute, before: len(o.Plan.Previous(i))}
@@ -75,10 +83,14 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	switch {
 	case !ok:
 		return errors.New("the flow has no such step")
-	case atom.Kind != logbook.KindTask:
-		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, logbook.KindTask)
+	case atom.Kind != c.plan.Step(step).Kind():
+		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, c.plan.Step(step).Kind())
 	case c.vertices[step].recorded:
 		return errors.New("it is recorded twice")
+	case (atom.Intention == logbook.IntendIgnore) != (atom.State == logbook.AtomIgnored):
+		return fmt.Errorf("it is %s with the intention %s", atom.State, atom.Intention)
+	case atom.Intention == logbook.IntendIgnore && len(c.plan.Choices()) > 0:
+	case atom.Intention == logbook.IntendRetry && c.plan.Step(step).IsRetry():
 	case atom.Intention != logbook.IntendExecute && atom.Intention != logbook.IntendRevert:
 		return fmt.Errorf("a step cannot have the intention %q", atom.Intention)
 	}
@@ -89,18 +101,24 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 			return err
 		}
 	}
-	v.started = v.executions > 0
-	if version := c.plan.Step(step).Version(); v.started && atom.Version != version {
+	if version := c.plan.Step(step).Version(); v.executions > 0 && atom.Version != version {
 		return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, version)
 	}
 	last, _ := atom.Last(logbook.ActionExecute)
-	if err := v.checkState(last); err != nil {
+	if v.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {
+		last = nil // a retry has begun its flow again since
+	}
+	v.started = last != nil
+	if err := c.checkState(step, last); err != nil {
 		return err
 	}
 	if last != nil && last.Ended() {
 		v.result, v.failure = last.Result, last.Failure
-	} else if last != nil && atom.State == logbook.AtomRunning {
+	} else if last != nil && (atom.State == logbook.AtomRunning || atom.State == logbook.AtomRetrying) {
 		v.attempt = *last
+	}
+	if c.plan.Step(step).IsRetry() {
+		return c.loadRounds(step, atom)
 	}
 	return nil
 }
@@ -117,6 +135,10 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt) error {
 	if attempt.Number != *number+1 {
 		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
 	}
+	if revert := attempt.Action == logbook.ActionRevert; revert != v.undone {
+		// What was tried before belongs to an earlier round.
+		*failed, v.undone = 0, revert
+	}
 	*number++
 	if attempt.Failure != nil {
 		*failed++
@@ -128,13 +150,16 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt) error {
 }
 
 // checkState holds a state against the last execution, nil if there was none.
-func (v *vertex) checkState(last *logbook.Attempt) error {
+func (c *core) checkState(step int, last *logbook.Attempt) error {
+	v := &c.vertices[step]
 	succeeded := last != nil && last.Ended() && last.Failure == nil
 	failed := last != nil && last.Ended() && last.Failure != nil
 	possible := false
 	switch v.state {
 	case logbook.AtomPending:
 		possible = last == nil || failed
+	case logbook.AtomIgnored:
+		possible = last == nil
 	case logbook.AtomRunning:
 		possible = last != nil && !last.Ended()
 	case logbook.AtomSuccess:
@@ -145,12 +170,15 @@ func (v *vertex) checkState(last *logbook.Attempt) error {
 		possible = last != nil
 	case logbook.AtomRevertFailure:
 		possible = last != nil && v.undoFailed
+	case logbook.AtomRetrying:
+		possible = last != nil && c.plan.Step(step).IsRetry()
 	default:
 		return fmt.Errorf("a step of this flow cannot be %q", v.state)
 	}
 	executing := v.state == logbook.AtomPending || v.state == logbook.AtomRunning || v.state == logbook.AtomSuccess ||
 		v.state == logbook.AtomFailure
-	if !possible || executing && v.reverts > 0 {
+	again := c.plan.Governor(step) >= 0 && (last == nil || !v.undone)
+	if !possible || executing && v.reverts > 0 && !again {
 		return fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", v.state, v.executions, v.reverts)
 	}
 	return nil
@@ -160,17 +188,20 @@ func (v *vertex) checkState(last *logbook.Attempt) error {
 // split, so what the atoms say counts as much as the flow's own state.
 func (c *core) settle(state logbook.FlowState) {
 	c.reverting = state == logbook.FlowReverting || c.cause != nil
+	c.settleScopes()
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
-		switch v.state {
-		case logbook.AtomFailure, logbook.AtomReverting, logbook.AtomReverted, logbook.AtomRevertFailure:
-			c.reverting = true
-		}
-		if v.intention == logbook.IntendRevert {
-			c.reverting = true
-		}
-		if v.state == logbook.AtomSuccess {
+		if isDone(v.state) {
 			c.done++
+		}
+		switch {
+		case v.state == logbook.AtomRevertFailure:
+			c.reverting = true
+		case c.turningOver(step) >= 0: // only to begin again
+		case v.state == logbook.AtomFailure && c.plan.Governor(step) >= 0: // nobody has decided yet
+		case v.state == logbook.AtomFailure, v.state == logbook.AtomReverting, v.state == logbook.AtomReverted,
+			v.intention == logbook.IntendRevert:
+			c.reverting = true
 		}
 	}
 	if !c.reverting || c.cause != nil {
@@ -209,9 +240,14 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 	for len(reached) > 0 {
 		top := reached[len(reached)-1]
 		reached = reached[:len(reached)-1]
-		if top < c.plan.Len() && c.vertices[top].state != logbook.AtomSuccess {
+		if top < c.plan.Len() && !isDone(c.vertices[top].state) {
 			continue
 		}
+		if top >= c.plan.Len() && !c.chosen(top) {
+			c.undecided = append(c.undecided, top)
+			continue
+		}
+		c.vertices[top].released = true
 		for _, next := range c.plan.Next(top) {
 			if c.vertices[next].before--; c.vertices[next].before == 0 {
 				reached = append(reached, int(next))
@@ -233,7 +269,7 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 // resume queues what may be executed: first what was running, then what is ready.
 func (c *core) resume(now time.Time) {
 	for step := range c.plan.Len() {
-		if c.vertices[step].state != logbook.AtomRunning {
+		if c.vertices[step].state != logbook.AtomRunning || c.turningOver(step) >= 0 {
 			continue
 		}
 		if c.plan.Step(step).AtMostOnce() {
@@ -243,7 +279,7 @@ func (c *core) resume(now time.Time) {
 		}
 	}
 	for step := range c.plan.Len() {
-		if v := &c.vertices[step]; v.state == logbook.AtomPending && v.before == 0 {
+		if v := &c.vertices[step]; v.state == logbook.AtomPending && v.before == 0 && c.turningOver(step) < 0 {
 			c.await(step, v.failedExecutions, now)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -18,6 +19,7 @@ type loop struct {
 	steps   context.Context // of the steps; ends with the run's, or by abort
 	cancel  context.CancelCauseFunc
 	suspend <-chan struct{} // nil once it was closed
+	revert  <-chan struct{} // the same
 
 	// reports has room for every attempt, so that one that is left behind
 	// can always end. No step has two at once.
@@ -45,7 +47,7 @@ type heldStart struct {
 
 func newLoop(ctx context.Context, o *Options, c *core) *loop {
 	steps, cancel := context.WithCancelCause(ctx)
-	return &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend,
+	return &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
 		reports: make(chan report, min(o.Workers, o.Plan.Len()))}
 }
 
@@ -74,6 +76,12 @@ func (l *loop) run() (End, error) {
 // poll looks at what must be known before anything is started.
 func (l *loop) poll() error {
 	select {
+	case <-l.revert:
+		l.revert = nil
+		l.core.turnRound(l.revertCause(), time.Now())
+	default:
+	}
+	select {
 	case <-l.suspend:
 		l.suspend, l.core.suspended = nil, true
 	default:
@@ -82,6 +90,17 @@ func (l *loop) poll() error {
 		return context.Cause(l.outer)
 	}
 	return nil
+}
+
+func (l *loop) revertCause() *logbook.Failure {
+	var cause *logbook.Failure
+	if l.options.RevertCause != nil {
+		cause = l.options.RevertCause()
+	}
+	if cause == nil {
+		cause = &logbook.Failure{Kind: logbook.FailureOperator, Message: "the flow was cancelled"}
+	}
+	return flow.FitFailure(cause, l.options.Limits)
 }
 
 func (l *loop) record(updates []logbook.Update) {
@@ -127,6 +146,7 @@ func (l *loop) wait() error {
 		return l.acknowledge(err)
 	case <-due:
 	case <-l.suspend:
+	case <-l.revert:
 	case <-l.outer.Done():
 	}
 	return nil

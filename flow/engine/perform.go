@@ -66,12 +66,15 @@ func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call) (resul
 	if err != nil {
 		return nil, err
 	}
-	return l.encode(value)
+	return encode(value, &l.options.Limits)
 }
 
 // encode makes a result storable. What is not will not be so the next time;
 // but a task may return something else then, so it is not permanent.
-func (l *loop) encode(value any) (json.RawMessage, error) {
+func encode(value any, limits *logbook.Limits) (json.RawMessage, error) {
+	if value == nil {
+		return null, nil // as the encoder would say, which needs more stack than a goroutine begins with
+	}
 	result, raw := value.(json.RawMessage)
 	if !raw {
 		encoded, err := json.Marshal(value)
@@ -83,7 +86,7 @@ func (l *loop) encode(value any) (json.RawMessage, error) {
 	if len(result) == 0 {
 		return null, nil
 	}
-	if err := l.options.Limits.CheckValue("result", result); err != nil {
+	if err := limits.CheckValue("result", result); err != nil {
 		return nil, flow.Fail(logbook.FailureResult, err)
 	}
 	return result, nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -27,6 +28,11 @@ func (q *queue) pop() (int, bool) {
 
 func (q *queue) len() int { return len(q.steps) - q.head }
 
+func (q *queue) remove(unwanted func(step int) bool) {
+	q.steps = slices.DeleteFunc(q.steps[q.head:], unwanted)
+	q.head = 0
+}
+
 func (q *queue) clear() { q.steps, q.head = q.steps[:0], 0 }
 
 // dueStep is a step that waits for a time.
@@ -40,6 +46,11 @@ type dueHeap []dueStep
 
 func (h *dueHeap) push(d dueStep) { heap.Push((*heapOrder)(h), d) }
 func (h *dueHeap) pop() dueStep   { return heap.Pop((*heapOrder)(h)).(dueStep) }
+
+func (h *dueHeap) remove(unwanted func(step int) bool) {
+	*h = slices.DeleteFunc(*h, func(d dueStep) bool { return unwanted(d.step) })
+	heap.Init((*heapOrder)(h))
+}
 
 // heapOrder is a dueHeap as package heap wants to see it.
 type heapOrder dueHeap

@@ -1,11 +1,20 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
 )
+
+// turnRound reverts a flow that nothing has gone wrong in. One that reverts
+// already has its cause.
+func (c *core) turnRound(cause *logbook.Failure, now time.Time) {
+	if !c.reverting && !c.broken {
+		c.beginRevert(cause, now)
+	}
+}
 
 // beginRevert turns the flow around: nothing more is executed, and what was
 // started is to be undone. What runs is awaited and then undone too.
@@ -13,8 +22,11 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 	c.reverting, c.cause = true, cause
 	c.ready.clear()
 	c.due = c.due[:0]
+	for s := range c.scopes {
+		c.scopes[s].turning = false
+	}
 	c.out.flow(logbook.FlowReverting, cause, now)
-	c.countUndone()
+	c.undone = c.countUndone(c.whole())
 	steps := c.plan.Len()
 	c.failures = make(map[string]*logbook.Failure)
 	for step := range steps {
@@ -22,16 +34,35 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 		if v.failure != nil {
 			c.failures[c.plan.Step(step).Name()] = v.failure
 		}
-		if v.started && v.intention != logbook.IntendRevert {
-			c.change(step, logbook.AtomChange{Intention: logbook.IntendRevert, RetryAt: v.retryAt}, now)
-		}
+		c.mark(step, now)
 	}
-	// The last steps first: that is the order in which a reader expects them,
-	// and in which one worker would take them. Those before them follow by
-	// themselves, and must not be tried here as well.
+	c.revertLast(c.whole(), now)
+}
+
+// mark gives a step that was started the intention to be reverted. The time
+// for which a retry waits is that of a round that will not be.
+func (c *core) mark(step int, now time.Time) {
+	v := &c.vertices[step]
+	if !v.started || v.intention == logbook.IntendRevert {
+		return
+	}
+	if c.plan.Step(step).IsRetry() {
+		v.retryAt = time.Time{}
+	}
+	if v.failure != nil { // it waits to be tried again, and will not be
+		c.noteFailure(step)
+	}
+	c.change(step, logbook.AtomChange{Intention: logbook.IntendRevert, RetryAt: v.retryAt}, now)
+}
+
+// revertLast tries to revert the steps that nothing follows that is to be
+// undone. The last come first: that is the order in which a reader expects
+// them, and in which one worker would take them. Those before them follow by
+// themselves, and must not be tried here as well.
+func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	var last []int
-	for step := steps - 1; step >= 0; step-- {
-		if c.vertices[step].after == 0 {
+	for step := bounds.End - 1; step >= bounds.Retry; step-- {
+		if v := &c.vertices[step]; v.after == 0 && v.state != logbook.AtomIgnored {
 			last = append(last, step)
 		}
 	}
@@ -40,40 +71,53 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 	}
 }
 
-// countUndone fills in what each vertex has to wait for, from back to front.
-func (c *core) countUndone() {
-	open := make([]int, len(c.vertices))
+// countUndone fills in what each vertex of a scope has to wait for, from back
+// to front, and counts the steps that are undone. Nothing behind a scope has
+// begun, so only what is in it counts.
+func (c *core) countUndone(bounds *flow.Scope) int {
 	var order []int
-	for v := range c.vertices {
-		c.vertices[v].after = 0
-		if open[v] = len(c.plan.Next(v)); open[v] == 0 {
-			order = append(order, v)
+	c.eachVertex(bounds, func(vertex int) {
+		v := &c.vertices[vertex]
+		v.after, v.behind = 0, 0
+		for _, next := range c.plan.Next(vertex) {
+			if bounds.Holds(int(next)) {
+				v.behind++
+			}
 		}
-	}
-	c.undone = 0
+		if v.behind == 0 {
+			order = append(order, vertex)
+		}
+	})
+	count := 0
 	for len(order) > 0 {
 		v := order[len(order)-1]
 		order = order[:len(order)-1]
 		undone := c.isUndone(v)
 		if undone && v < c.plan.Len() {
-			c.undone++
+			count++
 		}
 		for _, previous := range c.plan.Previous(v) {
-			if !undone {
-				c.vertices[previous].after++
+			if !bounds.Holds(int(previous)) {
+				continue
 			}
-			if open[previous]--; open[previous] == 0 {
+			p := &c.vertices[previous]
+			if !undone {
+				p.after++
+			}
+			if p.behind--; p.behind == 0 {
 				order = append(order, int(previous))
 			}
 		}
 	}
+	return count
 }
 
 // isUndone: there is nothing of the vertex to undo, or no more. A gate is
-// undone when everything behind it is.
+// undone when everything behind it is, and so is a step that was ignored:
+// others have run behind it.
 func (c *core) isUndone(vertex int) bool {
 	v := &c.vertices[vertex]
-	if vertex >= c.plan.Len() {
+	if vertex >= c.plan.Len() || v.state == logbook.AtomIgnored {
 		return v.after == 0
 	}
 	return !v.started || v.state == logbook.AtomReverted
@@ -102,6 +146,14 @@ func (c *core) tryRevert(step int, now time.Time) {
 // undone, and tells whether that has made it undone just now.
 func (c *core) undoStep(step int, now time.Time) bool {
 	v := &c.vertices[step]
+	if c.isTurning(step) {
+		c.awaitRound(step, now)
+		return false
+	}
+	if v.state == logbook.AtomIgnored {
+		c.undone++
+		return true
+	}
 	if v.open || c.isUndone(step) {
 		return false
 	}
@@ -116,9 +168,26 @@ func (c *core) undoStep(step int, now time.Time) bool {
 	if v.state != logbook.AtomReverting {
 		c.change(step, logbook.AtomChange{State: logbook.AtomReverting}, now)
 	}
-	c.change(step, logbook.AtomChange{State: logbook.AtomReverted}, now)
+	change := logbook.AtomChange{State: logbook.AtomReverted}
+	if c.plan.Governor(step) >= 0 || c.plan.Step(step).IsRetry() {
+		change.Attempts = []logbook.Attempt{c.nothingUndone(step, now)}
+	}
+	c.change(step, change, now)
 	c.undone++
 	return true
+}
+
+// nothingUndone is the attempt at a revert that does nothing. It is recorded
+// where steps can run again after it: reverts are what tells their rounds apart.
+func (c *core) nothingUndone(step int, now time.Time) logbook.Attempt {
+	v := &c.vertices[step]
+	v.reverts++
+	v.attempt = logbook.Attempt{} // of a retry that died in it: it will not be ended
+	attempt := logbook.Attempt{Action: logbook.ActionRevert, Number: v.reverts, Token: c.call.Token, Owner: c.owner, StartedAt: now, EndedAt: now}
+	if s, ok := c.plan.ScopeOf(step); ok {
+		attempt.Failures = c.roundFailures(s)
+	}
+	return attempt
 }
 
 func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
@@ -145,6 +214,10 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	}
 	c.change(step, logbook.AtomChange{State: logbook.AtomRevertFailure, Attempts: attempts}, now)
 	if !c.broken {
+		if s := c.turningOver(step); c.cause == nil && s >= 0 && len(c.scopes[s].failed) > 0 {
+			failed := slices.Min(c.scopes[s].failed)
+			c.cause = c.blame(failed, c.vertices[failed].failure)
+		}
 		c.breakOff(step, attempt.Failure)
 	}
 }

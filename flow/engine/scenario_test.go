@@ -3,11 +3,13 @@ package engine_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,11 +32,14 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 // expected, up to an empty line. The commands:
 //
 //	flow         an indented tree: "linear NAME", "unordered NAME", "graph NAME",
-//	             or a step with its properties (see parseStep)
+//	             each with a retry if there is one (see parseRetry), or a step
+//	             with its properties (see parseStep)
 //	detail       the flow as it was left: a line for the flow, then one for each
 //	             step: NAME STATE [INTENTION] attempts as E+ E- E? R+ R- R?
+//	             (E+5: with the value 5, of a retry)
 //	run          runs and prints each update; properties: workers=N suspend=STEP
-//	             (suspends when the step starts), crash=N (before update N)
+//	             (suspends when the step starts), cancel=STEP (reverts then; now:
+//	             before anything starts), crash=N (before update N)
 //
 // A detail stays between runs, so that a second run is a resume.
 func TestScenarios(t *testing.T) {
@@ -91,6 +96,7 @@ type scenario struct {
 	plan   *flow.Plan
 	detail logbook.FlowDetail
 	steps  map[string]*scriptedTask
+	calls  *callLog // of the present run
 }
 
 func (s *scenario) command(t *testing.T, block []string) string {
@@ -134,7 +140,7 @@ func (s *scenario) build(lines []string) string {
 		node := s.node(strings.Fields(trimmed))
 		if node == nil {
 			words := strings.Fields(trimmed)
-			stack[len(stack)-1].flow.Link(words[1], words[2])
+			stack[len(stack)-1].flow.Link(words[1], words[2], s.parseLink(words[3:])...)
 			continue
 		}
 		if root == nil {
@@ -146,7 +152,7 @@ func (s *scenario) build(lines []string) string {
 			stack = append(stack, level{indent: indent, flow: f})
 		}
 	}
-	plan, err := flow.Compile(root, "input")
+	plan, err := flow.Compile(root, "input", "list", "none")
 	if err != nil {
 		return err.Error() + "\n"
 	}
@@ -155,17 +161,108 @@ func (s *scenario) build(lines []string) string {
 }
 
 func (s *scenario) node(words []string) flow.Node {
+	var f *flow.Flow
 	switch words[0] {
 	case "linear":
-		return flow.Linear(words[1])
+		f = flow.Linear(words[1])
 	case "unordered":
-		return flow.Unordered(words[1])
+		f = flow.Unordered(words[1])
 	case "graph":
-		return flow.Graph(words[1])
+		f = flow.Graph(words[1])
 	case "link":
 		return nil
+	default:
+		return s.parseStep(words)
 	}
-	return s.parseStep(words)
+	if len(words) > 2 {
+		f.WithRetry(parseRetry(words[2], words[3:]))
+	}
+	return f
+}
+
+// parseLink reads what follows on "link FROM TO":
+//
+//	if=no, if=panic     the answer of its decider; and otherwise yes
+//	if=STEP             yes, if the step has run twice
+//	reach=DEPTH         how far a no reaches, by the number of the depth
+func (s *scenario) parseLink(words []string) []flow.LinkOption {
+	var options []flow.LinkOption
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "if":
+			options = append(options, flow.Decide(value, func(results logbook.Values) (bool, error) {
+				s.calls.add(fmt.Sprintf("if-%s%v", value, slices.Sorted(maps.Keys(results))))
+				if value == "panic" {
+					panic("aargh")
+				}
+				var result struct{ X int }
+				if err := json.Unmarshal(results[value], &result); err == nil {
+					return result.X > 1, nil
+				}
+				return value != "no", nil
+			}))
+		case "reach":
+			options = append(options, flow.Reaching(flow.Depth(count(value))))
+		}
+	}
+	return options
+}
+
+// parseRetry reads a retry: times=NAME,N  each=NAME,VALUE,VALUE  from=NAME,SYMBOL
+// revert=NAME  revertall=NAME  answers=NAME,VERDICT,VERDICT (numbers, or
+// panic), and then
+//
+//	gives=A     provides its value as A
+//	pause=D     waits between rounds
+//	all         reverts everything in the end
+func parseRetry(word string, rest []string) *flow.Retrier {
+	var options []flow.Option
+	for _, word := range rest {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "gives":
+			options = append(options, flow.Provides(value))
+		case "pause":
+			options = append(options, flow.Pause(flow.Backoff{Delay: duration(value)}))
+		case "all":
+			options = append(options, flow.RevertingAll())
+		}
+	}
+	key, value, _ := strings.Cut(word, "=")
+	name, value, _ := strings.Cut(value, ",")
+	switch key {
+	case "times":
+		return flow.Times(name, count(value), options...)
+	case "each":
+		return flow.ForEach(name, strings.Split(value, ","), options...)
+	case "from":
+		return flow.ParameterizedForEach(name, value, options...)
+	case "revert":
+		return flow.AlwaysRevert(name, options...)
+	case "revertall":
+		return flow.AlwaysRevertAll(name, options...)
+	case "answers":
+		return flow.NewRetrier(name, &answers{list: strings.Split(value, ",")}, options...)
+	}
+	panic("there is no retry " + word)
+}
+
+// answers is a controller that gives one answer after the other.
+type answers struct {
+	list  []string
+	asked int
+}
+
+func (a *answers) Next(h *flow.History) (any, error) { return len(h.Rounds), nil }
+
+func (a *answers) OnFailure(*flow.History) flow.Decision {
+	answer := a.list[a.asked]
+	a.asked++
+	if answer == "panic" {
+		panic("aargh")
+	}
+	return flow.Decision{Verdict: flow.Verdict(count(answer))}
 }
 
 // parseStep reads a step: its name, and
@@ -178,7 +275,10 @@ func (s *scenario) node(words []string) flow.Node {
 //	permanent   its failures are permanent
 //	takes=D     each execution takes so long
 //	timeout=D   and may take so long
+//	may=A       is given A where it is provided
 //	needs=A     requires A     gives=A  provides A
+//	shows=A     requires A, and its value is printed with each call
+//	failon=V,V  fails for good while what it shows is one of these
 //	panics, garbage, bare      executions panic; return no JSON; return no object
 func (s *scenario) parseStep(words []string) *flow.Step {
 	// A moment that no other step and no sum of others takes, so that fake
@@ -209,6 +309,13 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, flow.Requires(value))
 		case "gives":
 			options = append(options, flow.ProvidesFields(value))
+		case "may":
+			options = append(options, flow.Optional(value))
+		case "shows":
+			task.shows = value
+			options = append(options, flow.Requires(value))
+		case "failon":
+			task.failOn = strings.Split(value, ",")
 		default:
 			task.flaw = key
 		}
@@ -249,10 +356,14 @@ func (s *scenario) load(t *testing.T, lines []string) {
 	}
 	for _, line := range lines[1:] {
 		words := strings.Fields(line)
-		atom := logbook.NewAtom(words[0], logbook.KindTask)
+		kind := logbook.KindTask
+		if number, ok := s.plan.Find(words[0]); ok {
+			kind = s.plan.Step(number).Kind()
+		}
+		atom := logbook.NewAtom(words[0], kind)
 		atom.State = logbook.AtomState(words[1])
 		for _, word := range words[2:] {
-			if word == "REVERT" || word == "EXECUTE" || word == "IGNORE" {
+			if word == "REVERT" || word == "EXECUTE" || word == "IGNORE" || word == "RETRY" {
 				atom.Intention = logbook.Intention(word)
 				continue
 			}
@@ -267,6 +378,9 @@ func (s *scenario) load(t *testing.T, lines []string) {
 			switch word[1] {
 			case '+':
 				attempt.EndedAt, attempt.Result = time.Unix(2, 0), json.RawMessage(`{"step":"`+words[0]+`"}`)
+				if kind == logbook.KindRetry {
+					attempt.Result = json.RawMessage(cmp.Or(word[2:], strconv.Itoa(attempt.Number)))
+				}
 			case '-':
 				attempt.EndedAt, attempt.Failure = time.Unix(2, 0), &logbook.Failure{Kind: "error", Message: "woot"}
 			}
@@ -282,11 +396,12 @@ func (s *scenario) run(t *testing.T, words []string) string {
 	var out strings.Builder
 	calls := &callLog{}
 	j := newJournal(s.detail)
-	suspend := make(chan struct{})
+	suspend, cancel := make(chan struct{}), make(chan struct{})
 	// Each run is a claim of its own.
 	token := logbook.Token{Index: s.detail.Fence.Index + 1}
-	options := engine.Options{Plan: s.plan, Detail: s.detail, Store: logbook.Values{"input": json.RawMessage(`1`)},
-		Job: "j", Token: token, Owner: "o", Journal: j, Workers: 1, Suspend: suspend}
+	options := engine.Options{Plan: s.plan, Detail: s.detail, Store: logbook.Values{
+		"input": json.RawMessage(`1`), "list": json.RawMessage(`[3, 2, 5]`), "none": json.RawMessage(`[]`)},
+		Job: "j", Token: token, Owner: "o", Journal: j, Workers: 1, Suspend: suspend, Revert: cancel}
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
@@ -296,10 +411,15 @@ func (s *scenario) run(t *testing.T, words []string) string {
 			j.left = count(value) - 1
 		case "suspend":
 			calls.suspendAt, calls.suspend = value, suspend
+		case "cancel":
+			if calls.cancelAt, calls.cancel = value, cancel; value == "now" {
+				close(cancel)
+			}
 		case "store":
 			options.Store = nil
 		}
 	}
+	s.calls = calls
 	for _, task := range s.steps {
 		task.calls = calls
 	}
@@ -344,6 +464,9 @@ func formatUpdate(u *logbook.Update) string {
 		if change.Intention == logbook.IntendRevert {
 			out.WriteString(" (to revert)")
 		}
+		if change.Intention == logbook.IntendRetry {
+			out.WriteString(" (to retry)")
+		}
 		for _, a := range change.Attempts {
 			mark := "?"
 			switch {
@@ -355,6 +478,12 @@ func formatUpdate(u *logbook.Update) string {
 			fmt.Fprintf(&out, " %s%d%s", strings.ToUpper(string(a.Action[:1])), a.Number, mark)
 			if a.Failure != nil && a.Failure.Kind != "error" {
 				fmt.Fprintf(&out, "[%s]", a.Failure.Kind)
+			}
+			if !bytes.Contains(a.Result, []byte(`"step"`)) { // of a retry
+				out.Write(a.Result)
+			}
+			for i := range a.Failures {
+				fmt.Fprintf(&out, " after %s", a.Failures[i].Step)
 			}
 		}
 		if !change.RetryAt.IsZero() {
@@ -383,6 +512,8 @@ type callLog struct {
 	lines     []string
 	suspendAt string
 	suspend   chan struct{}
+	cancelAt  string
+	cancel    chan struct{}
 }
 
 func (l *callLog) add(line string) {
@@ -392,6 +523,10 @@ func (l *callLog) add(line string) {
 	if line == l.suspendAt {
 		close(l.suspend)
 	}
+	if line == l.cancelAt {
+		close(l.cancel)
+		l.cancelAt = ""
+	}
 }
 
 type scriptedTask struct {
@@ -399,15 +534,21 @@ type scriptedTask struct {
 	fail, undoFail int
 	takes, moment  time.Duration
 	flaw           string
+	shows          string
+	failOn         []string
 	calls          *callLog
 }
 
 func (s *scriptedTask) Execute(ctx context.Context, call *flow.Call) (any, error) {
-	s.calls.add(s.name)
+	value := strings.Trim(string(call.Arguments[s.shows]), `"`)
+	s.calls.add(s.name + value)
 	select {
 	case <-time.After(s.takes + s.moment):
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	if slices.Contains(s.failOn, value) {
+		return nil, errors.New("woot")
 	}
 	if call.Attempt <= s.fail {
 		if s.flaw == "permanent" {

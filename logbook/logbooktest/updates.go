@@ -210,6 +210,7 @@ func attemptsBeginAndEnd(k *kit) {
 	lost := failed(execution(1), logbook.Failure{Kind: logbook.FailureExit, Message: "exit status 3", Code: 3})
 	lost.Stderr, lost.StderrTruncated = "no such flight\n", true
 	done := ended(execution(2), json.RawMessage(`{"seat": "12A"}`))
+	done.Failures = []logbook.Failure{{Kind: logbook.FailureTimeout, Message: "too late", Step: "fly"}, {Kind: "k", Message: "m", Step: "s"}}
 	undone := ended(reversal(1), nil)
 	steps := []struct {
 		state   logbook.AtomState

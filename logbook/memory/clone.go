@@ -42,6 +42,7 @@ func cloneAttempts(attempts []logbook.Attempt) []logbook.Attempt {
 	for i := range copied {
 		copied[i].Result = slices.Clone(copied[i].Result)
 		copied[i].Failure = cloneFailure(copied[i].Failure)
+		copied[i].Failures = cloneFailures(copied[i].Failures)
 	}
 	return copied
 }
@@ -51,11 +52,16 @@ func cloneFailure(f *logbook.Failure) *logbook.Failure {
 		return nil
 	}
 	copied := *f
-	copied.Causes = slices.Clone(f.Causes)
-	for i := range copied.Causes {
-		copied.Causes[i] = *cloneFailure(&copied.Causes[i])
-	}
+	copied.Causes = cloneFailures(f.Causes)
 	return &copied
+}
+
+func cloneFailures(failures []logbook.Failure) []logbook.Failure {
+	copied := slices.Clone(failures)
+	for i := range copied {
+		copied[i] = *cloneFailure(&copied[i])
+	}
+	return copied
 }
 
 func cloneValues(values logbook.Values) logbook.Values {

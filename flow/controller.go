@@ -1,0 +1,269 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// MaxRounds bounds how often one retry begins its flow, those times included
+// that an outer retry has caused: every round is kept in the logbook. A retry
+// that would go on is asked no more, and its flow is reverted.
+const MaxRounds = 100
+
+// MaxPause bounds the delay that a controller may ask for.
+const MaxPause = 30 * 24 * time.Hour
+
+// Controller decides what becomes of a flow one of whose steps has failed for
+// good. Give one to a flow with NewRetrier and (*Flow).WithRetry.
+//
+// Both methods are called by the loop that drives the flow, for one failure
+// after the other: they decide from what they are given, and do not block.
+// They may be called for several flows at once. What they decide is recorded
+// with what led to it, and not asked again after a crash, but for one that
+// came before the record: so both may see the same history twice. A panic in
+// either is a failure, as of a step.
+type Controller interface {
+	// Next gives the value of the next round, which the retry provides to
+	// the steps of its flow: a JSON value of at most 8 KiB, or what
+	// marshals to one. An error is a failure of the retry itself, and is
+	// governed by the retry around it.
+	Next(history *History) (value any, err error)
+	// OnFailure is asked once for each step that fails. The last round of
+	// the history holds all failures in it so far.
+	OnFailure(history *History) Decision
+}
+
+// History is what a Controller knows.
+type History struct {
+	// Retry is the name of the retry.
+	Retry string
+	// Arguments are what the retry requires, by the names it uses itself.
+	Arguments logbook.Values
+	// Rounds are the rounds so far, oldest first; none before the first Next.
+	// A retry that an outer one begins again starts without any.
+	Rounds []Round
+}
+
+// Round is one run of a retry's flow.
+type Round struct {
+	// Value is what Next gave.
+	Value json.RawMessage
+	// Failures are those of the steps; each says its Step.
+	Failures []logbook.Failure
+}
+
+// Decision is an answer of OnFailure.
+type Decision struct {
+	Verdict Verdict
+	// Delay before the next round, of a verdict to retry. It is counted from
+	// the failure and recorded as a time, so that it survives a crash.
+	Delay time.Duration
+}
+
+// Verdict is what is to become of a flow that has failed.
+type Verdict int
+
+// The verdicts. The zero Verdict is none, and counts as a failure of the
+// controller: whoever forgets to decide must not revert by accident.
+const (
+	// VerdictRetry undoes the flow of this retry and begins it again. Flows
+	// and steps before it stay as they are.
+	VerdictRetry Verdict = iota + 1
+	// VerdictRevert leaves it to the retry around this one, which decides as
+	// for a failure of its own; where there is none, everything is reverted.
+	VerdictRevert
+	// VerdictRevertAll reverts everything, whatever retries stand around.
+	VerdictRevertAll
+)
+
+// Backoff is a delay that grows from round to round.
+type Backoff struct {
+	Delay      time.Duration // before the second round
+	Multiplier float64       // of the delay, before each further one; 0: 1
+	MaxDelay   time.Duration // 0: DefaultMaxDelay, or Delay if that is longer
+	// Jitter, from 0 to 1, is the share of the delay that is left to chance,
+	// so that flows which failed together do not come back together: 0.2
+	// makes 10 s anything from 8 s to 10 s.
+	Jitter float64
+}
+
+// After is the delay after so many rounds.
+func (b Backoff) After(rounds int) time.Duration {
+	policy := RetryPolicy{Attempts: math.MaxInt, Delay: b.Delay, Multiplier: b.Multiplier, MaxDelay: b.MaxDelay}
+	delay, _ := policy.Again(max(1, rounds))
+	return delay - time.Duration(rand.Float64()*b.Jitter*float64(delay))
+}
+
+func (b Backoff) check() error {
+	if b.Jitter < 0 || b.Jitter > 1 || b.Jitter != b.Jitter {
+		return fmt.Errorf("the jitter must be between 0 and 1, not %v", b.Jitter)
+	}
+	return RetryPolicy{Delay: b.Delay, Multiplier: b.Multiplier, MaxDelay: b.MaxDelay}.check()
+}
+
+// Retrier is a retry: the atom that stands at the beginning of a flow, gives
+// its steps a value, and says what happens when one of them fails. Make one
+// with Times, ForEach, ParameterizedForEach, AlwaysRevert, AlwaysRevertAll or
+// NewRetrier, and give it to one flow with (*Flow).WithRetry.
+type Retrier struct{ step *Step }
+
+// NewRetrier makes a retry of a controller. Of the options of steps it takes
+// Requires, Optional, Rebind, Provides, which names the value of each round,
+// and Version; and Pause and RevertingAll with the controllers of this package.
+func NewRetrier(name string, controller Controller, options ...Option) *Retrier {
+	return newRetrier(name, controller, derivation{}, nil, options)
+}
+
+func newRetrier(name string, controller Controller, derived derivation, faults []error, options []Option) *Retrier {
+	s := &Step{name: name, retry: RetryPolicy{}, derived: derived, faults: faults, controller: controller, retrier: true}
+	return &Retrier{step: finished(s, options)}
+}
+
+// Name is the name of the retry, which is also that of its atom.
+func (r *Retrier) Name() string { return r.step.name }
+
+// Pause puts a delay before each further round.
+func Pause(backoff Backoff) Option { return func(s *Step) { s.pause = &backoff } }
+
+// RevertingAll makes a retry that has used up its rounds revert everything,
+// and not leave it to the retry around it.
+func RevertingAll() Option { return func(s *Step) { s.revertingAll = true } }
+
+// Times runs a flow up to n times in all; 0 counts as 1. The value of a round
+// is its number, from 1.
+func Times(name string, n int, options ...Option) *Retrier {
+	var faults []error
+	if n < 0 || n > MaxRounds {
+		faults = append(faults, fmt.Errorf("%w: retry %q: it must be between 0 and %d times, not %d", ErrInvalid, name, MaxRounds, n))
+	}
+	return newRetrier(name, times(n), derivation{}, faults, options)
+}
+
+type times int
+
+func (t times) Next(h *History) (any, error) { return len(h.Rounds) + 1, nil }
+
+func (t times) OnFailure(h *History) Decision {
+	if len(h.Rounds) < int(t) {
+		return Decision{Verdict: VerdictRetry}
+	}
+	return Decision{Verdict: VerdictRevert}
+}
+
+// ForEach runs a flow with each of some values in turn, until one succeeds.
+// A value that is given twice is tried twice.
+func ForEach[T any](name string, values []T, options ...Option) *Retrier {
+	var faults []error
+	list := make(forEach, 0, len(values))
+	for i, value := range values {
+		encoded, err := json.Marshal(value)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%w: retry %q: value %d: %w", ErrInvalid, name, i+1, err))
+		}
+		list = append(list, encoded)
+	}
+	if len(values) > MaxRounds {
+		faults = append(faults, fmt.Errorf("%w: retry %q: it has %d values, and at most %d can be tried", ErrInvalid, name, len(values), MaxRounds))
+	}
+	return newRetrier(name, list, derivation{}, faults, options)
+}
+
+type forEach []json.RawMessage
+
+func (f forEach) Next(h *History) (any, error) {
+	if left := untried(f, h); len(left) > 0 {
+		return left[0], nil
+	}
+	return nil, Permanent(fmt.Errorf("no value is left after %d", len(h.Rounds)))
+}
+
+func (f forEach) OnFailure(h *History) Decision {
+	if len(untried(f, h)) > 0 {
+		return Decision{Verdict: VerdictRetry}
+	}
+	return Decision{Verdict: VerdictRevert}
+}
+
+// untried takes away from the values, one for one, those that were tried.
+// They are compared as JSON texts without their spaces, and not by place: a
+// list that has changed since the flow began still has its untried values.
+func untried(values []json.RawMessage, h *History) []json.RawMessage {
+	tried := make(map[string]int, len(h.Rounds))
+	for _, round := range h.Rounds {
+		tried[compact(round.Value)]++
+	}
+	var left []json.RawMessage
+	for _, value := range values {
+		if text := compact(value); tried[text] > 0 {
+			tried[text]--
+		} else {
+			left = append(left, value)
+		}
+	}
+	return left
+}
+
+func compact(value json.RawMessage) string {
+	// Marshalling a raw message compacts it; one that is not JSON is nowhere
+	// in the logbook, and equals nothing but itself.
+	text, err := json.Marshal(value)
+	if err != nil {
+		return string(value)
+	}
+	return string(text)
+}
+
+// ParameterizedForEach is ForEach with the values from an argument: the JSON
+// array under a symbol that the store holds or a step before provides.
+func ParameterizedForEach(name, symbol string, options ...Option) *Retrier {
+	values := Argument{Name: "values", Symbol: symbol}
+	return newRetrier(name, parameterized{}, derivation{requires: []Argument{values}}, nil, options)
+}
+
+type parameterized struct{}
+
+func (parameterized) Next(h *History) (any, error) {
+	values, err := argumentValues(h)
+	if err != nil {
+		return nil, Permanent(err)
+	}
+	return values.Next(h)
+}
+
+func (parameterized) OnFailure(h *History) Decision {
+	values, err := argumentValues(h)
+	if err != nil {
+		return Decision{Verdict: VerdictRevert}
+	}
+	return values.OnFailure(h)
+}
+
+func argumentValues(h *History) (forEach, error) {
+	var values forEach
+	if err := json.Unmarshal(h.Arguments["values"], &values); err != nil {
+		return nil, fmt.Errorf("the values to try are no JSON array: %w", err)
+	}
+	return values, nil
+}
+
+// AlwaysRevert leaves every failure to the retry around it. It marks a flow
+// that provides nothing and is never repeated by itself.
+func AlwaysRevert(name string, options ...Option) *Retrier {
+	return newRetrier(name, always(VerdictRevert), derivation{}, nil, options)
+}
+
+// AlwaysRevertAll reverts everything on any failure: a wall against the
+// retries around it.
+func AlwaysRevertAll(name string, options ...Option) *Retrier {
+	return newRetrier(name, always(VerdictRevertAll), derivation{}, nil, options)
+}
+
+type always Verdict
+
+func (always) Next(*History) (any, error)    { return nil, nil }
+func (a always) OnFailure(*History) Decision { return Decision{Verdict: Verdict(a)} }

@@ -1,0 +1,103 @@
+package flow_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+func always(logbook.Values) (bool, error) { return true, nil }
+
+func TestFaultsOfDeciders(t *testing.T) {
+	graph := func(options ...flow.LinkOption) *flow.Flow {
+		return flow.Graph("g", steps("a", "b")...).Link("a", "b", options...)
+	}
+	for _, row := range []struct {
+		name string
+		root *flow.Flow
+		kind error
+		text string
+	}{
+		{"no predicate", graph(flow.Decide("d", nil)), flow.ErrInvalid, "has no decider"},
+		{"no name", graph(flow.Decide("", always)), flow.ErrInvalid, "decider is invalid: empty"},
+		{"a depth alone", graph(flow.Reaching(flow.DepthAtom)), flow.ErrInvalid, "nobody to say it"},
+		{"no such depth", graph(flow.Decide("d", always), flow.Reaching(4)), flow.ErrInvalid, "depth 4, which there is not"},
+		{"nothing to decide about", flow.Graph("g", step("a"), flow.Linear("b")).Link("a", "b", flow.Decide("d", always)), flow.ErrInvalid, "a flow without steps"},
+		{"not there", graph().Link("a", "c", flow.Decide("d", always)), flow.ErrUnknownNode, `"c"`},
+		{"not in a graph", flow.Linear("l", steps("a", "b")...).Link("a", "b", flow.Decide("d", always)), flow.ErrInvalid, "only a graph"},
+		{"backwards", graph().Link("b", "a", flow.Decide("d", always)), flow.ErrCycle, "a → b → a"},
+	} {
+		_, err := flow.Compile(row.root)
+		if !errors.Is(err, row.kind) || err != nil && !strings.Contains(err.Error(), row.text) {
+			t.Errorf("%s: got %v, want %v: …%s…", row.name, err, row.kind, row.text)
+		}
+	}
+}
+
+// TestDepths: what a no before b reaches, in a graph in a flow.
+func TestDepths(t *testing.T) {
+	inner := flow.Graph("g", steps("a", "b", "c", "d", "beside")...)
+	inner.Link("a", "b", flow.Decide("d", always)).Link("b", "c").Link("c", "d").Link("a", "beside")
+	plan, err := flow.Compile(flow.Linear("f", flow.Linear("h", inner, step("after")), step("end")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for depth, want := range map[flow.Depth]string{
+		flow.DepthAtom: "b", flow.DepthNeighbors: "b c", flow.DepthFlow: "b c d", flow.DepthAll: "b c d after end",
+	} {
+		var names []string
+		for _, number := range plan.Ignored(0, depth) {
+			names = append(names, plan.Step(number).Name())
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: got %s, want %s", depth, got, want)
+		}
+	}
+}
+
+func TestDecidersAreDrawn(t *testing.T) {
+	graph := flow.Graph("g", step("a"), flow.Linear("l", steps("b", "c")...))
+	plan, err := flow.Compile(graph.Link("a", "l", flow.Decide("cheap", always), flow.Reaching(flow.DepthFlow)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outline := plan.Outline(); !strings.Contains(outline, "2. b: this and 1 more only if cheap (else flow)") {
+		t.Errorf("the outline is:\n%s", outline)
+	}
+	if drawn := plan.Mermaid(); !strings.Contains(drawn, `n0 -->|"if cheap"| n1`) {
+		t.Errorf("drawn:\n%s", drawn)
+	}
+}
+
+func TestPanicsOfDecidersAreErrors(t *testing.T) {
+	graph := flow.Graph("g", steps("a", "b")...).Link("a", "b", flow.Decide("d", func(logbook.Values) (bool, error) { panic("aargh") }))
+	plan, err := flow.Compile(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var caught *flow.PanicError
+	if yes, err := plan.Choices()[0].Voices[0].Ask(nil); yes || !errors.As(err, &caught) {
+		t.Errorf("got %v and %v", yes, err)
+	}
+}
+
+// TestManyDeciders: they must not cost the square of their number, in which
+// case this would need gigabytes.
+func TestManyDeciders(t *testing.T) {
+	const count = 9_000
+	graph := flow.Graph("g")
+	for i := range count {
+		graph.Add(step(fmt.Sprint("s", i)))
+		if i > 0 {
+			graph.Link(fmt.Sprint("s", i-1), fmt.Sprint("s", i), flow.Decide("d", always), flow.Reaching(flow.DepthAtom))
+		}
+	}
+	plan, err := flow.Compile(graph)
+	if err != nil || len(plan.Choices()) != count-1 {
+		t.Fatalf("got %v", err)
+	}
+}

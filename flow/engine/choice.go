@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// decide makes the choices of gates that were reached, and lets those go on
+// that are behind them.
+func (c *core) decide(gates []int, now time.Time) {
+	for _, gate := range gates {
+		choice, _ := c.plan.ChoiceAt(gate)
+		// One before it may have turned the flow round.
+		undone := c.reverting || c.broken || c.turningOver(c.plan.Choices()[choice].Target.First) >= 0
+		if !undone && c.choose(gate, now) {
+			c.release(gate, now)
+		}
+	}
+}
+
+// chosen tells whether there is nothing left to be decided at a gate, as it
+// was found: steps of its node have begun, or are all ignored. A yes after
+// which nothing has begun is not known to anybody, and may be a no this time.
+func (c *core) chosen(gate int) bool {
+	choice, ok := c.plan.ChoiceAt(gate)
+	if !ok {
+		return true
+	}
+	target := c.plan.Choices()[choice].Target
+	ignored := true
+	for step := target.First; step < target.End; step++ {
+		if c.vertices[step].started {
+			return true
+		}
+		ignored = ignored && c.vertices[step].state == logbook.AtomIgnored
+	}
+	return ignored
+}
+
+// choose asks the deciders of a gate, if it has any, and records what follows
+// from a no. It tells whether those behind the gate may go on, which those
+// that are ignored do by being done.
+func (c *core) choose(gate int, now time.Time) bool {
+	index, ok := c.plan.ChoiceAt(gate)
+	if !ok || c.chosen(gate) {
+		return true
+	}
+	choice := &c.plan.Choices()[index]
+	depth, no := flow.DepthAtom, false
+	for i := range choice.Voices {
+		voice := &choice.Voices[i]
+		if c.isIgnored(voice.From) {
+			continue // it has no say
+		}
+		yes, err := voice.Ask(c.resultsFor(choice))
+		if err != nil {
+			c.decisionFailed(choice.Target.First, voice.Name, err, now)
+			return false
+		}
+		if !yes {
+			depth, no = min(depth, voice.Depth), true
+		}
+	}
+	if no {
+		c.ignore(c.plan.Ignored(index, depth), now)
+	}
+	return true
+}
+
+func (c *core) isIgnored(steps flow.Steps) bool {
+	for step := steps.First; step < steps.End; step++ {
+		if c.vertices[step].state != logbook.AtomIgnored {
+			return false
+		}
+	}
+	return steps.First < steps.End
+}
+
+// resultsFor are the results that deciders are shown: a map of their own,
+// which they may keep.
+func (c *core) resultsFor(choice *flow.Choice) logbook.Values {
+	results := make(logbook.Values)
+	for i := range choice.Voices {
+		from := choice.Voices[i].From
+		for step := from.First; step < from.End; step++ {
+			if v := &c.vertices[step]; v.state == logbook.AtomSuccess {
+				results[c.plan.Step(step).Name()] = v.result
+			}
+		}
+	}
+	return results
+}
+
+// ignore records that steps are not run. The last come first: if the update is
+// split and a crash forgets the rest of it, the node itself is still undecided.
+func (c *core) ignore(steps []int, now time.Time) {
+	for i := len(steps) - 1; i >= 0; i-- {
+		if c.vertices[steps[i]].state == logbook.AtomPending {
+			c.change(steps[i], logbook.AtomChange{State: logbook.AtomIgnored, Intention: logbook.IntendIgnore}, now)
+		}
+	}
+}
+
+// decisionFailed fails the step that a decider could not decide about: as one
+// whose arguments cannot be had, in one update with the mark of its attempt.
+// It is permanent, because only the step could be tried again, and not the
+// decider.
+func (c *core) decisionFailed(step int, decider string, err error, now time.Time) {
+	failure := flow.FailureOf(err)
+	failure.Permanent = true
+	failure.Message = "decider " + decider + " cannot decide: " + failure.Message
+	v := &c.vertices[step]
+	c.move(now)
+	v.executions++
+	v.started, v.open = true, true
+	v.attempt = logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
+	c.change(step, logbook.AtomChange{State: logbook.AtomRunning, Attempts: []logbook.Attempt{v.attempt}}, now)
+	c.running++
+	c.finish(outcome{step: step, failure: failure, ended: now}, now)
+}

@@ -1,0 +1,213 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+// listener is a controller that tries twice and writes down what it is shown.
+type listener struct {
+	rounds int
+	heard  []string
+}
+
+func (l *listener) Next(h *flow.History) (any, error) { return len(h.Rounds), nil }
+
+func (l *listener) OnFailure(h *flow.History) flow.Decision {
+	var rounds []string
+	for _, round := range h.Rounds {
+		text := string(round.Value) + ":"
+		for i := range round.Failures {
+			text += " " + round.Failures[i].Error()
+		}
+		rounds = append(rounds, text)
+	}
+	l.heard = append(l.heard, strings.Join(rounds, ", "))
+	if len(h.Rounds) < l.rounds {
+		return flow.Decision{Verdict: flow.VerdictRetry}
+	}
+	return flow.Decision{Verdict: flow.VerdictRevert}
+}
+
+// stubborn is a controller that always tries again.
+type stubborn struct{}
+
+func (stubborn) Next(*flow.History) (any, error) { return nil, nil }
+
+func (stubborn) OnFailure(*flow.History) flow.Decision {
+	return flow.Decision{Verdict: flow.VerdictRetry}
+}
+
+// complaining is a step that fails with its attempt in the text.
+func complaining(name string) *flow.Step {
+	return flow.Func(name, func(ctx context.Context, _ struct{}) (struct{}, error) {
+		return struct{}{}, fmt.Errorf("%s %d", name, flow.CallFrom(ctx).Attempt)
+	})
+}
+
+func compiled(t *testing.T, root flow.Node) *flow.Plan {
+	t.Helper()
+	plan, err := flow.Compile(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// runOn runs a plan on a journal's flow to its end, under a claim of its own.
+func runOn(j *journal, plan *flow.Plan, workers int) (engine.End, error) {
+	token := logbook.Token{Index: j.snapshot().Fence.Index + 1}
+	end, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Token: token, Workers: workers})
+	if err == nil && end.Update != nil {
+		err = j.apply(*end.Update)
+	}
+	return end, err
+}
+
+// TestHistoryIsTheSameAfterAReload: whoever takes the flow up, before whichever
+// update, shows the controller what it would have been shown without a crash.
+func TestHistoryIsTheSameAfterAReload(t *testing.T) {
+	want := "0: step s: s 1|0: step s: s 1, 1: step s: s 2|0: step s: s 1, 1: step s: s 2, 2: step s: s 3"
+	run := func(crash int) (heard []string, updates int) {
+		j := newJournal(newDetail())
+		for j.left = crash; ; {
+			l := &listener{rounds: 3}
+			_, err := runOn(j, compiled(t, flow.Linear("f", complaining("s")).WithRetry(flow.NewRetrier("r", l))), 1)
+			heard = append(heard, l.heard...)
+			if err == nil {
+				return slices.Compact(heard), len(j.trace())
+			}
+			if !errors.Is(err, errCrash) {
+				t.Fatal(err)
+			}
+			j = newJournal(j.snapshot())
+		}
+	}
+	heard, updates := run(-1)
+	if got := strings.Join(heard, "|"); got != want {
+		t.Fatalf("got  %s\nwant %s", got, want)
+	}
+	for crash := range updates {
+		// A crash in the middle of a step costs an attempt, which is in its
+		// text: only the shape counts.
+		heard, _ := run(crash)
+		if got := len(heard); got < 3 || strings.Count(heard[got-1], "step s") != 3 {
+			t.Errorf("after a crash before update %d: %q", crash, heard)
+		}
+	}
+}
+
+// TestMaxRounds: a controller that never gives up is stopped.
+func TestMaxRounds(t *testing.T) {
+	j := newJournal(newDetail())
+	end, err := runOn(j, compiled(t, flow.Linear("f", complaining("s")).WithRetry(flow.NewRetrier("r", stubborn{}))), 1)
+	detail := j.snapshot()
+	retry, _ := detail.Atom("r")
+	if err != nil || end.State != logbook.FlowReverted || len(retry.Attempts) != flow.MaxRounds+1 {
+		t.Errorf("%s, %v, after %d attempts", end.State, err, len(retry.Attempts))
+	}
+}
+
+// TestRoundsStaySmall: however many steps fail and however they complain, a
+// retry with all of its rounds can be read in one message.
+func TestRoundsStaySmall(t *testing.T) {
+	const steps, message = 50, 3 << 20
+	unordered := flow.Unordered("u")
+	for i := range steps {
+		unordered.Add(flow.Func(fmt.Sprint("s", i), func(context.Context, struct{}) (struct{}, error) {
+			return struct{}{}, errors.New(strings.Repeat("x", 10_000))
+		}))
+	}
+	j := newJournal(newDetail())
+	plan := compiled(t, flow.Linear("f", unordered).WithRetry(flow.NewRetrier("r", stubborn{})))
+	if _, err := runOn(j, plan, steps); err != nil {
+		t.Fatal(err)
+	}
+	detail := j.snapshot()
+	retry, _ := detail.Atom("r")
+	if text, err := json.Marshal(retry); err != nil || len(text) > message || len(retry.Attempts[1].Failures) != 16 {
+		t.Errorf("%d bytes, %d failures, %v", len(text), len(retry.Attempts[1].Failures), err)
+	}
+}
+
+type loud struct{ value any }
+
+func (l loud) Next(*flow.History) (any, error) { return l.value, nil }
+
+func (loud) OnFailure(*flow.History) flow.Decision { return flow.Decision{Verdict: flow.VerdictRevert} }
+
+// TestValuesOfRounds: one that cannot be kept is a failure of the retry.
+func TestValuesOfRounds(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		value any
+		want  logbook.FlowState
+	}{
+		{"small enough", strings.Repeat("x", 8<<10-2), logbook.FlowSuccess},
+		{"too large", strings.Repeat("x", 8<<10-1), logbook.FlowReverted},
+		{"no JSON", make(chan int), logbook.FlowReverted},
+		{"nothing", nil, logbook.FlowSuccess},
+	} {
+		end, err := runOn(newJournal(newDetail()), compiled(t, flow.Linear("f").WithRetry(flow.NewRetrier("r", loud{row.value}))), 1)
+		if err != nil || end.State != row.want {
+			t.Errorf("%s: %s, %v", row.name, end.State, err)
+		}
+		if row.want == logbook.FlowReverted && (end.Cause.Kind != logbook.FailureResult || end.Cause.Step != "r") {
+			t.Errorf("%s: %+v", row.name, end.Cause)
+		}
+	}
+}
+
+// TestRevertsHearWhy: what is undone to begin again is told the failures of
+// its own round, and nothing else.
+func TestRevertsHearWhy(t *testing.T) {
+	var told []string
+	first := flow.FuncRevert("a", func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil },
+		func(ctx context.Context, _ struct{}, _ *struct{}) error {
+			for name, failure := range flow.CallFrom(ctx).FlowFailures {
+				told = append(told, name+": "+failure.Message)
+			}
+			return nil
+		})
+	end, err := runOn(newJournal(newDetail()), compiled(t, flow.Linear("f", first, complaining("s")).WithRetry(flow.Times("r", 2))), 1)
+	if got := strings.Join(told, ", "); err != nil || end.State != logbook.FlowReverted || got != "s: s 1, s: s 2" {
+		t.Errorf("%s, %v: told %s", end.State, err, got)
+	}
+}
+
+// TestRevertCause: the cause that is given is recorded, cut to what fits.
+func TestRevertCause(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	for _, row := range []struct {
+		name  string
+		cause func() *logbook.Failure
+		kind  string
+		text  string
+	}{
+		{"none", nil, logbook.FailureOperator, "the flow was cancelled"},
+		{"nil", func() *logbook.Failure { return nil }, logbook.FailureOperator, "the flow was cancelled"},
+		{"given", func() *logbook.Failure { return &logbook.Failure{Kind: "budget", Message: "spent"} }, "budget", "spent"},
+		{"long", func() *logbook.Failure { return &logbook.Failure{Message: strings.Repeat("x", 1<<20)} }, logbook.FailureError, "xxx"},
+	} {
+		j := newJournal(newDetail())
+		end, err := engine.Run(context.Background(), engine.Options{Plan: compiled(t, flow.Linear("f", complaining("s"))),
+			Detail: j.snapshot(), Journal: j, Revert: closed, RevertCause: row.cause})
+		if err != nil || j.apply(*end.Update) != nil {
+			t.Fatalf("%s: %v", row.name, err)
+		}
+		cause := j.snapshot().Cause
+		if end.State != logbook.FlowReverted || cause.Kind != row.kind || !strings.HasPrefix(cause.Message, row.text) {
+			t.Errorf("%s: %s, %.200v", row.name, end.State, cause)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// maxRetryValue bounds the value of a round. A retry keeps up to
+	// flow.MaxRounds of them, and all are read in one message.
+	maxRetryValue = 8 << 10
+	// A round keeps so many failures, each of so many bytes, for the same reason.
+	maxRoundFailures = 16
+	maxRoundFailure  = 512
+)
+
+// scope is a retry and its flow in this run. One that is *turning* is being
+// undone, to begin again: its retry has the intention RETRY until it does.
+// Scopes inside one that turns are undone with it, and turn no more.
+type scope struct {
+	turning  bool
+	rounds   []flow.Round                // since the retry was last reverted
+	failed   []int                       // steps that have failed in this round, and were not tried again
+	failures map[string]*logbook.Failure // while turning; replaced, never changed: calls hold it
+}
+
+// resolve decides what becomes of the flow after a step has failed for good.
+// The retry that governs the step is asked first, and those around it for as
+// long as they leave it to the next; nobody left, everything is reverted. It
+// tells whether anything is undone that was not before: a scope that turns
+// already goes on doing so when it is asked again, but a failure that makes
+// its retry say otherwise is heard.
+func (c *core) resolve(step int, now time.Time) bool {
+	cause := c.blame(step, c.vertices[step].failure)
+	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
+		decision, failure := c.ask(s)
+		if failure != nil {
+			failure.Causes = append(failure.Causes, *cause)
+			cause = c.blame(c.plan.Scopes()[s].Retry, flow.FitFailure(failure, c.limits))
+			continue
+		}
+		if decision.Verdict == flow.VerdictRetry {
+			return c.turn(s, decision.Delay, now)
+		}
+		if decision.Verdict == flow.VerdictRevertAll {
+			break
+		}
+	}
+	c.beginRevert(cause, now)
+	return true
+}
+
+// ask asks the retry of a scope about the failures in it. A retry that has
+// begun as often as any may is not asked. The failure is the retry's own.
+func (c *core) ask(s int) (flow.Decision, *logbook.Failure) {
+	retry := c.plan.Scopes()[s].Retry
+	if c.vertices[retry].executions >= flow.MaxRounds {
+		return flow.Decision{Verdict: flow.VerdictRevert}, nil
+	}
+	history, failure := c.history(s)
+	if failure != nil {
+		return flow.Decision{}, failure
+	}
+	if n := len(history.Rounds); n > 0 {
+		history.Rounds[n-1].Failures = c.roundFailures(s)
+	}
+	decision, err := c.plan.Step(retry).Decide(history)
+	return decision, flow.FailureOf(err)
+}
+
+// history is what the retry of a scope is shown; it may keep and change it.
+func (c *core) history(s int) (*flow.History, *logbook.Failure) {
+	retry := c.plan.Scopes()[s].Retry
+	arguments, failure := c.arguments(retry, logbook.ActionExecute)
+	if failure != nil {
+		return nil, failure
+	}
+	return &flow.History{Retry: c.plan.Step(retry).Name(), Arguments: arguments, Rounds: slices.Clone(c.scopes[s].rounds)}, nil
+}
+
+// roundFailures are the failures of the present round as they are recorded:
+// in the order of the steps, so many, and so long.
+func (c *core) roundFailures(s int) []logbook.Failure {
+	limits := c.limits
+	limits.Value = min(limits.Value, 2*maxRoundFailure) // of which a failure may take half
+	steps := slices.Clone(c.scopes[s].failed)
+	slices.Sort(steps)
+	var failures []logbook.Failure
+	for _, step := range steps[:min(len(steps), maxRoundFailures)] {
+		failures = append(failures, *flow.FitFailure(c.blame(step, c.vertices[step].failure), limits))
+	}
+	return failures
+}
+
+// noteFailure counts a step among the failures of all scopes around it.
+func (c *core) noteFailure(step int) {
+	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
+		c.scopes[s].failed = append(c.scopes[s].failed, step)
+	}
+}
+
+// turn records that a scope is to be undone and to begin again, at a time
+// that is decided here once and for all; unless it, or one around it, turns
+// already.
+func (c *core) turn(s int, delay time.Duration, now time.Time) bool {
+	for around := s; around >= 0; around = c.plan.Scopes()[around].Parent {
+		if c.scopes[around].turning {
+			return false
+		}
+	}
+	retry := c.plan.Scopes()[s].Retry
+	c.vertices[retry].retryAt = dueAt(now, delay)
+	c.change(retry, logbook.AtomChange{Intention: logbook.IntendRetry, RetryAt: c.vertices[retry].retryAt}, now)
+	c.unwind(s, now)
+	return true
+}
+
+// unwind is beginRevert for one scope: nothing more in it is executed, and
+// what was started is to be undone. Its retry comes last, and begins it again.
+func (c *core) unwind(s int, now time.Time) {
+	scopes := c.plan.Scopes()
+	bounds := &scopes[s]
+	for inner := s + 1; inner < len(scopes) && scopes[inner].Retry < bounds.End; inner++ {
+		c.scopes[inner].turning = false
+	}
+	c.scopes[s].turning = true
+	c.ready.remove(bounds.Holds)
+	c.due.remove(bounds.Holds)
+	c.countUndone(bounds)
+	for step := bounds.Retry + 1; step < bounds.End; step++ {
+		c.mark(step, now)
+	}
+	c.gatherFailures(s)
+	c.revertLast(bounds, now)
+}
+
+func (c *core) gatherFailures(s int) {
+	failures := make(map[string]*logbook.Failure, len(c.scopes[s].failed))
+	for _, step := range c.scopes[s].failed {
+		failures[c.plan.Step(step).Name()] = c.vertices[step].failure
+	}
+	c.scopes[s].failures = failures
+}
+
+// turningOver is the scope that is being undone and that a step is in; -1: none.
+func (c *core) turningOver(step int) int {
+	s := c.plan.Governor(step)
+	for s >= 0 && !c.scopes[s].turning {
+		s = c.plan.Scopes()[s].Parent
+	}
+	return s
+}
+
+// failuresFor are the failures for which a step is reverted.
+func (c *core) failuresFor(step int) map[string]*logbook.Failure {
+	if s := c.turningOver(step); !c.reverting && s >= 0 {
+		return c.scopes[s].failures
+	}
+	return c.failures
+}
+
+// isTurning tells whether a step is a retry whose own flow is being undone.
+func (c *core) isTurning(step int) bool {
+	s, ok := c.plan.ScopeOf(step)
+	return ok && c.scopes[s].turning
+}
+
+// awaitRound queues a retry, all of whose flow is undone, for the time that
+// was decided.
+func (c *core) awaitRound(retry int, now time.Time) {
+	if at := c.vertices[retry].retryAt; at.After(now) {
+		c.due.push(dueStep{at: at, step: retry})
+	} else {
+		c.ready.push(retry)
+	}
+}
+
+// round begins a retry's flow, for the first time or again. The controller is
+// asked here and now: it does nothing outside, so that its attempt need not be
+// durable before.
+func (c *core) round(retry int, now time.Time) {
+	s, _ := c.plan.ScopeOf(retry)
+	v := &c.vertices[retry]
+	again := c.scopes[s].turning
+	c.move(now)
+	if v.attempt.Number == 0 { // else one was begun, and its conductor died
+		v.executions++
+		v.attempt = logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
+		if again {
+			v.attempt.Failures = c.roundFailures(s)
+		}
+	}
+	v.started, v.retryAt, v.failure = true, time.Time{}, nil
+	begun := []logbook.Attempt{v.attempt}
+	if again {
+		if n := len(c.scopes[s].rounds); n > 0 {
+			c.scopes[s].rounds[n-1].Failures = v.attempt.Failures
+		}
+		// With its failures first: they are taken from the steps, which
+		// forget them when they are reset.
+		c.change(retry, logbook.AtomChange{State: logbook.AtomRetrying, Intention: logbook.IntendExecute, Attempts: begun}, now)
+		c.reset(s, now)
+		begun = nil
+	}
+	c.change(retry, logbook.AtomChange{State: logbook.AtomRunning, Attempts: begun}, now)
+	c.running++
+	result, failure := c.nextValue(s)
+	c.finish(outcome{step: retry, result: result, failure: failure, ended: now}, now)
+}
+
+func (c *core) nextValue(s int) (json.RawMessage, *logbook.Failure) {
+	history, failure := c.history(s)
+	if failure != nil {
+		return nil, failure
+	}
+	value, err := c.plan.Step(c.plan.Scopes()[s].Retry).Next(history)
+	if err != nil {
+		return nil, flow.FailureOf(err)
+	}
+	limits := c.limits
+	limits.Value = min(limits.Value, maxRetryValue)
+	result, err := encode(value, &limits)
+	return result, flow.FailureOf(err)
+}
+
+// reset makes a scope that is undone as if it had never begun, but for the
+// attempts that are recorded.
+func (c *core) reset(s int, now time.Time) {
+	scopes := c.plan.Scopes()
+	bounds := &scopes[s]
+	c.scopes[s].turning, c.scopes[s].failed, c.scopes[s].failures = false, nil, nil
+	for inner := s + 1; inner < len(scopes) && scopes[inner].Retry < bounds.End; inner++ {
+		c.scopes[inner] = scope{}
+	}
+	for around := bounds.Parent; around >= 0; around = scopes[around].Parent {
+		c.scopes[around].failed = slices.DeleteFunc(c.scopes[around].failed, bounds.Holds)
+	}
+	c.eachVertex(bounds, func(vertex int) {
+		v := &c.vertices[vertex]
+		if v.released {
+			// Whoever waits for the scope as a whole waits for this anew.
+			for _, next := range c.plan.Next(vertex) {
+				if !bounds.Holds(int(next)) {
+					c.vertices[next].before++
+				}
+			}
+			v.released = false
+		}
+		if vertex == bounds.Retry {
+			return
+		}
+		v.before = len(c.plan.Previous(vertex))
+		if vertex < c.plan.Len() {
+			c.resetStep(vertex, now)
+		}
+	})
+}
+
+func (c *core) resetStep(step int, now time.Time) {
+	v := &c.vertices[step]
+	if v.state != logbook.AtomPending || v.intention != logbook.IntendExecute {
+		c.change(step, logbook.AtomChange{State: logbook.AtomPending, Intention: logbook.IntendExecute}, now)
+	}
+	v.started, v.failedExecutions, v.failedUndo = false, 0, 0
+	v.result, v.fields, v.failure, v.retryAt = nil, nil, nil, time.Time{}
+}
+
+// eachVertex visits the steps and gates of a scope.
+func (c *core) eachVertex(bounds *flow.Scope, visit func(vertex int)) {
+	for v := bounds.Retry; v < bounds.End; v++ {
+		visit(v)
+	}
+	for v := bounds.GateFrom; v < bounds.GateEnd; v++ {
+		visit(v)
+	}
+}
+
+// whole is the flow as the scope of no retry.
+func (c *core) whole() *flow.Scope {
+	return &flow.Scope{End: c.plan.Len(), GateFrom: c.plan.Len(), GateEnd: len(c.vertices), Parent: -1}
+}
+
+// loadRounds takes over the rounds of a retry. A revert ends the history.
+func (c *core) loadRounds(step int, atom *logbook.AtomDetail) error {
+	s, _ := c.plan.ScopeOf(step)
+	var rounds []flow.Round
+	for i := range atom.Attempts {
+		attempt := &atom.Attempts[i]
+		if attempt.Action == logbook.ActionRevert {
+			rounds = nil
+			continue
+		}
+		if n := len(rounds); n > 0 {
+			rounds[n-1].Failures = attempt.Failures
+		}
+		if attempt.Ended() && attempt.Failure == nil {
+			rounds = append(rounds, flow.Round{Value: attempt.Result})
+		}
+	}
+	c.scopes[s].rounds = rounds
+	c.scopes[s].turning = atom.Intention == logbook.IntendRetry || atom.State == logbook.AtomRetrying
+	if atom.Intention == logbook.IntendRetry && atom.State != logbook.AtomSuccess {
+		return fmt.Errorf("it is %s with the intention %s", atom.State, atom.Intention)
+	}
+	return nil
+}
+
+// settleScopes derives from the steps what their retries have to know, and
+// leaves only the outermost of scopes that turn.
+func (c *core) settleScopes() {
+	scopes := c.plan.Scopes()
+	for s := range scopes {
+		if c.turningOver(scopes[s].Retry) >= 0 {
+			c.scopes[s].turning = false
+		}
+	}
+	for step := range c.plan.Len() {
+		v := &c.vertices[step]
+		if v.failure == nil || v.state == logbook.AtomPending {
+			continue
+		}
+		c.noteFailure(step)
+		if v.state == logbook.AtomFailure && c.plan.Governor(step) >= 0 && c.turningOver(step) < 0 {
+			c.unresolved = append(c.unresolved, step)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package flow_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// A flow under a retry is tried in one region after the other; what stands
+// before it is not repeated.
+func ExampleForEach() {
+	type request struct {
+		Region string `json:"region"`
+	}
+	type server struct {
+		Server string `json:"server"`
+	}
+	create := flow.Func("create", func(_ context.Context, in request) (server, error) {
+		return server{Server: in.Region + "-1"}, nil
+	})
+	order := flow.Linear("order",
+		flow.Func("reserve", func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil }),
+		flow.Linear("build", create).WithRetry(flow.ForEach("regions", []string{"north", "south"}, flow.Provides("region"))),
+	)
+	plan, err := flow.Compile(order)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(plan.Outline())
+	// Output:
+	// order (linear)
+	//   1. reserve
+	//   build (linear)
+	//     2. regions: decides about failures here; provides region
+	//     3. create: region ← regions; provides server
+}
+
+// A decider ignores a step, by what another has found.
+func ExampleDecide() {
+	type order struct {
+		Total int `json:"total"`
+	}
+	total := flow.Func("sum", func(context.Context, struct{}) (order, error) { return order{Total: 10}, nil })
+	discount := flow.Func("discount", func(context.Context, order) (struct{}, error) { return struct{}{}, nil })
+	large := func(results logbook.Values) (bool, error) {
+		var sum order
+		err := json.Unmarshal(results["sum"], &sum)
+		return sum.Total >= 100, err
+	}
+	plan, err := flow.Compile(flow.Graph("checkout", total, discount).
+		Link("sum", "discount", flow.Decide("large order", large), flow.Reaching(flow.DepthAtom)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(plan.Outline())
+	// Output:
+	// checkout (graph)
+	//   1. sum: provides total
+	//   2. discount: this only if large order (else atom); total ← sum.total
+}

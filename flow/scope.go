@@ -1,0 +1,90 @@
+package flow
+
+// Scope is what a retry governs: its own step, and the steps and gates of its
+// flow. Both have consecutive numbers, and nothing outside waits for part of
+// them: a step behind the flow waits for all of it. So while a step of a scope
+// fails, nothing behind the scope has begun.
+type Scope struct {
+	// Retry is the number of the retry's own step, the first of the scope,
+	// and End is behind that of its last.
+	Retry, End int
+	// Gates from GateFrom to before GateEnd belong to it.
+	GateFrom, GateEnd int
+	// Parent is the index of the scope around it; -1: none.
+	Parent int
+}
+
+// Holds tells whether a vertex is in the scope.
+func (s *Scope) Holds(vertex int) bool {
+	return vertex >= s.Retry && vertex < s.End || vertex >= s.GateFrom && vertex < s.GateEnd
+}
+
+// Scopes are the scopes of all retries, outer ones before inner ones. The
+// slice is the plan's own: do not write to it.
+func (p *Plan) Scopes() []Scope { return p.scopes }
+
+// Governor is the index of the innermost scope whose retry decides about a
+// failure of the step; -1: none. That of a retry is the one around its own.
+func (p *Plan) Governor(step int) int { return int(p.governors[step]) }
+
+// ScopeOf is the index of the scope of a retry, by the number of its step.
+func (p *Plan) ScopeOf(retry int) (int, bool) {
+	scope, ok := p.scopeOf[retry]
+	return scope, ok
+}
+
+// enter begins the scope of a flow's retry, if it has one, and gives what the
+// children are placed behind.
+func (c *compiler) enter(flow *Flow, before []int32) []int32 {
+	if len(flow.retries) == 0 {
+		return before
+	}
+	parent := -1
+	if len(c.open) > 0 {
+		parent = c.open[len(c.open)-1]
+	}
+	from := len(c.vertices)
+	before = []int32{c.vertex(flow.retries[0].step, before)}
+	c.open = append(c.open, len(c.spans))
+	c.spans = append(c.spans, span{from: from, parent: parent})
+	return before
+}
+
+// leave ends the scope that enter began.
+func (c *compiler) leave(flow *Flow) {
+	if len(flow.retries) == 0 {
+		return
+	}
+	last := len(c.open) - 1
+	c.spans[c.open[last]].end = len(c.vertices)
+	c.open = c.open[:last]
+}
+
+// span is a scope by the vertices that were placed for it.
+type span struct{ from, end, parent int }
+
+// number gives scopes the numbers of their steps and gates: numbers holds
+// those of the vertices, which keep their order.
+func (c *compiler) numberScopes(numbers []int32) {
+	p := c.plan
+	p.scopeOf, p.governors = make(map[int]int, len(c.spans)), make([]int32, p.Len())
+	for step := range p.governors {
+		p.governors[step] = -1
+	}
+	for i, s := range c.spans {
+		scope := Scope{Retry: int(numbers[s.from]), GateFrom: len(numbers), GateEnd: len(numbers), Parent: s.parent}
+		for v := s.from; v < s.end; v++ {
+			number := int(numbers[v])
+			if number < p.Len() {
+				scope.End = number + 1
+				if v > s.from {
+					p.governors[number] = int32(i) // inner scopes come later
+				}
+				continue
+			}
+			scope.GateFrom, scope.GateEnd = min(scope.GateFrom, number), number+1
+		}
+		p.scopes = append(p.scopes, scope)
+		p.scopeOf[scope.Retry] = i
+	}
+}
