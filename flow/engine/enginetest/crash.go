@@ -1,0 +1,144 @@
+package enginetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// maxCrashes bounds the crashes of one test, each of which runs the flow
+	// again. In a flow that writes more often, they are spread evenly.
+	maxCrashes = 1_000
+	// maxFaults bounds what is told: the first ones say what is wrong.
+	maxFaults = 5
+)
+
+// CrashEverywhere runs a flow to its end, then once for each write that this
+// took, with a crash before that write, and compares:
+//
+//   - The flow ends as it does without a crash, and each step has the same
+//     result. Only a flow with a step that is at most once may be REVERTED
+//     instead, where the crash has cut off that step.
+//   - No step whose result was recorded is executed again.
+//   - Every Check is content, each time.
+//
+// Build is called at each start, also of the process that goes on after a
+// crash; it must build the same flow each time, and so must not keep anything
+// in the flow that a process would lose. The trace of the run without a crash
+// is returned.
+//
+// A step's attempt whose outcome is lost in a crash is made again, and is not
+// counted as a failure. So a step that fails a certain number of times may get
+// further after a crash than without one; a flow whose end hangs on that is
+// found to be different, as it is.
+func CrashEverywhere(t testing.TB, build func() *flow.Flow, store logbook.Values, options ...Option) *Trace {
+	t.Helper()
+	s := newSettings(options)
+	var whole *Trace
+	var faults []string
+	s.inTime(t, func(ctx context.Context) {
+		whole, faults = s.explore(ctx, func() flow.Node { return build() }, store)
+	})
+	for i, fault := range faults {
+		if i == maxFaults {
+			t.Errorf("and %d more faults after other crashes", len(faults)-maxFaults)
+			break
+		}
+		t.Error(fault)
+	}
+	return whole
+}
+
+func (s *settings) explore(ctx context.Context, build func() flow.Node, store logbook.Values) (*Trace, []string) {
+	whole := s.series(ctx, build, store, noCrash)
+	var faults []string
+	for _, fault := range s.judge(whole) {
+		faults = append(faults, fmt.Sprintf("without a crash: %v\n%s", fault, whole))
+	}
+	if len(faults) > 0 {
+		return whole, faults // all others would tell the same
+	}
+	writes := len(whole.Updates)
+	crashes := min(writes, maxCrashes)
+	for i := range crashes {
+		crashed := s.series(ctx, build, store, i*writes/crashes)
+		found := s.judge(crashed)
+		if crashed.Result.State.Finished() {
+			found = append(found, differences(whole, crashed)...)
+		}
+		for _, fault := range found {
+			faults = append(faults, fmt.Sprintf("after a crash: %v\nwithout it:\n%swith it:\n%s", fault, whole, crashed))
+		}
+	}
+	return whole, faults
+}
+
+// differences compares a run that has crashed with one that has not.
+func differences(whole, crashed *Trace) []error {
+	var faults []error
+	for _, step := range repeated(crashed.Updates) {
+		faults = append(faults, fmt.Errorf("step %q was executed again, although its result was recorded", step))
+	}
+	want, got := &whole.Result, &crashed.Result
+	if got.State != want.State {
+		cutOff := got.State == logbook.FlowReverted && got.Detail.Cause.Matches(logbook.FailureAtMostOnce)
+		if !cutOff {
+			faults = append(faults, fmt.Errorf("the flow is %s, and without the crash %s", got.State, want.State))
+		}
+		return faults
+	}
+	names := maps.Clone(want.Steps)
+	maps.Copy(names, got.Steps)
+	for _, step := range slices.Sorted(maps.Keys(names)) {
+		if a, b := compact(want.Steps[step]), compact(got.Steps[step]); !bytes.Equal(a, b) {
+			faults = append(faults, fmt.Errorf("the result of step %q is %s, and without the crash %s", step, b, a))
+		}
+	}
+	return faults
+}
+
+// repeated finds the steps that were executed although their result stood in
+// the record, and was not undone.
+func repeated(updates []logbook.Update) []string {
+	var steps []string
+	recorded := make(map[string]bool)
+	for i := range updates {
+		for _, change := range updates[i].Atoms {
+			switch change.State {
+			case logbook.AtomReverted, logbook.AtomRetrying: // undone; or a retry that goes into its next round
+				recorded[change.Name] = false
+			}
+			for _, attempt := range change.Attempts {
+				switch {
+				case attempt.Action != logbook.ActionExecute:
+				case attempt.Ended():
+					recorded[change.Name] = attempt.Failure == nil
+				case recorded[change.Name]:
+					steps = append(steps, change.Name)
+				}
+			}
+		}
+	}
+	return steps
+}
+
+// compact is a value without the blanks that mean nothing, for comparing and
+// for telling.
+func compact(value json.RawMessage) []byte {
+	if len(value) == 0 {
+		return []byte("missing")
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, value); err != nil {
+		return value
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,141 @@
+// Package enginetest helps to test flows: it runs them in memory and in fake
+// time, shows what has happened as a few lines of text, and lets the process
+// "crash" at every point at which it could.
+//
+// Run runs a flow once and gives its Trace. CrashEverywhere runs a flow to its
+// end, and then again and again: each time the process dies before another of
+// the writes to the logbook, and a new one goes on from what was recorded. The
+// flow must come to the same end with the same results, and no step whose
+// result was recorded may run again. What a flow can get wrong there are steps
+// that do harm when they are run twice, results that differ from one execution
+// to the next, and a build function that does not build the same flow each
+// time.
+//
+// Flows are run by engine.Local, with one worker unless Workers says more: so
+// that a run is the same every time. With several workers, steps that end at
+// the same time are recorded in any order.
+//
+// # Time
+//
+// A run has a clock of its own (testing/synctest): delays and timeouts take
+// no time, and durations are exact. In there, a goroutine that waits for
+// something outside, such as a socket, stops the clock for good, and channels
+// and timers must not be shared with the test around it. The option
+// CallersClock leaves the clock alone: for steps with real input and output,
+// for a test that is inside synctest.Test itself, and it is how a testing.TB
+// that is not a *testing.T is treated always.
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/logbook/memory"
+)
+
+// Option changes how flows are run.
+type Option func(*settings)
+
+type settings struct {
+	workers      int
+	callersClock bool
+	before       func()
+	checks       []func(*Trace) error
+}
+
+// Workers bounds the steps that run at once, instead of 1.
+func Workers(n int) Option { return func(s *settings) { s.workers = n } }
+
+// CallersClock runs flows in the time of the caller: see the package's
+// documentation.
+func CallersClock() Option { return func(s *settings) { s.callersClock = true } }
+
+// Before is called before each flow is begun, and not before one is gone on
+// with: to put the outside world back as it was. CrashEverywhere needs it
+// where steps leave something behind that others or Check look at.
+func Before(reset func()) Option { return func(s *settings) { s.before = reset } }
+
+// Check is asked about each flow that has ended, with a crash or without: an
+// error is a fault of the test. It may be given more than once.
+func Check(check func(*Trace) error) Option {
+	return func(s *settings) { s.checks = append(s.checks, check) }
+}
+
+func newSettings(options []Option) *settings {
+	s := &settings{workers: 1, before: func() {}}
+	for _, option := range options {
+		option(s)
+	}
+	return s
+}
+
+// Run runs a flow to its end. A flow that does not succeed is no fault of the
+// test by itself: Trace.Want and Trace.Err tell. That it cannot be run at all,
+// or that a Check refuses how it has ended, is.
+func Run(t testing.TB, root flow.Node, store logbook.Values, options ...Option) *Trace {
+	t.Helper()
+	s := newSettings(options)
+	var trace *Trace
+	s.inTime(t, func(ctx context.Context) {
+		trace = s.series(ctx, func() flow.Node { return root }, store, noCrash)
+	})
+	for _, fault := range s.judge(trace) {
+		t.Errorf("%v\n%s", fault, trace)
+	}
+	return trace
+}
+
+// inTime calls f with a clock of its own, or with the caller's.
+func (s *settings) inTime(t testing.TB, f func(ctx context.Context)) {
+	t.Helper()
+	test, ok := t.(*testing.T)
+	if !ok || s.callersClock {
+		f(t.Context())
+		return
+	}
+	synctest.Test(test, func(t *testing.T) { f(t.Context()) })
+}
+
+// judge finds what is wrong with a run by itself.
+func (s *settings) judge(trace *Trace) []error {
+	if !trace.Result.State.Finished() {
+		return []error{fmt.Errorf("the flow has not ended: %w", trace.Err)}
+	}
+	var faults []error
+	for _, check := range s.checks {
+		if err := check(trace); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return faults
+}
+
+// noCrash is the number of the write before which a run that does not crash does.
+const noCrash = -1
+
+// series begins a flow, crashes before a write, and goes on with what was
+// recorded. Each start builds the flow anew, as a new process would.
+func (s *settings) series(ctx context.Context, build func() flow.Node, store logbook.Values, crash int) *Trace {
+	s.before()
+	began := time.Now()
+	trace := &Trace{crash: noCrash}
+	book := &book{Connection: memory.New(logbook.MaxLimits), left: crash}
+	local := engine.Local{Logbook: book, Flow: logbook.NewFlowID(), Workers: s.workers}
+	trace.Result, trace.Err = local.Run(ctx, build(), store)
+	if book.crashed() {
+		trace.crash = len(book.updates)
+		book.revive()
+		trace.Result, trace.Err = local.Run(ctx, build(), nil)
+	}
+	trace.Updates, trace.Took = book.updates, time.Since(began)
+	return trace
+}
+
+var errCrash = errors.New("the process has crashed")

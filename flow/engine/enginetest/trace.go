@@ -1,0 +1,155 @@
+package enginetest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Trace is what has happened to a flow.
+type Trace struct {
+	Result engine.Result
+	// Err is what engine.Local.Run has returned: nil if the flow succeeded.
+	Err error
+	// Updates are the writes to the logbook, in order, of all runs.
+	Updates []logbook.Update
+	// Took is the time from the first start to the end.
+	Took time.Duration
+
+	crash int // the updates before the crash; noCrash: there was none
+}
+
+// String shows a trace, a line for each update:
+//
+//	1: flow RUNNING, a RUNNING E1?
+//	2: a SUCCESS E1+, b RUNNING E1?
+//	3: b PENDING E1- again in 10s
+//	-- crash --
+//	4: b RUNNING E2?
+//	5: flow REVERTING (b: error), b FAILURE (to revert) E2-, a (to revert), …
+//	   …
+//	took: 10s
+//	end: REVERTED (b: error)
+//
+// E1 is the first execution of a step and R1 its first revert: with ? it
+// begins, with + it has succeeded, with - it has failed, and then the kind of
+// failure follows in brackets unless it is "error". Several updates may come
+// of what looks like one, and one may tell of several steps. The line "took"
+// is left out where no time has passed.
+func (t *Trace) String() string {
+	var out strings.Builder
+	for i := range t.Updates {
+		if i == t.crash {
+			out.WriteString("-- crash --\n")
+		}
+		fmt.Fprintf(&out, "%d:%s\n", i+1, formatUpdate(&t.Updates[i]))
+	}
+	if len(t.Updates) == t.crash {
+		out.WriteString("-- crash --\n")
+	}
+	if took := t.Took.Round(time.Millisecond); took > 0 {
+		fmt.Fprintf(&out, "took: %s\n", took)
+	}
+	if t.Result.State.Finished() {
+		fmt.Fprintf(&out, "end: %s%s\n", t.Result.State, formatFailure(t.Result.Detail.Cause))
+	} else {
+		fmt.Fprintf(&out, "error: %s\n", strings.ReplaceAll(fmt.Sprint(t.Err), t.Result.Flow.String(), "ID"))
+	}
+	return out.String()
+}
+
+// Want compares the trace with a text of the form that String gives. Blanks
+// around lines, and empty lines, do not count.
+func (t *Trace) Want(test testing.TB, text string) {
+	test.Helper()
+	got, want := trimmedLines(t.String()), trimmedLines(text)
+	for i := range max(len(got), len(want)) {
+		if g, w := line(got, i), line(want, i); g != w {
+			test.Errorf("line %d of the trace is\n\t%s\nand should be\n\t%s\nThe whole trace:\n%s", i+1, g, w, t)
+			return
+		}
+	}
+}
+
+func trimmedLines(text string) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func line(lines []string, i int) string {
+	if i >= len(lines) {
+		return "(missing)"
+	}
+	return lines[i]
+}
+
+func formatUpdate(u *logbook.Update) string {
+	var parts []string
+	if u.State != "" {
+		parts = append(parts, fmt.Sprintf(" flow %s%s", u.State, formatFailure(u.Cause)))
+	}
+	for i := range u.Atoms {
+		parts = append(parts, formatChange(&u.Atoms[i]))
+	}
+	return strings.Join(parts, ",")
+}
+
+func formatChange(change *logbook.AtomChange) string {
+	var out strings.Builder
+	out.WriteString(" " + change.Name)
+	if change.State != "" {
+		fmt.Fprintf(&out, " %s", change.State)
+	}
+	if change.Intention == logbook.IntendRevert {
+		out.WriteString(" (to revert)")
+	}
+	var ended time.Time
+	for i := range change.Attempts {
+		out.WriteString(" " + formatAttempt(&change.Attempts[i]))
+		ended = change.Attempts[i].EndedAt
+	}
+	if !change.RetryAt.IsZero() && !ended.IsZero() {
+		fmt.Fprintf(&out, " again in %s", change.RetryAt.Sub(ended).Round(time.Millisecond))
+	}
+	return out.String()
+}
+
+func formatAttempt(a *logbook.Attempt) string {
+	mark := "?"
+	switch {
+	case a.Ended() && a.Failure == nil:
+		mark = "+"
+	case a.Ended():
+		mark = "-"
+	}
+	text := fmt.Sprintf("%s%d%s", strings.ToUpper(string(a.Action[:1])), a.Number, mark)
+	if a.Failure != nil && a.Failure.Kind != logbook.FailureError {
+		text += "[" + a.Failure.Kind + "]"
+	}
+	return text
+}
+
+func formatFailure(f *logbook.Failure) string {
+	if f == nil {
+		return ""
+	}
+	text := fmt.Sprintf(" (%s: %s)", f.Step, f.Kind)
+	if f.Step == "" {
+		text = fmt.Sprintf(" (%s)", f.Kind)
+	}
+	for i := range f.Causes {
+		if f.Causes[i].Step != "" {
+			text += " after" + formatFailure(&f.Causes[i])
+		}
+	}
+	return text
+}

@@ -1,0 +1,145 @@
+package listen
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// masked stands for a value that is not to be seen.
+	masked = "***"
+	// maxLoggedResult is how much of a result is logged: enough to see which
+	// it is, and a log is no place to keep it.
+	maxLoggedResult = 1 << 10
+)
+
+// Log logs every event at a level; failures at Warn, if that is higher. The
+// values of fields whose name is one of mask, in any case and at any depth of
+// a result, also within strings that are JSON themselves, are shown as ***;
+// so is the whole result of a step of such a name. What a step writes into
+// the message of a failure is not masked: only its author knows what it is.
+func Log(logger hclog.Logger, level hclog.Level, mask ...string) Listener {
+	l := &logListener{logger: logger, level: level, mask: make(map[string]bool, len(mask))}
+	for _, name := range mask {
+		l.mask[strings.ToLower(name)] = true
+	}
+	return l
+}
+
+type logListener struct {
+	logger hclog.Logger
+	level  hclog.Level
+	mask   map[string]bool // lower case
+}
+
+// Miss logs that events are missing.
+func (l *logListener) Miss(count int) {
+	l.logger.Warn("events were dropped", "count", count)
+}
+
+// Hear logs an event.
+func (l *logListener) Hear(event engine.Event) {
+	if event.Step == "" {
+		l.logger.Log(l.level, "flow changed", "state", string(event.Flow))
+		return
+	}
+	level := l.level
+	pairs := []any{"step", event.Step, "state", string(event.State)}
+	if attempt := event.Attempt; attempt != nil {
+		pairs = append(pairs, "action", string(attempt.Action), "attempt", attempt.Number)
+		if attempt.Ended() {
+			pairs = append(pairs, "took", attempt.EndedAt.Sub(attempt.StartedAt).String())
+		}
+		if attempt.Failure != nil {
+			level = max(level, hclog.Warn)
+			pairs = append(pairs, "kind", attempt.Failure.Kind, "error", attempt.Failure.Message)
+		} else if len(attempt.Result) > 0 {
+			pairs = append(pairs, "result", l.show(event.Step, attempt.Result))
+		}
+	}
+	if !event.RetryAt.IsZero() {
+		pairs = append(pairs, "retry_at", event.RetryAt.Format(time.RFC3339Nano))
+	}
+	l.logger.Log(level, "step changed", pairs...)
+}
+
+func (l *logListener) show(step string, result json.RawMessage) string {
+	if l.mask[strings.ToLower(step)] {
+		return masked
+	}
+	text := string(result)
+	if len(l.mask) > 0 {
+		hidden, err := l.hide(result, 0)
+		if err != nil {
+			return masked // what cannot be read cannot be shown either
+		}
+		text = string(hidden)
+	}
+	if len(text) > maxLoggedResult {
+		cut := maxLoggedResult
+		for cut > 0 && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	return text
+}
+
+// hide masks a JSON value. Depth counts the strings that are JSON themselves:
+// the nesting within one of them is bounded by what a logbook takes.
+func (l *logListener) hide(text []byte, depth int) ([]byte, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(l.hideIn(value, depth))
+	return bytes.TrimSpace(out.Bytes()), err
+}
+
+func (l *logListener) hideIn(value any, depth int) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, inner := range value {
+			if l.mask[strings.ToLower(name)] {
+				value[name] = masked
+			} else {
+				value[name] = l.hideIn(inner, depth)
+			}
+		}
+	case []any:
+		for i := range value {
+			value[i] = l.hideIn(value[i], depth)
+		}
+	case string:
+		return l.hideText(value, depth)
+	}
+	return value
+}
+
+func (l *logListener) hideText(text string, depth int) string {
+	trimmed := strings.TrimSpace(text)
+	if !strings.HasPrefix(trimmed, "{") && !strings.HasPrefix(trimmed, "[") || !json.Valid([]byte(trimmed)) {
+		return text
+	}
+	if depth >= logbook.MaxJSONDepth {
+		return masked
+	}
+	hidden, err := l.hide([]byte(trimmed), depth+1)
+	if err != nil {
+		return masked
+	}
+	return string(hidden)
+}

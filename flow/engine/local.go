@@ -1,0 +1,334 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/logbook/memory"
+)
+
+// localOwner is who has made the attempts of a run without a cluster.
+const localOwner = "local"
+
+// ErrSuspended: the flow was told to stop, and has stopped where it was.
+var ErrSuspended = errors.New("the flow is suspended")
+
+// RunLocal runs a flow in this process, with no cluster and the semantics of
+// one: Local.Run with everything by default.
+func RunLocal(ctx context.Context, root flow.Node, store logbook.Values) (Result, error) {
+	return Local{}.Run(ctx, root, store)
+}
+
+// Local runs flows in this process. Its zero value does, and may be used for
+// many runs, also at once.
+//
+// The record of a run is kept in a logbook like that of a job. Who gives a
+// Logbook of their own, and names the Flow, can go on where an earlier run
+// has stopped, for whatever reason. As there is no claim, nothing keeps two
+// processes from running one flow at the same time: that is up to the caller.
+type Local struct {
+	// Logbook keeps the record. nil: one in memory, which ends with the run.
+	Logbook logbook.Connection
+	// Flow is the flow's id. If the Logbook has a flow of that id, the run
+	// goes on with it. Zero: a new one, which Result tells.
+	Flow logbook.FlowID
+	// Workers bounds the steps that run at once. 0: DefaultWorkers.
+	Workers int
+	// Suspend, when closed, stops the flow where it is: nothing new starts,
+	// and what runs ends and is recorded. nil: never.
+	Suspend <-chan struct{}
+	// Revert, when closed, turns the flow round, as Options.Revert does: the
+	// run ends when all is undone. nil: never.
+	Revert <-chan struct{}
+	// Observe is Options.Observe: it must not block. See package listen for
+	// listeners that may. nil: none.
+	Observe func(Event)
+	Limits  logbook.Limits // fields that are zero: those of logbook.MaxLimits
+	Logger  hclog.Logger   // nil: none
+}
+
+// Result is what has become of a flow.
+type Result struct {
+	Flow  logbook.FlowID
+	State logbook.FlowState
+	// Steps are the results of the steps that are SUCCESS, by step. Values are
+	// what those steps, and retries, provide, by symbol. A symbol of several
+	// providers is that of the one that comes after the others, and left out
+	// if there is no such one.
+	Steps  logbook.Values
+	Values logbook.Values
+	// Detail is the record: every step and every attempt at it.
+	Detail logbook.FlowDetail
+}
+
+// Decode reads the value of a symbol into a variable, as json.Unmarshal does.
+// logbook.ErrNotFound if no step that has succeeded provides it.
+func (r *Result) Decode(symbol string, into any) error {
+	value, ok := r.Values[symbol]
+	if !ok {
+		return fmt.Errorf("cannot read the result %q: %w", symbol, logbook.ErrNotFound)
+	}
+	if err := json.Unmarshal(value, into); err != nil {
+		return fmt.Errorf("cannot read the result %q: %w", symbol, err)
+	}
+	return nil
+}
+
+// Run runs a flow, or goes on with one, until it has ended. The store holds
+// the values that no step provides; it is recorded with the flow, so that a
+// later run needs none, and may only repeat it (logbook.ErrConflict).
+//
+// The error is nil if the flow is SUCCESS. If it is REVERTED or FAILURE, the
+// error wraps the cause, a *logbook.Failure; FAILURE means that an undo has
+// failed too, and that a person is needed. ErrSuspended after Suspend.
+//
+// Any other error means that the flow has not ended, such as the cause of
+// ctx's end; it can be gone on with, and its steps that ran have been told to
+// stop. The Result is as good as could be had, also with an error.
+func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (Result, error) {
+	l = l.withDefaults()
+	detail, plan, err := l.prepare(ctx, root, store)
+	if err != nil {
+		return Result{Flow: l.Flow}, err
+	}
+	j := openLocalJournal(ctx, l.Logbook)
+	end, err := Run(ctx, Options{Plan: plan, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers,
+		Suspend: l.Suspend, Revert: l.Revert, Observe: l.Observe, Limits: l.Limits, Logger: l.Logger})
+	if finishErr := j.finish(ctx, end.Update); finishErr != nil {
+		err = fmt.Errorf("cannot record the end of flow %s: %w", l.Flow, finishErr)
+	}
+	result, readErr := l.result(ctx, plan)
+	if err == nil {
+		err = readErr
+	}
+	if err == nil {
+		err = verdict(plan.Name(), end)
+	}
+	return result, err
+}
+
+func (l Local) withDefaults() Local {
+	l.Limits = Options{Limits: l.Limits}.withDefaults().Limits
+	if l.Logbook == nil {
+		l.Logbook = memory.New(l.Limits)
+	}
+	if l.Flow.IsZero() {
+		l.Flow = logbook.NewFlowID()
+	}
+	return l
+}
+
+// prepare finds the flow in the logbook, or puts it there. A flow with faults
+// leaves no trace.
+func (l Local) prepare(ctx context.Context, root flow.Node, store logbook.Values) (logbook.FlowDetail, *flow.Plan, error) {
+	detail, err := l.Logbook.FlowDetail(ctx, l.Flow)
+	found := err == nil
+	switch {
+	case errors.Is(err, logbook.ErrNotFound):
+		detail = logbook.FlowDetail{ID: l.Flow, Store: store}
+	case err != nil:
+		return detail, nil, fmt.Errorf("cannot go on with flow %s: %w", l.Flow, err)
+	case store != nil && !maps.EqualFunc(store, detail.Store, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }):
+		return detail, nil, fmt.Errorf("cannot go on with flow %s: %w: it was begun with another store", l.Flow, logbook.ErrConflict)
+	}
+	plan, err := flow.CompileWithin(l.Limits, root, slices.Sorted(maps.Keys(detail.Store))...)
+	if err != nil {
+		return detail, nil, err
+	}
+	if found {
+		if detail.Name != plan.Name() {
+			return detail, nil, fmt.Errorf("cannot go on with flow %s: %w: it is %q, not %q", l.Flow, ErrMismatch, detail.Name, plan.Name())
+		}
+		return detail, plan, nil
+	}
+	detail.Name, detail.Factory = plan.Name(), logbook.Factory{Name: plan.Name()}
+	book := logbook.Book{ID: logbook.NewBookID(), Name: plan.Name(), Flows: []logbook.FlowDetail{detail}}
+	if err := l.Logbook.SaveBook(ctx, book); err != nil {
+		return detail, nil, fmt.Errorf("cannot begin flow %q: %w", plan.Name(), err)
+	}
+	return detail, plan, nil
+}
+
+// result reads what was recorded. It is wanted most where a run has been
+// broken off, so ctx's end does not keep it from being read.
+func (l Local) result(ctx context.Context, plan *flow.Plan) (Result, error) {
+	r := Result{Flow: l.Flow}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultGrace)
+	defer cancel()
+	detail, err := l.Logbook.FlowDetail(ctx, l.Flow)
+	if err != nil {
+		return r, fmt.Errorf("cannot read what has become of flow %s: %w", l.Flow, err)
+	}
+	r.State, r.Detail = detail.State, detail
+	r.Steps, r.Values = results(plan, detail.Atoms)
+	return r, nil
+}
+
+// results gathers results by step and by symbol.
+func results(plan *flow.Plan, atoms []logbook.AtomDetail) (steps, symbols logbook.Values) {
+	steps, symbols = make(logbook.Values), make(logbook.Values)
+	found := make(map[int]json.RawMessage, len(atoms)) // by number, retries included
+	providers := make(map[string][]int)
+	for i := range atoms {
+		number, ok := plan.Find(atoms[i].Name)
+		result, succeeded := atoms[i].Result()
+		if !ok || !succeeded || atoms[i].State != logbook.AtomSuccess {
+			continue
+		}
+		found[number] = result
+		if atoms[i].Kind == logbook.KindTask {
+			steps[atoms[i].Name] = result
+		}
+		for _, provision := range plan.Step(number).Provides() {
+			providers[provision.Symbol] = append(providers[provision.Symbol], number)
+		}
+	}
+	for symbol, numbers := range providers {
+		last, ok := lastOf(plan, numbers)
+		if !ok {
+			continue
+		}
+		if value, ok := provided(plan.Step(last), symbol, found[last]); ok {
+			symbols[symbol] = value
+		}
+	}
+	return steps, symbols
+}
+
+// lastOf finds the step that comes after all the others. Steps are numbered in
+// an order in which they could run, so it can only be the one of the highest
+// number.
+func lastOf(plan *flow.Plan, numbers []int) (int, bool) {
+	last := slices.Max(numbers)
+	if len(numbers) == 1 {
+		return last, true
+	}
+	before := make(map[int]bool)
+	stack := []int{last}
+	for len(stack) > 0 {
+		top := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, previous := range plan.Previous(top) {
+			if v := int(previous); !before[v] {
+				before[v] = true
+				stack = append(stack, v)
+			}
+		}
+	}
+	return last, !slices.ContainsFunc(numbers, func(n int) bool { return n != last && !before[n] })
+}
+
+func provided(step *flow.Step, symbol string, result json.RawMessage) (json.RawMessage, bool) {
+	for _, provision := range step.Provides() {
+		if provision.Symbol != symbol {
+			continue
+		}
+		if provision.Field == "" {
+			return result, true
+		}
+		var fields logbook.Values
+		if err := json.Unmarshal(result, &fields); err != nil {
+			return nil, false // nobody requires the field, or the step would have failed
+		}
+		value, ok := fields[provision.Field]
+		return value, ok
+	}
+	return nil, false
+}
+
+// verdict is the end of a flow as an error.
+func verdict(name string, end End) error {
+	cause := cmp.Or(end.Cause, &logbook.Failure{Kind: logbook.FailureError, Message: "the record does not say why"})
+	switch end.State {
+	case logbook.FlowSuccess:
+		return nil
+	case logbook.FlowSuspended:
+		return fmt.Errorf("flow %q has not ended: %w", name, ErrSuspended)
+	case logbook.FlowReverted:
+		return fmt.Errorf("flow %q was reverted: %w", name, cause)
+	}
+	return fmt.Errorf("flow %q cannot be undone, and a person is needed: %w", name, cause)
+}
+
+// localJournal writes a flow's updates to a logbook, in order and one by one,
+// in a goroutine that ends with close.
+type localJournal struct {
+	logbook logbook.Connection
+	ctx     context.Context // of the writes: it outlives the run's for a while
+	cancel  context.CancelFunc
+	queue   chan localUpdate
+	done    chan struct{} // closed when everything is answered
+	once    sync.Once     // for close
+}
+
+type localUpdate struct {
+	update  logbook.Update
+	verdict chan<- error
+}
+
+func openLocalJournal(ctx context.Context, conn logbook.Connection) *localJournal {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	j := &localJournal{logbook: conn, ctx: ctx, cancel: cancel, queue: make(chan localUpdate, maxUnacknowledged), done: make(chan struct{})}
+	go j.write()
+	return j
+}
+
+// Record blocks for a moment only if the queue is full, which takes more
+// updates than the engine leaves unacknowledged.
+func (j *localJournal) Record(update logbook.Update) <-chan error {
+	verdict := make(chan error, 1)
+	j.queue <- localUpdate{update: update, verdict: verdict}
+	return verdict
+}
+
+// write stops writing at the first refusal: what comes after it builds on it.
+func (j *localJournal) write() {
+	defer close(j.done)
+	var broken error
+	for next := range j.queue {
+		if broken == nil {
+			verdicts, err := j.logbook.Update(j.ctx, next.update)
+			broken = errors.Join(append(verdicts, err)...)
+		}
+		next.verdict <- broken
+	}
+}
+
+// finish writes the last update, if there is one, and ends the journal.
+func (j *localJournal) finish(ctx context.Context, last *logbook.Update) error {
+	defer j.close()
+	if last == nil {
+		return nil
+	}
+	verdict := j.Record(*last)
+	select {
+	case err := <-verdict:
+		return err
+	case <-ctx.Done():
+		// It may be written all the same, and then that is what has happened.
+		j.close()
+		return <-verdict
+	}
+}
+
+// close writes what was handed over, and gives up on a logbook that hangs.
+func (j *localJournal) close() {
+	j.once.Do(func() { close(j.queue) })
+	ctx, cancel := context.WithTimeout(j.ctx, DefaultGrace)
+	defer cancel()
+	stop := context.AfterFunc(ctx, j.cancel)
+	<-j.done
+	stop()
+	j.cancel()
+}
