@@ -7,9 +7,14 @@
 // claim. When the session is lost, so are the claims: the runs are stopped,
 // and the conductor starts over with a new session.
 //
+// It follows the board's events about its claims. A job that a person wants
+// suspended or cancelled is suspended or reverted in its engine, and then let
+// go of; a run whose claim somebody else has ended is stopped at once.
+//
 // Guarantees: it never holds more than MaxJobs jobs; it starts no step while
 // it does not know that its session lives, and stops its steps before others
-// may claim its jobs; whatever goes wrong with a job, the job gets an ending
+// may claim its jobs; it needs no watch to be safe, and none that breaks
+// makes it miss an order for good; whatever goes wrong with a job, the job gets an ending
 // (outcome.go holds the table) or stays claimable; no error of the board or
 // the logbook ends the conductor.
 //

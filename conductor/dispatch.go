@@ -18,8 +18,9 @@ import (
 
 // run is one job under one claim.
 type run struct {
-	shift   *shift
-	tenure  *tenure
+	shift  *shift
+	tenure *tenure
+	*steering
 	claimed jobs.Claimed
 	token   jobs.Token
 	logger  hclog.Logger
@@ -27,7 +28,8 @@ type run struct {
 
 // seeThrough takes a job from its claim to its ending.
 func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed) {
-	r := &run{shift: s, tenure: t, claimed: claimed, token: claimed.Job.Token}
+	r := &run{shift: s, tenure: t, claimed: claimed, token: claimed.Job.Token, steering: newSteering(t.alive, s.claiming)}
+	defer r.steering.end()
 	if claim := claimed.Job.Claim; claim != nil {
 		r.token = claim.Token
 	}
@@ -36,18 +38,47 @@ func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed) {
 	r.logger.Debug("job claimed", "kind", claimed.Job.Kind, "claims", claimed.Job.Claims)
 	r.notify(Notice{Moment: MomentClaimed})
 
-	line := s.journal.open(t.alive)
+	r.steer(claimed.Job.Order)
+	t.claims.join(r)
+	defer t.claims.leave(r)
+	ctx, stop := context.WithCancelCause(t.working())
+	defer stop(nil)
+	defer context.AfterFunc(r.alive, func() { stop(context.Cause(r.alive)) })()
+
+	line := s.journal.open(r.alive)
 	defer line.close()
-	result := r.carryOut(t.working(), line)
+	result := r.carryOut(ctx, line)
 	if errors.Is(result.err, errDoubt) {
 		// Giving the job back now, we might be the ones who claim it again:
 		// so not before the doubt is over, one way or the other.
-		_ = t.admit(t.alive)
+		_ = t.admit(r.alive)
 	}
 	// The last update is written with the job's ending, so all before it must
 	// have been.
-	line.flush(t.alive)
+	line.flush(r.alive)
+	result.order = r.standing()
 	r.end(s.options.decide(&r.claimed.Job, r.token, result), result)
+}
+
+// hear acts on an event of the run's claim.
+func (r *run) hear(event *jobs.Event) {
+	switch event.Kind {
+	case jobs.EventOrdered:
+		r.steer(event.Order)
+	case jobs.EventResumed:
+		r.steer(nil)
+	default:
+		r.over(fmt.Sprintf("the job was %s", event.Kind))
+	}
+}
+
+// steer follows an order; nil lifts the one before.
+func (r *run) steer(order *jobs.StandingOrder) {
+	if !r.take(order) {
+		return
+	}
+	r.logger.Info("job is under an order", "order", saidOf(order))
+	r.notify(Notice{Moment: MomentOrdered, Order: order})
 }
 
 // carryOut builds the flow and runs it as far as it can.
@@ -125,13 +156,19 @@ func (r *run) drive(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDe
 		Plan: plan, Detail: *detail, Store: store,
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name,
 		Journal: journal, Workers: options.Workers,
-		Suspend: r.shift.claiming.Done(), Gate: r.tenure.admit,
+		Suspend: r.suspended.Done(), Revert: r.turned.Done(), RevertCause: r.revertCause, Gate: r.tenure.admit,
 		Limits: options.Limits, Logger: r.logger.Named("engine"),
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)
 	}
 	return end, err
+}
+
+// revertCause is why the flow reverts, where an order has turned it round.
+func (r *run) revertCause() *logbook.Failure {
+	failure := &logbook.Failure{Kind: logbook.FailureOperator, Message: saidOf(r.standing()), Permanent: true}
+	return flow.FitFailure(failure, r.shift.options.Limits)
 }
 
 // notify fills in what every notice of a job says.

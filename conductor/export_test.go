@@ -14,9 +14,10 @@ import (
 // What the tests see of the inside.
 
 var (
-	ErrHandOver  = errHandOver
-	ErrDoubt     = errDoubt
-	ErrClaimLost = errClaimLost
+	ErrHandOver   = errHandOver
+	ErrDoubt      = errDoubt
+	ErrClaimLost  = errClaimLost
+	ErrClaimEnded = errClaimEnded
 )
 
 const (
@@ -47,6 +48,13 @@ func (w *Attendance) Look(now time.Time) (string, bool, time.Time) {
 func Decide(o Options, job jobs.Job, end engine.End, err error) (string, jobs.Ending) {
 	o = o.withDefaults()
 	d := o.decide(&job, job.Token, result{end: end, err: err})
+	return string(d.verb), d.ending
+}
+
+// DecideUnder is Decide for a job that is under an order.
+func DecideUnder(o Options, job jobs.Job, end engine.End, err error, order *jobs.StandingOrder) (string, jobs.Ending) {
+	o = o.withDefaults()
+	d := o.decide(&job, job.Token, result{end: end, err: err, order: order})
 	return string(d.verb), d.ending
 }
 

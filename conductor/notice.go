@@ -16,6 +16,7 @@ const (
 	MomentSessionOpened Moment = "session opened"
 	MomentClaimed       Moment = "claimed"
 	MomentStarted       Moment = "started"    // its flow was built and is given to an engine
+	MomentOrdered       Moment = "ordered"    // a person has steered the job; Order says how, nil: as before
 	MomentFlowEnded     Moment = "flow ended" // or was suspended, or could not go on; FlowState and Err say which
 	MomentConsumed      Moment = "consumed"
 	MomentAbandoned     Moment = "abandoned"
@@ -31,10 +32,11 @@ type Notice struct {
 	Job       jobs.JobID // zero where the moment is of the session
 	Name      string     // of the job
 	Token     jobs.Token
-	Claims    int               // how often the job has been claimed, this claim included
-	FlowState logbook.FlowState // from MomentFlowEnded on
-	Outcome   jobs.Outcome      // MomentConsumed
-	Err       error             // what was wrong, if anything
+	Claims    int                 // how often the job has been claimed, this claim included
+	FlowState logbook.FlowState   // from MomentFlowEnded on
+	Outcome   jobs.Outcome        // MomentConsumed
+	Order     *jobs.StandingOrder // MomentOrdered
+	Err       error               // what was wrong, if anything
 }
 
 // notify tells the program. A panic of the program's function is not

@@ -18,8 +18,9 @@ import (
 // result is what has become of a job's run.
 type result struct {
 	end         engine.End
-	err         error            // why the run could not go on; nil if it came to an end
-	unbuildable *logbook.Failure // why it could not begin
+	err         error               // why the run could not go on; nil if it came to an end
+	unbuildable *logbook.Failure    // why it could not begin
+	order       *jobs.StandingOrder // the latest that its job is under; nil: none
 }
 
 // verb is the way in which a conductor lets go of a job.
@@ -46,13 +47,16 @@ const maxReason = 1 << 10
 //	what became of the run                      the job is   with
 //	──────────────────────────────────────────  ───────────  ─────────────────────────────────
 //	flow SUCCESS                                consumed     outcome success, the last update
-//	flow REVERTED                               consumed     outcome reverted, the last update, the cause
+//	flow REVERTED                               consumed     outcome reverted, the last update, the cause;
+//	                                                         cancelled if that was ordered
 //	flow FAILURE (an undo failed)               consumed     outcome failed, the last update, the cause
 //	one of these three already when loaded      consumed     the same, without an update
-//	flow SUSPENDED                              abandoned    the last update, no delay
+//	flow SUSPENDED, ordered to be left so       consumed     outcome cancelled, the last update
+//	flow SUSPENDED                              abandoned    the last update, no delay: where an order has
+//	                                                         suspended the job, the board keeps it so
 //	stopped for a hand-over or a doubtful       abandoned    no update, no delay: steps that ran
 //	session                                                  stand as RUNNING, as after a crash
-//	fenced, or the claim is lost                let go       nothing: another may own it
+//	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
 //	trouble that is not the flow's fault        abandoned    the failure, a growing delay
 //	the same for the MaxTries-th time           trashed      the failure
@@ -66,7 +70,7 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		ending.Failure = flow.FitFailure(r.unbuildable, o.Limits)
 		ending.Reason = clip("its flow cannot be built: " + r.unbuildable.Message)
 		return decision{trash, ending}
-	case errors.Is(r.err, logbook.ErrFenced), errors.Is(r.err, errClaimLost), errors.Is(r.err, jobs.ErrSessionExpired):
+	case errors.Is(r.err, logbook.ErrFenced), errors.Is(r.err, errClaimLost), errors.Is(r.err, errClaimEnded), errors.Is(r.err, jobs.ErrSessionExpired):
 		return decision{letGo, ending}
 	case errors.Is(r.err, errHandOver), errors.Is(r.err, errDoubt):
 		ending.Reason = clip(r.err.Error())
@@ -80,16 +84,48 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		ending.Outcome = jobs.OutcomeSuccess
 	case logbook.FlowReverted:
 		ending.Outcome, ending.Failure = jobs.OutcomeReverted, r.end.Cause
+		if cancelled(r.order) {
+			ending.Outcome, ending.Reason = jobs.OutcomeCancelled, r.order.Reason
+		}
 	case logbook.FlowFailure:
 		ending.Outcome, ending.Failure = jobs.OutcomeFailed, r.end.Cause
 	case logbook.FlowSuspended:
-		ending.Reason = "its flow was suspended"
-		return decision{abandon, ending}
+		if !cancelled(r.order) || r.order.Revert {
+			ending.Reason = clip("its flow was suspended" + suffix(r.order))
+			return decision{abandon, ending}
+		}
+		ending.Outcome, ending.Reason = jobs.OutcomeCancelled, r.order.Reason
 	default:
 		ending.Update = nil
 		return o.trouble(job, ending, fmt.Errorf("the engine ended a flow in state %q", r.end.State))
 	}
 	return decision{consume, ending}
+}
+
+func cancelled(order *jobs.StandingOrder) bool {
+	return order != nil && order.Kind == jobs.OrderCancel
+}
+
+// saidOf puts an order into words.
+func saidOf(order *jobs.StandingOrder) string {
+	said := "none"
+	if order != nil {
+		said = string(order.Kind) + " was ordered"
+		if order.By != "" {
+			said += " by " + order.By
+		}
+		if order.Reason != "" {
+			said += ": " + order.Reason
+		}
+	}
+	return said
+}
+
+func suffix(order *jobs.StandingOrder) string {
+	if order == nil {
+		return ""
+	}
+	return ": " + saidOf(order)
 }
 
 // trouble is the ending of a job that has met what is not its flow's fault.
@@ -182,7 +218,7 @@ func (r *run) say(d decision) error {
 
 // refused tells whether the claim stands and the ending is at fault.
 func refused(err error) bool {
-	for _, over := range []error{jobs.ErrFenced, jobs.ErrNotFound, jobs.ErrSessionExpired, errClaimLost, errHandOver, errClosed} {
+	for _, over := range []error{jobs.ErrFenced, jobs.ErrNotFound, jobs.ErrSessionExpired, errClaimLost, errClaimEnded, errHandOver, errClosed} {
 		if errors.Is(err, over) {
 			return false
 		}

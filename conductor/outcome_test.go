@@ -23,6 +23,7 @@ func TestOutcomes(t *testing.T) {
 		update   *logbook.Update
 		cause    *logbook.Failure
 		err      error
+		order    *jobs.StandingOrder
 		claims   int
 		failures int
 		verb     string
@@ -36,6 +37,14 @@ func TestOutcomes(t *testing.T) {
 		{name: "success when loaded", state: logbook.FlowSuccess, verb: "consume", outcome: jobs.OutcomeSuccess},
 		{name: "reverted when loaded", state: logbook.FlowReverted, cause: cause, verb: "consume", outcome: jobs.OutcomeReverted, failure: "error"},
 		{name: "suspended", state: logbook.FlowSuspended, update: last, verb: "abandon"},
+		{name: "suspended by an order", state: logbook.FlowSuspended, update: last, order: &jobs.StandingOrder{Kind: jobs.OrderSuspend}, verb: "abandon"},
+		{name: "stopped for good", state: logbook.FlowSuspended, update: last, order: &jobs.StandingOrder{Kind: jobs.OrderCancel}, verb: "consume", outcome: jobs.OutcomeCancelled},
+		{name: "suspended before it could be undone", state: logbook.FlowSuspended, update: last, order: &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true}, verb: "abandon"},
+		{name: "undone", state: logbook.FlowReverted, update: last, cause: cause, order: &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true}, verb: "consume", outcome: jobs.OutcomeCancelled, failure: "error"},
+		{name: "reverted under an order to suspend", state: logbook.FlowReverted, update: last, cause: cause, order: &jobs.StandingOrder{Kind: jobs.OrderSuspend}, verb: "consume", outcome: jobs.OutcomeReverted, failure: "error"},
+		{name: "cancelled too late", state: logbook.FlowSuccess, update: last, order: &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true}, verb: "consume", outcome: jobs.OutcomeSuccess},
+		{name: "cancelled, and the undo failed", state: logbook.FlowFailure, update: last, cause: cause, order: &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true}, verb: "consume", outcome: jobs.OutcomeFailed, failure: "error"},
+		{name: "claim ended by another", err: fmt.Errorf("%w: trashed", conductor.ErrClaimEnded), verb: "let go"},
 		{name: "handed over", err: conductor.ErrHandOver, verb: "abandon"},
 		{name: "session in doubt", err: conductor.ErrDoubt, verb: "abandon"},
 		{name: "fenced", err: fmt.Errorf("cannot record: %w", jobs.ErrFenced), verb: "let go"},
@@ -55,7 +64,7 @@ func TestOutcomes(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			job := jobs.Job{ID: jobs.NewJobID(), Token: jobs.Token{Generation: 1, Index: 9}, Claims: row.claims, Failures: row.failures}
 			end := engine.End{State: row.state, Update: row.update, Cause: row.cause}
-			verb, ending := conductor.Decide(conductor.Options{}, job, end, row.err)
+			verb, ending := conductor.DecideUnder(conductor.Options{}, job, end, row.err, row.order)
 			if verb != row.verb || ending.Outcome != row.outcome || ending.Delay != row.delay {
 				t.Errorf("%s, outcome %q, delay %s; want %s, %q, %s", verb, ending.Outcome, ending.Delay, row.verb, row.outcome, row.delay)
 			}

@@ -18,7 +18,9 @@ var (
 	errHandOver  = errors.New("the conductor stops: the job is handed over")
 	errDoubt     = errors.New("the session could not be renewed in time: the steps are stopped before it can expire")
 	errClaimLost = errors.New("the claim is lost: the session is over")
-	errClosed    = errors.New("the session was closed")
+	// errClaimEnded: the session lives, and one of its claims does not.
+	errClaimEnded = errors.New("the claim was ended by another")
+	errClosed     = errors.New("the session was closed")
 )
 
 // standing is what a conductor may do with its claims.
@@ -133,7 +135,8 @@ type tenure struct {
 	parent  context.Context // of work
 	alive   context.Context // ends when the claims are lost, or the session is closed
 	finish  context.CancelCauseFunc
-	watcher sync.WaitGroup // of attend and the keep-alives it sends
+	watcher sync.WaitGroup // of attend, the keep-alives it sends, and the follower
+	claims  *follower
 
 	mu         sync.Mutex
 	attendance attendance
@@ -279,7 +282,10 @@ func (s *shift) openSession(ctx context.Context) *tenure {
 		}
 		sent, err := s.tryOpen(ctx, opening, first)
 		if err == nil {
-			return newTenure(s.base, s.stepping, s.options.Board, s.logger, opening.ID, opening.TTL, sent)
+			t := newTenure(s.base, s.stepping, s.options.Board, s.logger, opening.ID, opening.TTL, sent)
+			t.claims = newFollower(s.options.Board, opening.Name, s.logger.With("session", t.id))
+			t.watcher.Go(func() { t.claims.follow(t.alive) })
+			return t
 		}
 		if ctx.Err() != nil {
 			break

@@ -184,6 +184,12 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 		return nil, t.updateFlow(kind.UpdateFlow)
 	case *v1.Command_DestroyBook:
 		return nil, t.destroyBook(kind.DestroyBook)
+	case *v1.Command_Suspend:
+		return nil, t.suspend(kind.Suspend)
+	case *v1.Command_Resume:
+		return nil, t.resume(kind.Resume)
+	case *v1.Command_Cancel:
+		return nil, t.cancel(kind.Cancel)
 	case *v1.Command_BeginLeadership:
 		return nil, t.beginLeadership()
 	case *v1.Command_ExpireSession:

@@ -191,7 +191,7 @@ func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDe
 		if whole := size + len(stored[i]); whole <= maxAtomBytes || !seen[attempt.Action] {
 			size = whole
 		} else {
-			size += shorten(&attempt)
+			size += shorten(&attempt, record.detail.Kind)
 		}
 		attempts[i], seen[attempt.Action] = attempt, true
 	}
@@ -224,17 +224,31 @@ func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) ([][]byt
 
 // shorten leaves out of an attempt what may be long, and tells about how many
 // bytes are left. That it took place, how it ended, and the kind of its failure
-// stay.
-func shorten(a *logbook.Attempt) int {
+// stay, and so do the values of a retry, which are short: it would try again
+// those that it does not see.
+func shorten(a *logbook.Attempt, kind logbook.AtomKind) int {
 	const about = 128 // bytes of numbers, token and times
 	a.StderrTruncated = a.StderrTruncated || a.Stderr != ""
-	a.Stderr, a.Result = "", nil
-	if a.Failure == nil {
-		return about + len(a.Owner)
+	a.Stderr = ""
+	if kind != logbook.KindRetry {
+		a.Result = nil
 	}
-	a.Failure = &logbook.Failure{
-		Kind: a.Failure.Kind, Step: a.Failure.Step, Code: a.Failure.Code, Permanent: a.Failure.Permanent,
+	size := about + len(a.Owner) + len(a.Result)
+	for i := range a.Failures {
+		size += shortenFailure(&a.Failures[i])
+	}
+	if a.Failure != nil {
+		short := *a.Failure
+		size += shortenFailure(&short)
+		a.Failure = &short
+	}
+	return size
+}
+
+func shortenFailure(f *logbook.Failure) int {
+	*f = logbook.Failure{
+		Kind: f.Kind, Step: f.Step, Code: f.Code, Permanent: f.Permanent,
 		Message: "left out: the attempts at this step are too long to be shown whole",
 	}
-	return about + len(a.Owner) + len(a.Failure.Kind) + len(a.Failure.Step) + len(a.Failure.Message)
+	return len(f.Kind) + len(f.Step) + len(f.Message)
 }

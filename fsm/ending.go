@@ -29,6 +29,9 @@ func (t *txn) consume(c *v1.Ending) error {
 		return prefixed("cannot consume", err)
 	}
 	p.job.Outcome = outcome
+	if outcome == jobs.OutcomeCancelled && p.Reason == "" {
+		p.Reason = p.job.Order.Reason
+	}
 	return t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted)
 }
 
@@ -53,7 +56,10 @@ func (t *txn) abandon(c *v1.Ending) error {
 	if p.Failure != nil {
 		p.job.Failures++
 	}
-	t.coolDown(p.job, p.Delay)
+	completed, err := t.settle(p.job, p.Delay, p.owner)
+	if err != nil || completed {
+		return err
+	}
 	t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.owner, Token: p.job.Token, Reason: p.Reason})
 	return nil
 }
@@ -107,8 +113,11 @@ func repeats(j *jobRecord, e *jobs.Ending, how end) bool {
 
 // outcome is that of a job to be consumed. It must be what its flow has come to.
 func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
-	if p.Outcome == "" {
+	switch {
+	case p.Outcome == "":
 		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "unset"}
+	case p.Outcome == jobs.OutcomeCancelled && !isUnder(p.job, jobs.OrderCancel):
+		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "cancelled, and nobody has ordered that"}
 	}
 	if p.job.Flow.IsZero() {
 		return p.Outcome, nil
@@ -121,7 +130,7 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	if p.update != nil {
 		state = p.update.flow.State
 	}
-	if state != endState(p.Outcome) {
+	if !agrees(p.Outcome, state) {
 		return "", &logbook.InvalidError{
 			Field: "ending outcome", Reason: fmt.Sprintf("%s, but flow %s is %s", p.Outcome, p.job.Flow, state),
 		}
@@ -129,15 +138,18 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	return p.Outcome, nil
 }
 
-// endState is what a flow has come to when its job's outcome is this.
-func endState(outcome jobs.Outcome) logbook.FlowState {
+// agrees tells whether a flow can have come to this when its job's outcome is
+// that. The flow of a cancelled job was undone, left as it stood, or never begun.
+func agrees(outcome jobs.Outcome, state logbook.FlowState) bool {
 	switch outcome {
 	case jobs.OutcomeSuccess:
-		return logbook.FlowSuccess
+		return state == logbook.FlowSuccess
 	case jobs.OutcomeReverted:
-		return logbook.FlowReverted
+		return state == logbook.FlowReverted
+	case jobs.OutcomeCancelled:
+		return state == logbook.FlowReverted || state == logbook.FlowSuspended || state == logbook.FlowPending
 	}
-	return logbook.FlowFailure
+	return state == logbook.FlowFailure
 }
 
 // finish ends a job for good.

@@ -66,9 +66,17 @@ func (t *txn) trimEvents() error {
 // means logbook.MaxPage. ErrCompacted if events after the
 // position are no longer kept. The zero position is before all events.
 func (m *Machine) Events(after jobs.Position, limit int) ([]jobs.Event, error) {
+	events, _, err := m.EventsOf("", after, limit)
+	return events, err
+}
+
+// EventsOf is Events without those that do not name the owner, which costs a
+// look at their bytes: every conductor watches its own claims, among all that
+// happens. It also tells how far it has looked: after itself only if there is
+// no event at all. An event may name the owner otherwise than as its owner.
+func (m *Machine) EventsOf(owner string, after jobs.Position, limit int) (events []jobs.Event, reached jobs.Position, err error) {
 	limit = pageSize(limit)
-	var events []jobs.Event
-	err := m.read(func(v *view) error {
+	err = m.read(func(v *view) error {
 		present, err := v.ledgerOf()
 		if err != nil {
 			return err
@@ -76,14 +84,14 @@ func (m *Machine) Events(after jobs.Position, limit int) ([]jobs.Event, error) {
 		if before(after, present.Compacted) {
 			return fmt.Errorf("cannot read events after %d.%d: %w", after.Index, after.Item, jobs.ErrCompacted)
 		}
-		events, err = v.eventsAfter(after, limit)
+		events, reached, err = v.eventsAfter(after, limit, []byte(owner))
 		return err
 	})
-	return events, err
+	return events, reached, err
 }
 
-func (v *view) eventsAfter(after jobs.Position, limit int) ([]jobs.Event, error) {
-	var events []jobs.Event
+func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events []jobs.Event, reached jobs.Position, err error) {
+	reached = after
 	start := positionKey(after)
 	cursor := v.cursor(tableEvent)
 	key, value := cursor.Seek(start)
@@ -92,16 +100,20 @@ func (v *view) eventsAfter(after jobs.Position, limit int) ([]jobs.Event, error)
 	}
 	for size := 0; key != nil && len(events) < limit && size < maxPageBytes; key, value = cursor.Next() {
 		size += len(value)
+		if reached, err = positionOfKey(key); err != nil {
+			return nil, after, err
+		}
+		if !bytes.Contains(value, owner) {
+			continue
+		}
 		event, err := decode(value, &v1.Event{}, command.EventFromProto)
 		if err != nil {
-			return nil, err
+			return nil, after, err
 		}
-		if event.Position, err = positionOfKey(key); err != nil {
-			return nil, err
-		}
+		event.Position = reached
 		events = append(events, event)
 	}
-	return events, nil
+	return events, reached, nil
 }
 
 func before(a, b jobs.Position) bool {

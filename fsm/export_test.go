@@ -3,7 +3,10 @@ package fsm
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+
+	bolt "go.etcd.io/bbolt"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -131,6 +134,9 @@ func (c *census) countJob(value []byte) error {
 			return fmt.Errorf("job %s is %s, and %q holds: %t", j.ID, j.State, index.name, index.holds)
 		}
 	}
+	if err := c.checkOrder(j); err != nil {
+		return err
+	}
 	if j.Claim != nil && j.Claim.Token != j.Token {
 		return fmt.Errorf("job %s has token %s, and its claim %s", j.ID, j.Token, j.Claim.Token)
 	}
@@ -146,6 +152,23 @@ func (c *census) countJob(value []byte) error {
 		err = fmt.Errorf("job %s has a flow that knows job number %d", j.ID, flow.job)
 	}
 	return err
+}
+
+// checkOrder: nobody waits for an order that the board can carry out itself.
+func (c *census) checkOrder(j *jobRecord) error {
+	unowned := j.State != jobs.StateClaimed && !j.State.Finished()
+	switch {
+	case (j.State == jobs.StateSuspended) != (unowned && isUnder(j, jobs.OrderSuspend)):
+		return fmt.Errorf("job %s is %s under the order %+v", j.ID, j.State, j.Order)
+	case j.Outcome == jobs.OutcomeCancelled && !isUnder(j, jobs.OrderCancel):
+		return fmt.Errorf("job %s is cancelled, and nobody has ordered that", j.ID)
+	case unowned && isUnder(j, jobs.OrderCancel):
+		flow, err := c.flow(j.Flow)
+		if err != nil || flow == nil || flow.State == logbook.FlowReverted || !j.Order.Revert && !flow.State.Finished() {
+			return fmt.Errorf("job %s is %s, cancelled, and there is nothing to undo (%v)", j.ID, j.State, err)
+		}
+	}
+	return nil
 }
 
 func (c *census) countClaim(key, value []byte) error {
@@ -212,3 +235,18 @@ const (
 	MaxExamined = maxExamined
 	StateCount  = stateCount
 )
+
+// CutLedger makes the stored ledger one of the first program's.
+func CutLedger(m *Machine) error {
+	present, err := m.use()
+	if err != nil {
+		return err
+	}
+	err = present.bolt.Update(func(tx *bolt.Tx) error {
+		v := &view{tx: tx}
+		value := v.get(tableLedger, ledgerKey)
+		short := (stateCount - firstStateCount) * sequenceSize
+		return v.bucket(tableLedger).Put(ledgerKey, bytes.Clone(value[:len(value)-short]))
+	})
+	return errors.Join(err, present.release())
+}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -35,7 +36,12 @@ type ledger struct {
 }
 
 // stateCount is len(jobs.States), which is no constant; a test compares them.
-const stateCount = 6
+const stateCount = 7
+
+// firstStateCount is how many states the first ledgers counted. A shorter
+// ledger is one of theirs: the states that came later stand at the end, and
+// no job was in them.
+const firstStateCount = 6
 
 func (l *ledger) time() time.Time {
 	if l.Time == 0 {
@@ -59,6 +65,9 @@ func (l *ledger) encode() []byte {
 
 func decodeLedger(value []byte) (ledger, error) {
 	var l ledger
+	if len(value) == binary.Size(&l)-(stateCount-firstStateCount)*binary.Size(l.Jobs[0]) {
+		value = append(bytes.Clone(value), make([]byte, binary.Size(&l)-len(value))...)
+	}
 	if len(value) != binary.Size(&l) {
 		return l, corrupt("the ledger has %d bytes, and %d are right", len(value), binary.Size(&l))
 	}

@@ -42,7 +42,7 @@ func (a *author) session() string { return a.oneOf("session", "ann", "bob", "eve
 func (a *author) next() *v1.Command {
 	draws := []func() *v1.Command{
 		a.post, a.post, a.post, a.claim, a.claimNext, a.claimNext, a.claimNext, a.ending, a.ending, a.ending,
-		a.update, a.update, a.update, a.open, a.open, a.close, a.register, a.saveBook, a.destroyBook, a.leader, a.leader,
+		a.update, a.update, a.update, a.open, a.open, a.close, a.register, a.saveBook, a.destroyBook, a.leader, a.leader, a.order, a.order, a.order,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
 }
@@ -109,13 +109,27 @@ func (a *author) ending() *v1.Command {
 	}
 	switch a.draw("verb", 2) {
 	case 0:
-		e.Outcome = a.oneOf("outcome", "success", "reverted", "failed")
+		e.Outcome = a.oneOf("outcome", "success", "reverted", "failed", "cancelled")
 		return consume(e)
 	case 1:
 		e.Delay = lasting(time.Duration(a.draw("delay", 1)) * time.Second)
 		return abandon(e)
 	}
 	return trash(e)
+}
+
+// order draws an order for any job, mostly one that is held or suspended.
+func (a *author) order() *v1.Command {
+	job := a.held()
+	o := &v1.OrderCommand{Job: job.ID.String(), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "stop it")}
+	switch a.draw("order", 4) {
+	case 0, 1:
+		return suspend(o)
+	case 2:
+		return resume(o)
+	}
+	o.Revert = a.draw("revert", 1) == 0
+	return cancel(o)
 }
 
 func (a *author) update() *v1.Command {
@@ -321,7 +335,8 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 		return true, true
 	case *v1.Command_UpdateFlow:
 		return true, kind.UpdateFlow.Token != nil
-	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook:
+	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
+		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel: // an order may have been followed by another
 		return true, false
 	}
 	return false, false

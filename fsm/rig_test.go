@@ -227,6 +227,18 @@ func consume(e *v1.Ending) *v1.Command { return &v1.Command{Kind: &v1.Command_Co
 func abandon(e *v1.Ending) *v1.Command { return &v1.Command{Kind: &v1.Command_Abandon{Abandon: e}} }
 func trash(e *v1.Ending) *v1.Command   { return &v1.Command{Kind: &v1.Command_Trash{Trash: e}} }
 
+func suspend(o *v1.OrderCommand) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Suspend{Suspend: o}}
+}
+
+func resume(o *v1.OrderCommand) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Resume{Resume: o}}
+}
+
+func cancel(o *v1.OrderCommand) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Cancel{Cancel: o}}
+}
+
 func ending(job string, token logbook.Token) *v1.Ending {
 	return &v1.Ending{Job: id(job), Token: command.TokenToProto(token)}
 }

@@ -81,7 +81,13 @@ func (t *txn) closeSession(c *v1.CloseSessionCommand) error {
 		owner := j.Claim.Owner
 		t.release(j, endLost)
 		j.Reason = "the session of its owner was closed"
-		t.move(j, jobs.StateClaimable, time.Time{})
+		completed, err := t.settle(j, 0, owner)
+		if err != nil {
+			return err
+		}
+		if completed {
+			continue
+		}
 		t.event(jobs.EventAbandoned, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
 	}
 	t.endSession(session)
@@ -125,7 +131,9 @@ func (t *txn) crash(j *jobRecord, coolDown time.Duration, maxCrashes int) error 
 		return t.detach(j)
 	}
 	j.Reason = fmt.Sprintf("its owner %s vanished", owner)
-	t.coolDown(j, coolDown)
+	if completed, err := t.settle(j, coolDown, owner); err != nil || completed {
+		return err
+	}
 	t.event(jobs.EventExpired, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
 	return nil
 }
@@ -136,13 +144,17 @@ func (t *txn) coolDown(j *jobRecord, delay time.Duration) {
 		t.move(j, jobs.StateClaimable, time.Time{})
 		return
 	}
-	// A time beyond those that package command reads back would be stored, and
-	// then be taken for corruption.
+	t.move(j, jobs.StateCooling, t.after(delay))
+}
+
+// after is a time from now on. One beyond those that package command reads
+// back would be stored, and then be taken for corruption.
+func (t *txn) after(delay time.Duration) time.Time {
 	due := t.now.Add(delay)
 	if latest := time.Unix(0, math.MaxInt64).UTC(); due.After(latest) {
 		due = latest
 	}
-	t.move(j, jobs.StateCooling, due)
+	return due
 }
 
 // endingSession reads a session that is to end, and the jobs that it holds, in

@@ -169,6 +169,42 @@ func TestManyLongAttempts(t *testing.T) {
 	}
 }
 
+// TestManyRounds: a retry keeps the values of all of its rounds, however much
+// has failed in them: it tries those that it does not find.
+func TestManyRounds(t *testing.T) {
+	const rounds, failures = 100, 16
+	r := newRig(t)
+	r.ok(open("ann"))
+	token := r.claimed("ann", flowPosting("a"))
+	for n := uint32(1); n <= rounds; n++ {
+		attempt := executed(n, fmt.Sprintf(`"%d %s"`, n, strings.Repeat("v", 2<<10)))
+		for range failures {
+			attempt.Failures = append(attempt.Failures, &v1.Failure{Kind: "error", Message: strings.Repeat("x", 1<<10), Step: "x"})
+		}
+		change := task("again", "", attempt)
+		change.Kind = string(logbook.KindRetry)
+		state := ""
+		if n == 1 {
+			state = "RUNNING"
+		}
+		if result := r.do(updateFlow(update("flow of a", token, uint64(n), state, change)))[0]; result.Error != nil {
+			t.Fatal(result)
+		}
+	}
+	flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+	if err != nil || len(flow.Atoms[0].Attempts) != rounds {
+		t.Fatal(len(flow.Atoms[0].Attempts), err)
+	}
+	if size := proto.Size(command.FlowDetailToProto(&flow)); size > 1<<20 {
+		t.Errorf("the flow takes %d bytes", size)
+	}
+	for i, a := range flow.Atoms[0].Attempts {
+		if !strings.HasPrefix(string(a.Result), fmt.Sprintf(`"%d v`, i+1)) || len(a.Failures) != failures || a.Failures[0].Step != "x" {
+			t.Errorf("round %d: a result of %d bytes and %d failures", i+1, len(a.Result), len(a.Failures))
+		}
+	}
+}
+
 func TestUpdateKeepsEveryAttempt(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))

@@ -21,6 +21,7 @@ type Board interface {
 	Reader
 	Claimer
 	Attendant
+	Controller
 }
 
 // Poster puts jobs on boards.
@@ -77,6 +78,10 @@ type Watch struct {
 	Board string    // empty: any
 	Job   JobID     // zero: any
 	Flows bool      // also events of kind EventFlow
+	Owner string    // only events that concern the claims of owners of this name; empty: any
+	// Begin asks for an event of kind EventBegun before all others: what was
+	// written before its position is to be read, what comes after it is told.
+	Begin bool
 }
 
 // Claimer takes jobs and lets go of them. The endings are symmetric: each
@@ -98,7 +103,8 @@ type Claimer interface {
 	// Consume completes the job: its flow has come to an end.
 	Consume(ctx context.Context, ending Ending) error
 
-	// Abandon gives the job back, for others to claim after ending.Delay.
+	// Abandon gives the job back, for others to claim after ending.Delay. A
+	// job that is under an order comes to stand where that says: see Controller.
 	Abandon(ctx context.Context, ending Ending) error
 
 	// Trash puts the job aside: nobody can do it.

@@ -16,26 +16,31 @@ const (
 	EventExpired   EventKind = "expired" // the owner vanished
 	EventCompleted EventKind = "completed"
 	EventTrashed   EventKind = "trashed"
-	EventFlow      EventKind = "flow" // the job's flow, or some of its steps, changed state
+	EventSuspended EventKind = "suspended" // an unclaimed job, by an order
+	EventResumed   EventKind = "resumed"   // the order to suspend was lifted
+	EventOrdered   EventKind = "ordered"   // an order was given that an owner is to carry out
+	EventBegun     EventKind = "begun"     // a watch begins here; nothing has happened to any job
+	EventFlow      EventKind = "flow"      // the job's flow, or some of its steps, changed state
 )
 
 // Event is one change, in the order in which the board made it.
 type Event struct {
 	// Position is the event's place in the one order of all events. A watch
 	// resumes after a position, without gap or repeat.
-	Position  Position    `json:"position"`
-	Kind      EventKind   `json:"kind"`
-	Time      time.Time   `json:"time"`
-	Board     string      `json:"board"`
-	Job       JobID       `json:"job"`
-	Name      string      `json:"name,omitempty"`  // of the job
-	State     State       `json:"state"`           // of the job, after the event
-	Owner     string      `json:"owner,omitempty"` // of the claim that began or ended
-	Token     Token       `json:"token,omitzero"`
-	Outcome   Outcome     `json:"outcome,omitempty"`
-	Reason    string      `json:"reason,omitempty"`
-	Steps     []StepEvent `json:"steps,omitempty"`      // EventFlow: what changed
-	FlowState string      `json:"flow_state,omitempty"` // EventFlow: set if it changed
+	Position  Position       `json:"position"`
+	Kind      EventKind      `json:"kind"`
+	Time      time.Time      `json:"time"`
+	Board     string         `json:"board"`
+	Job       JobID          `json:"job"`
+	Name      string         `json:"name,omitempty"`  // of the job
+	State     State          `json:"state"`           // of the job, after the event
+	Owner     string         `json:"owner,omitempty"` // of the claim that began, ended, or is under an order
+	Token     Token          `json:"token,omitzero"`
+	Outcome   Outcome        `json:"outcome,omitempty"`
+	Reason    string         `json:"reason,omitempty"`
+	Steps     []StepEvent    `json:"steps,omitempty"`      // EventFlow: what changed
+	FlowState string         `json:"flow_state,omitempty"` // EventFlow: set if it changed
+	Order     *StandingOrder `json:"order,omitempty"`      // EventSuspended, EventResumed, EventOrdered: the order
 }
 
 // StepEvent is the change of one step.

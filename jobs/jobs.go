@@ -6,7 +6,8 @@
 // refuses all but the latest. A session that is not kept alive expires: its
 // jobs cool down for a moment and are then claimable by others, under higher
 // tokens. A job ends by being consumed (its work is done, one way or another)
-// or trashed (nobody can do it); abandoning it gives it back.
+// or trashed (nobody can do it); abandoning it gives it back. A person who owns
+// nothing can have a job suspended, resumed or cancelled by an Order.
 //
 // Guarantees, for every implementation (package jobstest checks them): a job
 // that was accepted is never lost; it has one owner at a time; the order is
@@ -85,6 +86,14 @@ const DefaultBoard = "default"
 //	                              │                      │ └─(expiry, too many crashes)─► TRASHED
 //	                              └────(due)── COOLING ◄─┘ (expiry; abandon with a delay)
 //
+//	DELAYED, CLAIMABLE, COOLING ──(suspend)──► SUSPENDED ──(resume)──► as before
+//	CLAIMED, under an order to suspend ──(abandon, expiry)──► SUSPENDED
+//	DELAYED, CLAIMABLE, COOLING, SUSPENDED ──(cancel)──► COMPLETED
+//	CLAIMED, under an order to cancel ──(consume, abandon, expiry)──► COMPLETED
+//
+// The last two lines leave out a job whose flow is to be undone: it is CLAIMABLE
+// until an owner has done that. Controller has the whole table of orders.
+//
 // COMPLETED and TRASHED are final; they are kept until the retention policy
 // removes them.
 type State string
@@ -97,10 +106,12 @@ const (
 	StateClaimed   State = "claimed"   // has an owner
 	StateCompleted State = "completed" // consumed; Outcome says how it went
 	StateTrashed   State = "trashed"   // cannot be done; Failure says why
+	StateSuspended State = "suspended" // waits for a person to resume it; Order says who stopped it
 )
 
-// States are all states, in the order of a job's life.
-var States = []State{StateDelayed, StateClaimable, StateCooling, StateClaimed, StateCompleted, StateTrashed}
+// States are all states, in the order of a job's life; the later addition
+// stands at the end, since places in this list are stored.
+var States = []State{StateDelayed, StateClaimable, StateCooling, StateClaimed, StateCompleted, StateTrashed, StateSuspended}
 
 // ParseState reads the name of a state.
 func ParseState(text string) (State, error) {
@@ -123,6 +134,9 @@ const (
 	OutcomeSuccess  Outcome = "success"  // its flow has done all of its work
 	OutcomeReverted Outcome = "reverted" // its flow has failed and undone what it did
 	OutcomeFailed   Outcome = "failed"   // its flow has failed, and could not undo everything: a person is needed
+	// OutcomeCancelled: a person has ended it; its flow is undone, or was left
+	// as it stood.
+	OutcomeCancelled Outcome = "cancelled"
 )
 
 // Posting is what a job is made from. What it says never changes afterwards.
@@ -173,7 +187,7 @@ type Job struct {
 	PostedAt   time.Time `json:"posted_at"`
 	ModifiedAt time.Time `json:"modified_at"`
 	FinishedAt time.Time `json:"finished_at,omitzero"`
-	DueAt      time.Time `json:"due_at,omitzero"` // when a delayed or cooling job becomes claimable
+	DueAt      time.Time `json:"due_at,omitzero"` // when a delayed or cooling job becomes claimable; of a suspended one, not before which
 
 	Claim *Claim `json:"claim,omitempty"` // set while the job is claimed
 	// Token is that of the present or the last claim; it outlives the claim,
@@ -184,7 +198,8 @@ type Job struct {
 	Crashes  int              `json:"crashes"`           // how often its owner vanished
 	Failures int              `json:"failures"`          // how often it was abandoned with a failure
 	Outcome  Outcome          `json:"outcome,omitempty"` // of a completed job
-	Reason   string           `json:"reason,omitempty"`  // why it was last abandoned, or trashed
+	Order    *StandingOrder   `json:"order,omitempty"`   // the last order that was given, unless it was lifted
+	Reason   string           `json:"reason,omitempty"`  // why it was last abandoned, trashed or cancelled
 	Failure  *logbook.Failure `json:"failure,omitempty"` // the evidence
 }
 
@@ -211,7 +226,7 @@ type Ending struct {
 	// indivisible write as the ending: both happen, or neither.
 	Update  *logbook.Update
 	Outcome Outcome          // Consume only
-	Reason  string           // Abandon and Trash: one sentence for a person
+	Reason  string           // one sentence for a person; of a cancelled job, empty: that of the order
 	Failure *logbook.Failure // the evidence
 	Delay   time.Duration    // Abandon only: how long the job cools before it is claimable again
 }

@@ -90,6 +90,20 @@ func CheckEnding(l logbook.Limits, e *Ending) error {
 	return l.CheckUpdate(e.Update)
 }
 
+// CheckOrder checks an order before it is written. That only a cancellation
+// says Revert is checked by whoever knows the kind.
+func CheckOrder(l logbook.Limits, o *Order) error {
+	switch {
+	case o.Job.IsZero():
+		return &logbook.InvalidError{Field: "order job", Reason: "unset"}
+	case len(o.Reason) > MaxReason:
+		return &logbook.LimitError{Field: "order reason", Limit: MaxReason, Size: int64(len(o.Reason)), Unit: "bytes"}
+	case !utf8.ValidString(o.Reason):
+		return &logbook.InvalidError{Field: "order reason", Reason: "not UTF-8"}
+	}
+	return checkOptionalName(l, "order by", o.By)
+}
+
 // CheckOpening checks an opening before it is written. A TTL of zero means
 // DefaultTTL.
 func CheckOpening(l logbook.Limits, o *Opening) error {

@@ -130,6 +130,27 @@ func TestCheckEnding(t *testing.T) {
 	}
 }
 
+func TestCheckOrder(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		spoil func(*jobs.Order)
+		want  check
+	}{
+		{"as it is", func(*jobs.Order) {}, fine},
+		{"no job", func(o *jobs.Order) { o.Job = jobs.JobID{} }, check{"order job", 0}},
+		{"nobody", func(o *jobs.Order) { o.By = "" }, fine},
+		{"by at the limit", func(o *jobs.Order) { o.By = text(8) }, fine},
+		{"by over it", func(o *jobs.Order) { o.By = text(9) }, check{"order by", 8}},
+		{"reason at the limit", func(o *jobs.Order) { o.Reason = text(jobs.MaxReason) }, fine},
+		{"reason over it", func(o *jobs.Order) { o.Reason = text(jobs.MaxReason + 1) }, check{"order reason", jobs.MaxReason}},
+		{"reason that is no text", func(o *jobs.Order) { o.Reason = "\xff" }, check{"order reason", 0}},
+	} {
+		o := jobs.Order{Job: jobs.NewJobID(), By: "ann"}
+		row.spoil(&o)
+		row.want.compare(t, row.name, jobs.CheckOrder(limits, &o))
+	}
+}
+
 func TestCheckOpening(t *testing.T) {
 	for _, row := range []struct {
 		name  string

@@ -154,6 +154,30 @@ func (c *Client) end(ctx context.Context, verb string, ending jobs.Ending, messa
 	return err
 }
 
+// Suspend implements jobs.Controller.
+func (c *Client) Suspend(ctx context.Context, order jobs.Order) error {
+	return c.order(ctx, "suspend", order, &v1.Command{Kind: &v1.Command_Suspend{Suspend: command.OrderToProto(&order)}})
+}
+
+// Resume implements jobs.Controller.
+func (c *Client) Resume(ctx context.Context, order jobs.Order) error {
+	return c.order(ctx, "resume", order, &v1.Command{Kind: &v1.Command_Resume{Resume: command.OrderToProto(&order)}})
+}
+
+// Cancel implements jobs.Controller.
+func (c *Client) Cancel(ctx context.Context, order jobs.Order) error {
+	return c.order(ctx, "cancel", order, &v1.Command{Kind: &v1.Command_Cancel{Cancel: command.OrderToProto(&order)}})
+}
+
+func (c *Client) order(ctx context.Context, verb string, order jobs.Order, message *v1.Command) error {
+	name := verb + " job " + order.Job.String()
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.others, name, message)
+	return err
+}
+
 // Claim implements jobs.Claimer.
 func (c *Client) Claim(ctx context.Context, session jobs.SessionID, job jobs.JobID, nonce jobs.Nonce) (jobs.Claimed, error) {
 	request := &v1.ClaimRequest{Session: session.String(), Job: job.String(), Nonce: nonce.String()}

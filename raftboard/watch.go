@@ -20,7 +20,7 @@ import (
 // events end; every other end is an error, the last thing that is yielded.
 func (c *Client) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event, error] {
 	return func(yield func(jobs.Event, error) bool) {
-		w := watcher{client: c, yield: yield, request: &v1.WatchRequest{Board: watch.Board, Flows: watch.Flows}}
+		w := watcher{client: c, yield: yield, request: &v1.WatchRequest{Board: watch.Board, Flows: watch.Flows, Owner: watch.Owner}, begin: watch.Begin}
 		if watch.After != nil {
 			w.request.After = command.PositionToProto(*watch.After)
 		}
@@ -38,6 +38,7 @@ type watcher struct {
 	client  *Client
 	yield   func(jobs.Event, error) bool
 	request *v1.WatchRequest // its After is how far the watch has come
+	begin   bool             // its beginning is yet to be told
 }
 
 // errEnough says that the reader wants no more.
@@ -114,6 +115,12 @@ func (w *watcher) follow(ctx context.Context, p *peer) (heard bool, failed *tryE
 
 // pass yields the events of a message that have not been yielded yet.
 func (w *watcher) pass(message *v1.WatchResponse) error {
+	if w.begin && message.GetPosition() != nil {
+		w.begin = false // the first message has no events
+		if !w.yield(jobs.Event{Kind: jobs.EventBegun, Position: command.PositionFromProto(message.GetPosition())}, nil) {
+			return errEnough
+		}
+	}
 	for _, wired := range message.GetEvents() {
 		event, err := command.EventFromProto(wired)
 		if err != nil {

@@ -518,17 +518,36 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
+// What the documents name as holding something stands in backticks, after the
+// folder: a test, a script of the engine, or a row of a conformance suite.
+var (
+	namedTest = regexp.MustCompile("`([a-z/]+)` `(Test\\w+|[a-z]+\\.txt)`")
+	namedRow  = regexp.MustCompile("`(jobs/jobstest|logbook/logbooktest)` `([^`]+)`")
+	testFunc  = regexp.MustCompile(`(?m)^func (Test\w+)`)
+	suiteRow  = regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+\},$`)
+)
+
 // TestNamedTestsExist holds that the tests that the documents name are there.
 func TestNamedTestsExist(t *testing.T) {
-	functions := map[string]bool{}
+	there := map[string]bool{}
 	err := filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+		if err != nil || entry.IsDir() {
 			return err
 		}
-		source, err := os.ReadFile(path)
 		folder := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
-		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(string(source), -1) {
-			functions[folder+" "+match[1]] = true
+		declares := testFunc
+		switch {
+		case strings.HasSuffix(path, ".txt"):
+			there[strings.TrimSuffix(folder, "/testdata")+" "+entry.Name()] = true
+			return nil
+		case folder == "jobs/jobstest" || folder == "logbook/logbooktest":
+			declares = suiteRow
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range declares.FindAllStringSubmatch(string(source), -1) {
+			there[folder+" "+match[1]] = true
 		}
 		return err
 	})
@@ -537,9 +556,9 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	named := 0
 	for file, text := range documents(t) {
-		for _, match := range regexp.MustCompile("`([a-z/]+)` `(Test\\w+)`").FindAllStringSubmatch(text, -1) {
+		for _, match := range append(namedTest.FindAllStringSubmatch(text, -1), namedRow.FindAllStringSubmatch(text, -1)...) {
 			named++
-			if !functions[match[1]+" "+match[2]] {
+			if !there[match[1]+" "+match[2]] {
 				t.Errorf("%s names %s in %s, which does not exist", file, match[2], match[1])
 			}
 		}

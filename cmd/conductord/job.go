@@ -18,10 +18,14 @@ import (
 const defaultListed = 100
 
 func (p *Program) jobCommand() *cobra.Command {
-	return noun("job", "Post jobs, look at them, and end them",
+	commands := []*cobra.Command{
 		p.jobPostCommand(), p.jobGetCommand(), p.jobListCommand(), p.jobWaitCommand(), p.jobWatchCommand(),
 		p.jobEndCommand(consume), p.jobEndCommand(abandon), p.jobEndCommand(trash),
-	)
+	}
+	for _, how := range orderings() {
+		commands = append(commands, p.jobOrderCommand(how))
+	}
+	return noun("job", "Post jobs, look at them, steer them, and end them", commands...)
 }
 
 func (p *Program) jobGetCommand() *cobra.Command {
@@ -249,6 +253,7 @@ func jobFields(job *jobs.Job) []field {
 		field{"crashes", countText(job.Crashes)},
 		field{"failures", countText(job.Failures)},
 		field{"reason", job.Reason},
+		field{"order", orderText(job.Order)},
 	)
 }
 

@@ -46,8 +46,8 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 		Use:   how.verb + " ID",
 		Short: how.short,
 		Long: how.short + ".\n\nWith --token, under the claim that you hold. Without, the job is claimed first, which fails with\n" +
-			"exit code 4 if somebody else has it. A conductor whose claim is ended by another hears of it when it\n" +
-			"next records something: the step that it is running goes on until then.",
+			"exit code 4 if somebody else has it. A conductor whose claim is ended by another hears of it at\n" +
+			"once and stops the steps that it runs. To have it undo them or finish them first: job cancel, job suspend.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			end, err := f.ending(how, args[0])
@@ -66,7 +66,7 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 	flags.StringVar(&f.token, "token", "", "the token of the claim under which the job is held")
 	switch how.verb {
 	case consume.verb:
-		flags.StringVar(&f.outcome, "outcome", string(jobs.OutcomeSuccess), "success, reverted or failed")
+		flags.StringVar(&f.outcome, "outcome", string(jobs.OutcomeSuccess), "success, reverted or failed; cancelled, if that was ordered")
 	case abandon.verb:
 		flags.StringVar(&f.reason, "reason", "", "why, in one sentence")
 		flags.DurationVar(&f.delay, "delay", 0, "how long the job rests before it can be claimed again")
@@ -88,9 +88,9 @@ func (f *endFlags) ending(how ending, job string) (jobs.Ending, error) {
 		}
 	}
 	switch end.Outcome {
-	case "", jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed:
+	case "", jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled:
 	default:
-		return end, usageError{fmt.Errorf("--outcome must be success, reverted or failed, not %.64q", f.outcome)}
+		return end, usageError{fmt.Errorf("--outcome must be success, reverted, failed or cancelled, not %.64q", f.outcome)}
 	}
 	if f.delay < 0 {
 		return end, usageError{fmt.Errorf("--delay must not be negative: %s", f.delay)}

@@ -166,6 +166,15 @@ func eventText(event jobs.Event) string {
 	if event.Owner != "" {
 		parts = append(parts, "owner="+clean(event.Owner))
 	}
+	if event.Order != nil {
+		parts = append(parts, "order="+string(event.Order.Kind))
+		if event.Order.Revert {
+			parts = append(parts, "revert=true")
+		}
+		if event.Order.By != "" {
+			parts = append(parts, "by="+clean(event.Order.By))
+		}
+	}
 	if event.Reason != "" {
 		parts = append(parts, "reason="+strconv.Quote(clean(event.Reason)))
 	}

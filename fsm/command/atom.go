@@ -57,6 +57,7 @@ func AttemptToProto(a *logbook.Attempt) *v1.Attempt {
 		Failure:         FailureToProto(a.Failure),
 		Stderr:          text(a.Stderr),
 		StderrTruncated: a.StderrTruncated,
+		Failures:        failuresToProto(a.Failures),
 	}
 }
 
@@ -74,6 +75,7 @@ func AttemptFromProto(message *v1.Attempt) (logbook.Attempt, error) {
 		Failure:         FailureFromProto(message.GetFailure()),
 		Stderr:          message.GetStderr(),
 		StderrTruncated: message.GetStderrTruncated(),
+		Failures:        failuresFromProto(message.GetFailures()),
 	}
 	if r.err != nil {
 		return logbook.Attempt{}, r.err

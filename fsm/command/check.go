@@ -67,6 +67,12 @@ func checkClient(limits logbook.Limits, c *v1.Command) error {
 		return checkUpdate(limits, kind.UpdateFlow)
 	case *v1.Command_DestroyBook:
 		return checkIDs(field{"book id", kind.DestroyBook.GetBook()})
+	case *v1.Command_Suspend:
+		return checkPlainOrder(limits, kind.Suspend)
+	case *v1.Command_Resume:
+		return checkPlainOrder(limits, kind.Resume)
+	case *v1.Command_Cancel:
+		return checkOrder(limits, kind.Cancel)
 	}
 	panic("internal error: no check for command " + Name(c))
 }

@@ -23,6 +23,7 @@ func EventToProto(e *jobs.Event) *v1.Event {
 		Outcome:   string(e.Outcome),
 		Reason:    text(e.Reason),
 		FlowState: e.FlowState,
+		Order:     StandingOrderToProto(e.Order),
 	}
 	for _, step := range e.Steps {
 		message.Steps = append(message.Steps, &v1.StepEvent{Name: step.Name, State: step.State})
@@ -34,6 +35,7 @@ func EventToProto(e *jobs.Event) *v1.Event {
 // and steps are not checked: they are shown to people and nobody acts on them.
 func EventFromProto(message *v1.Event) (jobs.Event, error) {
 	var r reader
+	order, err := StandingOrderFromProto(message.GetOrder())
 	e := jobs.Event{
 		Position:  PositionFromProto(message.GetPosition()),
 		Kind:      word(&r, "event kind", message.GetKind(), knownEventKind),
@@ -47,6 +49,7 @@ func EventFromProto(message *v1.Event) (jobs.Event, error) {
 		Outcome:   word(&r, "event outcome", message.GetOutcome(), knownOutcome),
 		Reason:    message.GetReason(),
 		FlowState: message.GetFlowState(),
+		Order:     keep(&r, order, err),
 	}
 	for _, step := range message.GetSteps() {
 		e.Steps = append(e.Steps, jobs.StepEvent{Name: step.GetName(), State: step.GetState()})
@@ -71,7 +74,7 @@ func PositionFromProto(message *v1.Position) jobs.Position {
 func knownEventKind(k jobs.EventKind) bool {
 	switch k {
 	case jobs.EventPosted, jobs.EventDue, jobs.EventClaimed, jobs.EventAbandoned, jobs.EventExpired,
-		jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow:
+		jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow, jobs.EventSuspended, jobs.EventResumed, jobs.EventOrdered:
 		return true
 	}
 	return false

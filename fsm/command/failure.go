@@ -18,10 +18,16 @@ func FailureToProto(f *logbook.Failure) *v1.Failure {
 		Permanent: f.Permanent,
 		Stack:     text(f.Stack),
 	}
-	for i := range f.Causes {
-		message.Causes = append(message.Causes, FailureToProto(&f.Causes[i]))
-	}
+	message.Causes = failuresToProto(f.Causes)
 	return message
+}
+
+func failuresToProto(failures []logbook.Failure) []*v1.Failure {
+	var messages []*v1.Failure
+	for i := range failures {
+		messages = append(messages, FailureToProto(&failures[i]))
+	}
+	return messages
 }
 
 // FailureFromProto converts a failure and its causes; nil stays nil. Any kind
@@ -38,10 +44,16 @@ func FailureFromProto(message *v1.Failure) *logbook.Failure {
 		Permanent: message.Permanent,
 		Stack:     message.Stack,
 	}
-	for _, cause := range message.Causes {
-		if cause != nil {
-			f.Causes = append(f.Causes, *FailureFromProto(cause))
+	f.Causes = failuresFromProto(message.Causes)
+	return f
+}
+
+func failuresFromProto(messages []*v1.Failure) []logbook.Failure {
+	var failures []logbook.Failure
+	for _, message := range messages {
+		if message != nil {
+			failures = append(failures, *FailureFromProto(message))
 		}
 	}
-	return f
+	return failures
 }

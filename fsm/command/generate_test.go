@@ -107,6 +107,7 @@ var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
 		Failure:         optional(failures).Draw(t, "failure"),
 		Stderr:          rapid.String().Draw(t, "stderr"),
 		StderrTruncated: rapid.Bool().Draw(t, "truncated"),
+		Failures:        list(failuresOfDepth(1)).Draw(t, "failures"),
 	}
 })
 
@@ -117,7 +118,7 @@ var (
 	intentions = orUnset(logbook.IntendExecute, logbook.IntendRevert, logbook.IntendRetry, logbook.IntendIgnore)
 	flowStates = orUnset(logbook.FlowPending, logbook.FlowRunning, logbook.FlowReverting, logbook.FlowSuspended,
 		logbook.FlowSuccess, logbook.FlowReverted, logbook.FlowFailure)
-	outcomes = orUnset(jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed)
+	outcomes = orUnset(jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled)
 )
 
 var changes = rapid.Custom(func(t *rapid.T) logbook.AtomChange {
@@ -201,6 +202,25 @@ var claims = rapid.Custom(func(t *rapid.T) jobs.Claim {
 	}
 })
 
+var orders = rapid.Custom(func(t *rapid.T) jobs.Order {
+	return jobs.Order{
+		Job:    jobs.JobID{UUID: ids.Draw(t, "job")},
+		Revert: rapid.Bool().Draw(t, "revert"),
+		By:     rapid.String().Draw(t, "by"),
+		Reason: rapid.String().Draw(t, "reason"),
+	}
+})
+
+var standingOrders = rapid.Custom(func(t *rapid.T) jobs.StandingOrder {
+	return jobs.StandingOrder{
+		Kind:   orUnset(jobs.OrderSuspend, jobs.OrderResume, jobs.OrderCancel).Draw(t, "kind"),
+		Revert: rapid.Bool().Draw(t, "revert"),
+		By:     rapid.String().Draw(t, "by"),
+		Reason: rapid.String().Draw(t, "reason"),
+		At:     times.Draw(t, "at"),
+	}
+})
+
 var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 	return jobs.Job{
 		ID:         jobs.JobID{UUID: ids.Draw(t, "id")},
@@ -226,6 +246,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Crashes:    counts.Draw(t, "crashes"),
 		Failures:   counts.Draw(t, "failures"),
 		Outcome:    outcomes.Draw(t, "outcome"),
+		Order:      optional(standingOrders).Draw(t, "order"),
 		Reason:     rapid.String().Draw(t, "reason"),
 		Failure:    optional(failures).Draw(t, "failure"),
 	}
@@ -307,7 +328,7 @@ var events = rapid.Custom(func(t *rapid.T) jobs.Event {
 	return jobs.Event{
 		Position: positions.Draw(t, "position"),
 		Kind: orUnset(jobs.EventPosted, jobs.EventDue, jobs.EventClaimed, jobs.EventAbandoned, jobs.EventExpired,
-			jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow).Draw(t, "kind"),
+			jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow, jobs.EventSuspended, jobs.EventResumed, jobs.EventOrdered).Draw(t, "kind"),
 		Time:    times.Draw(t, "time"),
 		Board:   rapid.String().Draw(t, "board"),
 		Job:     jobs.JobID{UUID: ids.Draw(t, "job")},
@@ -321,5 +342,6 @@ var events = rapid.Custom(func(t *rapid.T) jobs.Event {
 			return jobs.StepEvent{Name: rapid.String().Draw(t, "name"), State: rapid.String().Draw(t, "state")}
 		})).Draw(t, "steps"),
 		FlowState: rapid.String().Draw(t, "flow state"),
+		Order:     optional(standingOrders).Draw(t, "order"),
 	}
 })

@@ -110,6 +110,9 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_SaveBook{SaveBook: sampleBook()}},
 		{Kind: &v1.Command_UpdateFlow{UpdateFlow: sampleUpdate()}},
 		{Kind: &v1.Command_DestroyBook{DestroyBook: &v1.DestroyBookCommand{Book: bookA}}},
+		{Kind: &v1.Command_Suspend{Suspend: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "let me look"}}},
+		{Kind: &v1.Command_Resume{Resume: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "go on"}}},
+		{Kind: &v1.Command_Cancel{Cancel: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "not needed", Revert: true}}},
 		{Kind: &v1.Command_BeginLeadership{BeginLeadership: &v1.BeginLeadershipCommand{Node: "node1"}}},
 		{Kind: &v1.Command_ExpireSession{ExpireSession: &v1.ExpireSessionCommand{
 			Session: sessionA, TimerEpoch: 40, CoolDown: durationpb.New(500 * time.Millisecond), MaxCrashes: 5,

@@ -37,6 +37,7 @@ func JobToProto(j *jobs.Job) *v1.Job {
 		Crashes:    countOf(j.Crashes),
 		Failures:   countOf(j.Failures),
 		Outcome:    string(j.Outcome),
+		Order:      StandingOrderToProto(j.Order),
 		Reason:     text(j.Reason),
 		Failure:    FailureToProto(j.Failure),
 	}
@@ -47,6 +48,7 @@ func JobToProto(j *jobs.Job) *v1.Job {
 func JobFromProto(message *v1.Job) (jobs.Job, error) {
 	var r reader
 	claim, err := ClaimFromProto(message.GetClaim())
+	order, orderErr := StandingOrderFromProto(message.GetOrder())
 	j := jobs.Job{
 		ID:         jobs.JobID{UUID: r.id("job id", message.GetId())},
 		Board:      message.GetBoard(),
@@ -71,6 +73,7 @@ func JobFromProto(message *v1.Job) (jobs.Job, error) {
 		Crashes:    r.count("job crashes", message.GetCrashes()),
 		Failures:   r.count("job failures", message.GetFailures()),
 		Outcome:    word(&r, "job outcome", message.GetOutcome(), knownOutcome),
+		Order:      keep(&r, order, orderErr),
 		Reason:     message.GetReason(),
 		Failure:    FailureFromProto(message.GetFailure()),
 	}
@@ -84,7 +87,7 @@ func knownJobState(s jobs.State) bool { return slices.Contains(jobs.States, s) }
 
 func knownOutcome(o jobs.Outcome) bool {
 	switch o {
-	case jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed:
+	case jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled:
 		return true
 	}
 	return false

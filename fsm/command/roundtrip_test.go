@@ -22,6 +22,10 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	t.Run("Claimed", func(t *testing.T) { roundTrip(t, claimed, command.ClaimedToProto, command.ClaimedFromProto) })
 	t.Run("Claim", func(t *testing.T) { roundTrip(t, claims, command.ClaimToProto, throughPointer(command.ClaimFromProto)) })
 	t.Run("Ending", func(t *testing.T) { roundTrip(t, endings, command.EndingToProto, command.EndingFromProto) })
+	t.Run("Order", func(t *testing.T) { roundTrip(t, orders, command.OrderToProto, command.OrderFromProto) })
+	t.Run("StandingOrder", func(t *testing.T) {
+		roundTrip(t, standingOrders, command.StandingOrderToProto, throughPointer(command.StandingOrderFromProto))
+	})
 	t.Run("ClaimRequest", func(t *testing.T) {
 		roundTrip(t, requests, command.ClaimRequestToProto, command.ClaimRequestFromProto, "Wait")
 	})

@@ -102,6 +102,9 @@ func (b *Board) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Even
 		if watch.After != nil {
 			position = *watch.After
 		}
+		if watch.Begin && !yield(jobs.Event{Kind: jobs.EventBegun, Position: position}, nil) {
+			return
+		}
 		for ctx.Err() == nil {
 			events, err := b.machine.Events(position, eventsAtOnce)
 			if err != nil {
@@ -132,6 +135,7 @@ func (b *Board) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Even
 func selects(watch jobs.Watch, event jobs.Event) bool {
 	return (watch.Board == "" || watch.Board == event.Board) &&
 		(watch.Job.IsZero() || watch.Job == event.Job) &&
+		(watch.Owner == "" || watch.Owner == event.Owner) &&
 		(watch.Flows || event.Kind != jobs.EventFlow)
 }
 
@@ -231,6 +235,24 @@ func (b *Board) Abandon(ctx context.Context, ending jobs.Ending) error {
 // Trash puts the job aside.
 func (b *Board) Trash(ctx context.Context, ending jobs.Ending) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Trash{Trash: command.EndingToProto(&ending)}})
+	return err
+}
+
+// Suspend keeps a job from going on.
+func (b *Board) Suspend(ctx context.Context, order jobs.Order) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Suspend{Suspend: command.OrderToProto(&order)}})
+	return err
+}
+
+// Resume lifts a suspension.
+func (b *Board) Resume(ctx context.Context, order jobs.Order) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Resume{Resume: command.OrderToProto(&order)}})
+	return err
+}
+
+// Cancel ends a job, or has its owner end it.
+func (b *Board) Cancel(ctx context.Context, order jobs.Order) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Cancel{Cancel: command.OrderToProto(&order)}})
 	return err
 }
 

@@ -69,6 +69,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"waking", wakingRows},
 		{"endings", endingRows},
 		{"flows", flowRows},
+		{"orders", orderRows},
 		{"sessions", sessionRows},
 		{"watching", watchRows},
 		{"limits", limitRows},

@@ -327,6 +327,42 @@ func (s *boardService) end(ctx context.Context, c *conductordv1.Command) (*condu
 	return &conductordv1.EndingResponse{}, index, err
 }
 
+// Suspend implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Suspend(ctx context.Context, request *connect.Request[conductordv1.OrderRequest]) (*connect.Response[conductordv1.OrderResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.OrderRequest, conductordv1.OrderResponse] { return c.board.Suspend },
+		func(ctx context.Context, message *conductordv1.OrderRequest) (*conductordv1.OrderResponse, uint64, error) {
+			return s.order(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Suspend{Suspend: orderOf(message)}})
+		})
+}
+
+// Resume implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Resume(ctx context.Context, request *connect.Request[conductordv1.OrderRequest]) (*connect.Response[conductordv1.OrderResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.OrderRequest, conductordv1.OrderResponse] { return c.board.Resume },
+		func(ctx context.Context, message *conductordv1.OrderRequest) (*conductordv1.OrderResponse, uint64, error) {
+			return s.order(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Resume{Resume: orderOf(message)}})
+		})
+}
+
+// Cancel implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Cancel(ctx context.Context, request *connect.Request[conductordv1.OrderRequest]) (*connect.Response[conductordv1.OrderResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.OrderRequest, conductordv1.OrderResponse] { return c.board.Cancel },
+		func(ctx context.Context, message *conductordv1.OrderRequest) (*conductordv1.OrderResponse, uint64, error) {
+			return s.order(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Cancel{Cancel: orderOf(message)}})
+		})
+}
+
+func orderOf(message *conductordv1.OrderRequest) *conductordv1.OrderCommand {
+	return &conductordv1.OrderCommand{Job: message.Job, By: message.By, Reason: message.Reason, Revert: message.Revert}
+}
+
+func (s *boardService) order(ctx context.Context, c *conductordv1.Command) (*conductordv1.OrderResponse, uint64, error) {
+	index, _, err := s.submitOne(ctx, c)
+	return &conductordv1.OrderResponse{}, index, err
+}
+
 // Execute implements conductordv1connect.BoardServiceHandler.
 func (s *boardService) Execute(ctx context.Context, request *connect.Request[conductordv1.ExecuteRequest]) (*connect.Response[conductordv1.ExecuteResponse], error) {
 	return lead(ctx, s.Node, request,

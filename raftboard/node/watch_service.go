@@ -64,12 +64,12 @@ func (s *boardService) tell(ctx context.Context, send sender, wanted eventFilter
 	}
 	for {
 		more := s.parking.nextEvents() // before the look, so that nothing is missed between
-		events, err := s.machine.Events(position, eventsAtOnce)
+		events, reached, err := s.machine.EventsOf(wanted.owner, position, eventsAtOnce)
 		if err != nil {
 			return err
 		}
-		if len(events) > 0 {
-			position = events[len(events)-1].Position
+		if reached != position {
+			position = reached
 			answer := wanted.pick(events)
 			if len(answer) == 0 {
 				if err := s.showLife(ctx, send, signs.C, position); err != nil {
@@ -112,10 +112,11 @@ type eventFilter struct {
 	board string
 	job   jobs.JobID
 	flows bool
+	owner string
 }
 
 func newEventFilter(message *conductordv1.WatchRequest) (eventFilter, error) {
-	filter := eventFilter{board: message.Board, flows: message.Flows}
+	filter := eventFilter{board: message.Board, flows: message.Flows, owner: message.Owner}
 	if message.Job == "" {
 		return filter, nil
 	}
@@ -131,6 +132,7 @@ func (f eventFilter) pick(events []jobs.Event) []*conductordv1.Event {
 		switch {
 		case f.board != "" && event.Board != f.board:
 		case !f.job.IsZero() && event.Job != f.job:
+		case f.owner != "" && event.Owner != f.owner:
 		case !f.flows && event.Kind == jobs.EventFlow:
 		default:
 			picked = append(picked, command.EventToProto(event))

@@ -98,6 +98,9 @@ type Command struct {
 	//	*Command_SaveBook
 	//	*Command_UpdateFlow
 	//	*Command_DestroyBook
+	//	*Command_Suspend
+	//	*Command_Resume
+	//	*Command_Cancel
 	//	*Command_BeginLeadership
 	//	*Command_ExpireSession
 	//	*Command_WakeDue
@@ -252,6 +255,33 @@ func (x *Command) GetDestroyBook() *DestroyBookCommand {
 	return nil
 }
 
+func (x *Command) GetSuspend() *OrderCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Suspend); ok {
+			return x.Suspend
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetResume() *OrderCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Resume); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetCancel() *OrderCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetBeginLeadership() *BeginLeadershipCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_BeginLeadership); ok {
@@ -340,6 +370,18 @@ type Command_DestroyBook struct {
 	DestroyBook *DestroyBookCommand `protobuf:"bytes,12,opt,name=destroy_book,json=destroyBook,proto3,oneof"`
 }
 
+type Command_Suspend struct {
+	Suspend *OrderCommand `protobuf:"bytes,13,opt,name=suspend,proto3,oneof"`
+}
+
+type Command_Resume struct {
+	Resume *OrderCommand `protobuf:"bytes,14,opt,name=resume,proto3,oneof"`
+}
+
+type Command_Cancel struct {
+	Cancel *OrderCommand `protobuf:"bytes,15,opt,name=cancel,proto3,oneof"`
+}
+
 type Command_BeginLeadership struct {
 	// From here on: proposed by the leader alone.
 	BeginLeadership *BeginLeadershipCommand `protobuf:"bytes,32,opt,name=begin_leadership,json=beginLeadership,proto3,oneof"`
@@ -380,6 +422,12 @@ func (*Command_SaveBook) isCommand_Kind() {}
 func (*Command_UpdateFlow) isCommand_Kind() {}
 
 func (*Command_DestroyBook) isCommand_Kind() {}
+
+func (*Command_Suspend) isCommand_Kind() {}
+
+func (*Command_Resume) isCommand_Kind() {}
+
+func (*Command_Cancel) isCommand_Kind() {}
 
 func (*Command_BeginLeadership) isCommand_Kind() {}
 
@@ -709,6 +757,75 @@ func (x *DestroyBookCommand) GetBook() string {
 	return ""
 }
 
+// OrderCommand is how a person steers a job without owning it.
+type OrderCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Revert        bool                   `protobuf:"varint,4,opt,name=revert,proto3" json:"revert,omitempty"` // of cancel only
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderCommand) Reset() {
+	*x = OrderCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderCommand) ProtoMessage() {}
+
+func (x *OrderCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
+func (*OrderCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *OrderCommand) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *OrderCommand) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *OrderCommand) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *OrderCommand) GetRevert() bool {
+	if x != nil {
+		return x.Revert
+	}
+	return false
+}
+
 // BeginLeadership starts a leader's reign: its index is the timer epoch, which
 // the leader's later commands carry, and a deposed leader's do not match.
 type BeginLeadershipCommand struct {
@@ -720,7 +837,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	mi := &file_conductord_v1_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +849,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	mi := &file_conductord_v1_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +862,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -769,7 +886,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	mi := &file_conductord_v1_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +898,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	mi := &file_conductord_v1_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +911,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -837,7 +954,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +966,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +979,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -894,7 +1011,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1023,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1036,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -967,7 +1084,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1096,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1109,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Result) GetError() *Error {
@@ -1082,7 +1199,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1211,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1224,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -1128,7 +1245,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1257,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1270,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Posted) GetJob() string {
@@ -1186,7 +1303,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1315,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1328,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -1231,7 +1348,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1360,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1373,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Granted) GetJob() string {
@@ -1283,7 +1400,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1412,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1425,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -1332,7 +1449,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\"a\n" +
 	"\x05Entry\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xde\a\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\x85\t\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -1348,7 +1465,10 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	" \x01(\v2\x13.conductord.v1.BookH\x00R\bsaveBook\x128\n" +
 	"\vupdate_flow\x18\v \x01(\v2\x15.conductord.v1.UpdateH\x00R\n" +
 	"updateFlow\x12F\n" +
-	"\fdestroy_book\x18\f \x01(\v2!.conductord.v1.DestroyBookCommandH\x00R\vdestroyBook\x12R\n" +
+	"\fdestroy_book\x18\f \x01(\v2!.conductord.v1.DestroyBookCommandH\x00R\vdestroyBook\x127\n" +
+	"\asuspend\x18\r \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\asuspend\x125\n" +
+	"\x06resume\x18\x0e \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06resume\x125\n" +
+	"\x06cancel\x18\x0f \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06cancel\x12R\n" +
 	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12L\n" +
 	"\x0eexpire_session\x18! \x01(\v2#.conductord.v1.ExpireSessionCommandH\x00R\rexpireSession\x12:\n" +
 	"\bwake_due\x18\" \x01(\v2\x1d.conductord.v1.WakeDueCommandH\x00R\awakeDue\x123\n" +
@@ -1372,7 +1492,12 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\tR\asession\x12-\n" +
 	"\x06entity\x18\x02 \x01(\v2\x15.conductord.v1.EntityR\x06entity\"(\n" +
 	"\x12DestroyBookCommand\x12\x12\n" +
-	"\x04book\x18\x01 \x01(\tR\x04book\",\n" +
+	"\x04book\x18\x01 \x01(\tR\x04book\"`\n" +
+	"\fOrderCommand\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06revert\x18\x04 \x01(\bR\x06revert\",\n" +
 	"\x16BeginLeadershipCommand\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"\xaa\x01\n" +
 	"\x14ExpireSessionCommand\x12\x18\n" +
@@ -1427,7 +1552,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                  // 0: conductord.v1.Entry
 	(*Command)(nil),                // 1: conductord.v1.Command
@@ -1437,63 +1562,67 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*CloseSessionCommand)(nil),    // 5: conductord.v1.CloseSessionCommand
 	(*RegisterCommand)(nil),        // 6: conductord.v1.RegisterCommand
 	(*DestroyBookCommand)(nil),     // 7: conductord.v1.DestroyBookCommand
-	(*BeginLeadershipCommand)(nil), // 8: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),   // 9: conductord.v1.ExpireSessionCommand
-	(*WakeDueCommand)(nil),         // 10: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),           // 11: conductord.v1.SweepCommand
-	(*Result)(nil),                 // 12: conductord.v1.Result
-	(*PostResult)(nil),             // 13: conductord.v1.PostResult
-	(*Posted)(nil),                 // 14: conductord.v1.Posted
-	(*ClaimResult)(nil),            // 15: conductord.v1.ClaimResult
-	(*Granted)(nil),                // 16: conductord.v1.Granted
-	(*CountResult)(nil),            // 17: conductord.v1.CountResult
-	(*Ending)(nil),                 // 18: conductord.v1.Ending
-	(*Opening)(nil),                // 19: conductord.v1.Opening
-	(*Book)(nil),                   // 20: conductord.v1.Book
-	(*Update)(nil),                 // 21: conductord.v1.Update
-	(*Posting)(nil),                // 22: conductord.v1.Posting
-	(*Entity)(nil),                 // 23: conductord.v1.Entity
-	(*durationpb.Duration)(nil),    // 24: google.protobuf.Duration
-	(*Error)(nil),                  // 25: conductord.v1.Error
-	(*Session)(nil),                // 26: conductord.v1.Session
-	(*Token)(nil),                  // 27: conductord.v1.Token
+	(*OrderCommand)(nil),           // 8: conductord.v1.OrderCommand
+	(*BeginLeadershipCommand)(nil), // 9: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),   // 10: conductord.v1.ExpireSessionCommand
+	(*WakeDueCommand)(nil),         // 11: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),           // 12: conductord.v1.SweepCommand
+	(*Result)(nil),                 // 13: conductord.v1.Result
+	(*PostResult)(nil),             // 14: conductord.v1.PostResult
+	(*Posted)(nil),                 // 15: conductord.v1.Posted
+	(*ClaimResult)(nil),            // 16: conductord.v1.ClaimResult
+	(*Granted)(nil),                // 17: conductord.v1.Granted
+	(*CountResult)(nil),            // 18: conductord.v1.CountResult
+	(*Ending)(nil),                 // 19: conductord.v1.Ending
+	(*Opening)(nil),                // 20: conductord.v1.Opening
+	(*Book)(nil),                   // 21: conductord.v1.Book
+	(*Update)(nil),                 // 22: conductord.v1.Update
+	(*Posting)(nil),                // 23: conductord.v1.Posting
+	(*Entity)(nil),                 // 24: conductord.v1.Entity
+	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
+	(*Error)(nil),                  // 26: conductord.v1.Error
+	(*Session)(nil),                // 27: conductord.v1.Session
+	(*Token)(nil),                  // 28: conductord.v1.Token
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
 	2,  // 1: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	3,  // 2: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	4,  // 3: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	18, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	18, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	18, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	19, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	19, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	19, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	19, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	20, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
 	5,  // 8: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
 	6,  // 9: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	20, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	21, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	21, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	22, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	7,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
-	8,  // 13: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	9,  // 14: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	10, // 15: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	11, // 16: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	22, // 17: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	23, // 18: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	24, // 19: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	24, // 20: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	25, // 21: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	13, // 22: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	15, // 23: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	26, // 24: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	17, // 25: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	14, // 26: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	25, // 27: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	16, // 28: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	27, // 29: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	8,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.OrderCommand
+	8,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
+	8,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
+	9,  // 16: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	10, // 17: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	11, // 18: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	12, // 19: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	23, // 20: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	24, // 21: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	25, // 22: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	25, // 23: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	26, // 24: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	14, // 25: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	16, // 26: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	27, // 27: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	18, // 28: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	15, // 29: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	26, // 30: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	17, // 31: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	28, // 32: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -1515,12 +1644,15 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_SaveBook)(nil),
 		(*Command_UpdateFlow)(nil),
 		(*Command_DestroyBook)(nil),
+		(*Command_Suspend)(nil),
+		(*Command_Resume)(nil),
+		(*Command_Cancel)(nil),
 		(*Command_BeginLeadership)(nil),
 		(*Command_ExpireSession)(nil),
 		(*Command_WakeDue)(nil),
 		(*Command_Sweep)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[12].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[13].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
@@ -1532,7 +1664,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -601,8 +601,10 @@ type Attempt struct {
 	// replaced before it gets here.
 	Stderr          string `protobuf:"bytes,9,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	StderrTruncated bool   `protobuf:"varint,10,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Of a retry: what the steps under it failed with before this attempt.
+	Failures      []*Failure `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
@@ -703,6 +705,13 @@ func (x *Attempt) GetStderrTruncated() bool {
 		return x.StderrTruncated
 	}
 	return false
+}
+
+func (x *Attempt) GetFailures() []*Failure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
 }
 
 // Update is everything that follows from one outcome in a flow.
@@ -1034,6 +1043,7 @@ type Job struct {
 	Reason        string                 `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,24,opt,name=failure,proto3" json:"failure,omitempty"`
 	Failures      uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments that brought a failure
+	Order         *Order                 `protobuf:"bytes,26,opt,name=order,proto3" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1243,6 +1253,90 @@ func (x *Job) GetFailures() uint32 {
 	return 0
 }
 
+func (x *Job) GetOrder() *Order {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+// Order is an order that a job is under, or was under when it ended.
+type Order struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend or cancel; in events also resume
+	Revert        bool                   `protobuf:"varint,2,opt,name=revert,proto3" json:"revert,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Order) Reset() {
+	*x = Order{}
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Order) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Order) ProtoMessage() {}
+
+func (x *Order) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Order.ProtoReflect.Descriptor instead.
+func (*Order) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Order) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Order) GetRevert() bool {
+	if x != nil {
+		return x.Revert
+	}
+	return false
+}
+
+func (x *Order) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Order) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Order) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type Claim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -1255,7 +1349,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1361,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1374,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Claim) GetSession() string {
@@ -1326,7 +1420,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1432,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1445,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -1398,7 +1492,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1504,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1517,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ending) GetJob() string {
@@ -1488,7 +1582,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1594,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1607,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Opening) GetId() string {
@@ -1566,7 +1660,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1672,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1685,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Session) GetId() string {
@@ -1661,7 +1755,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1767,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1780,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Entity) GetKind() string {
@@ -1769,7 +1863,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1781,7 +1875,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1794,7 +1888,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -1826,13 +1920,14 @@ type Event struct {
 	Reason        string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	Steps         []*StepEvent           `protobuf:"bytes,12,rep,name=steps,proto3" json:"steps,omitempty"`
 	FlowState     string                 `protobuf:"bytes,13,opt,name=flow_state,json=flowState,proto3" json:"flow_state,omitempty"`
+	Order         *Order                 `protobuf:"bytes,14,opt,name=order,proto3" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +1939,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +1952,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -1951,6 +2046,13 @@ func (x *Event) GetFlowState() string {
 	return ""
 }
 
+func (x *Event) GetOrder() *Order {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
 type StepEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1961,7 +2063,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2075,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2088,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StepEvent) GetName() string {
@@ -2019,7 +2121,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2133,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2146,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Error) GetCode() string {
@@ -2157,7 +2259,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1c\n" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
-	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\"\x90\x03\n" +
+	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\"\xc4\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12*\n" +
@@ -2170,7 +2272,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\afailure\x18\b \x01(\v2\x16.conductord.v1.FailureR\afailure\x12\x16\n" +
 	"\x06stderr\x18\t \x01(\tR\x06stderr\x12)\n" +
 	"\x10stderr_truncated\x18\n" +
-	" \x01(\bR\x0fstderrTruncated\"\xd9\x01\n" +
+	" \x01(\bR\x0fstderrTruncated\x122\n" +
+	"\bfailures\x18\v \x03(\v2\x16.conductord.v1.FailureR\bfailures\"\xd9\x01\n" +
 	"\x06Update\x12\x12\n" +
 	"\x04flow\x18\x01 \x01(\tR\x04flow\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x1a\n" +
@@ -2204,7 +2307,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xc6\a\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xf2\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2234,11 +2337,18 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\aoutcome\x18\x16 \x01(\tR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x17 \x01(\tR\x06reason\x120\n" +
 	"\afailure\x18\x18 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12\x1a\n" +
-	"\bfailures\x18\x19 \x01(\rR\bfailures\x1aN\n" +
+	"\bfailures\x18\x19 \x01(\rR\bfailures\x12*\n" +
+	"\x05order\x18\x1a \x01(\v2\x14.conductord.v1.OrderR\x05order\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x95\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x87\x01\n" +
+	"\x05Order\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06revert\x18\x02 \x01(\bR\x06revert\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x95\x01\n" +
 	"\x05Claim\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12*\n" +
@@ -2288,7 +2398,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"4\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04item\x18\x02 \x01(\rR\x04item\"\x95\x03\n" +
+	"\x04item\x18\x02 \x01(\rR\x04item\"\xc1\x03\n" +
 	"\x05Event\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12.\n" +
@@ -2304,7 +2414,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12.\n" +
 	"\x05steps\x18\f \x03(\v2\x18.conductord.v1.StepEventR\x05steps\x12\x1d\n" +
 	"\n" +
-	"flow_state\x18\r \x01(\tR\tflowState\"5\n" +
+	"flow_state\x18\r \x01(\tR\tflowState\x12*\n" +
+	"\x05order\x18\x0e \x01(\v2\x14.conductord.v1.OrderR\x05order\"5\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\"\x89\x01\n" +
@@ -2328,7 +2439,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -2342,95 +2453,100 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*AtomChange)(nil),            // 9: conductord.v1.AtomChange
 	(*Posting)(nil),               // 10: conductord.v1.Posting
 	(*Job)(nil),                   // 11: conductord.v1.Job
-	(*Claim)(nil),                 // 12: conductord.v1.Claim
-	(*Claimed)(nil),               // 13: conductord.v1.Claimed
-	(*Ending)(nil),                // 14: conductord.v1.Ending
-	(*Opening)(nil),               // 15: conductord.v1.Opening
-	(*Session)(nil),               // 16: conductord.v1.Session
-	(*Entity)(nil),                // 17: conductord.v1.Entity
-	(*Position)(nil),              // 18: conductord.v1.Position
-	(*Event)(nil),                 // 19: conductord.v1.Event
-	(*StepEvent)(nil),             // 20: conductord.v1.StepEvent
-	(*Error)(nil),                 // 21: conductord.v1.Error
-	nil,                           // 22: conductord.v1.Book.MetaEntry
-	nil,                           // 23: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 24: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 25: conductord.v1.Posting.StoreEntry
-	nil,                           // 26: conductord.v1.Job.StoreEntry
-	nil,                           // 27: conductord.v1.Entity.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*Order)(nil),                 // 12: conductord.v1.Order
+	(*Claim)(nil),                 // 13: conductord.v1.Claim
+	(*Claimed)(nil),               // 14: conductord.v1.Claimed
+	(*Ending)(nil),                // 15: conductord.v1.Ending
+	(*Opening)(nil),               // 16: conductord.v1.Opening
+	(*Session)(nil),               // 17: conductord.v1.Session
+	(*Entity)(nil),                // 18: conductord.v1.Entity
+	(*Position)(nil),              // 19: conductord.v1.Position
+	(*Event)(nil),                 // 20: conductord.v1.Event
+	(*StepEvent)(nil),             // 21: conductord.v1.StepEvent
+	(*Error)(nil),                 // 22: conductord.v1.Error
+	nil,                           // 23: conductord.v1.Book.MetaEntry
+	nil,                           // 24: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 25: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 26: conductord.v1.Posting.StoreEntry
+	nil,                           // 27: conductord.v1.Job.StoreEntry
+	nil,                           // 28: conductord.v1.Entity.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,  // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	22, // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	28, // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	28, // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	23, // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	29, // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	29, // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,  // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,  // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,  // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	23, // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	24, // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	24, // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	25, // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,  // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	28, // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	28, // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	29, // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	29, // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,  // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	6,  // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
-	28, // 14: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	29, // 14: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	7,  // 15: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	1,  // 16: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	28, // 17: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	28, // 18: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	29, // 17: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	29, // 18: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,  // 19: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	2,  // 20: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	1,  // 21: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	2,  // 22: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	9,  // 23: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	28, // 24: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	7,  // 25: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	3,  // 26: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,  // 27: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	25, // 28: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	28, // 29: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	0,  // 30: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	26, // 31: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	28, // 32: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	28, // 33: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	28, // 34: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	28, // 35: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	28, // 36: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	12, // 37: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,  // 38: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,  // 39: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	1,  // 40: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	28, // 41: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	11, // 42: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,  // 43: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,  // 44: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,  // 45: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	8,  // 46: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,  // 47: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	29, // 48: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	29, // 49: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	29, // 50: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	28, // 51: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	27, // 52: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	28, // 53: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	18, // 54: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	28, // 55: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,  // 56: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	20, // 57: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	0,  // 58: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 59: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 60: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 61: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 62: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 63: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	2,  // 21: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	1,  // 22: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	2,  // 23: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	9,  // 24: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	29, // 25: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	7,  // 26: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	3,  // 27: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,  // 28: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	26, // 29: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	29, // 30: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	0,  // 31: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	27, // 32: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	29, // 33: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	29, // 34: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	29, // 35: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	29, // 36: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	29, // 37: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	13, // 38: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	1,  // 39: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	2,  // 40: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	12, // 41: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	29, // 42: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,  // 43: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	29, // 44: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	11, // 45: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,  // 46: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,  // 47: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,  // 48: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	8,  // 49: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,  // 50: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	30, // 51: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	30, // 52: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	30, // 53: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	29, // 54: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	28, // 55: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	29, // 56: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	19, // 57: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	29, // 58: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,  // 59: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	21, // 60: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	12, // 61: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	0,  // 62: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 63: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 64: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 65: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 66: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 67: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -2444,7 +2560,7 @@ func file_conductord_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -67,6 +67,12 @@ const (
 	BoardServiceAbandonProcedure = "/conductord.v1.BoardService/Abandon"
 	// BoardServiceTrashProcedure is the fully-qualified name of the BoardService's Trash RPC.
 	BoardServiceTrashProcedure = "/conductord.v1.BoardService/Trash"
+	// BoardServiceSuspendProcedure is the fully-qualified name of the BoardService's Suspend RPC.
+	BoardServiceSuspendProcedure = "/conductord.v1.BoardService/Suspend"
+	// BoardServiceResumeProcedure is the fully-qualified name of the BoardService's Resume RPC.
+	BoardServiceResumeProcedure = "/conductord.v1.BoardService/Resume"
+	// BoardServiceCancelProcedure is the fully-qualified name of the BoardService's Cancel RPC.
+	BoardServiceCancelProcedure = "/conductord.v1.BoardService/Cancel"
 	// BoardServiceExecuteProcedure is the fully-qualified name of the BoardService's Execute RPC.
 	BoardServiceExecuteProcedure = "/conductord.v1.BoardService/Execute"
 	// SessionServiceOpenProcedure is the fully-qualified name of the SessionService's Open RPC.
@@ -119,6 +125,9 @@ type BoardServiceClient interface {
 	Consume(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
 	Abandon(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
 	Trash(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
+	Suspend(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -195,6 +204,24 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Trash")),
 			connect.WithClientOptions(opts...),
 		),
+		suspend: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+			httpClient,
+			baseURL+BoardServiceSuspendProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Suspend")),
+			connect.WithClientOptions(opts...),
+		),
+		resume: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+			httpClient,
+			baseURL+BoardServiceResumeProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Resume")),
+			connect.WithClientOptions(opts...),
+		),
+		cancel: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+			httpClient,
+			baseURL+BoardServiceCancelProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Cancel")),
+			connect.WithClientOptions(opts...),
+		),
 		execute: connect.NewClient[v1.ExecuteRequest, v1.ExecuteResponse](
 			httpClient,
 			baseURL+BoardServiceExecuteProcedure,
@@ -216,6 +243,9 @@ type boardServiceClient struct {
 	consume   *connect.Client[v1.EndingRequest, v1.EndingResponse]
 	abandon   *connect.Client[v1.EndingRequest, v1.EndingResponse]
 	trash     *connect.Client[v1.EndingRequest, v1.EndingResponse]
+	suspend   *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	resume    *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	cancel    *connect.Client[v1.OrderRequest, v1.OrderResponse]
 	execute   *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
 }
 
@@ -269,6 +299,21 @@ func (c *boardServiceClient) Trash(ctx context.Context, req *connect.Request[v1.
 	return c.trash.CallUnary(ctx, req)
 }
 
+// Suspend calls conductord.v1.BoardService.Suspend.
+func (c *boardServiceClient) Suspend(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return c.suspend.CallUnary(ctx, req)
+}
+
+// Resume calls conductord.v1.BoardService.Resume.
+func (c *boardServiceClient) Resume(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return c.resume.CallUnary(ctx, req)
+}
+
+// Cancel calls conductord.v1.BoardService.Cancel.
+func (c *boardServiceClient) Cancel(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return c.cancel.CallUnary(ctx, req)
+}
+
 // Execute calls conductord.v1.BoardService.Execute.
 func (c *boardServiceClient) Execute(ctx context.Context, req *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {
 	return c.execute.CallUnary(ctx, req)
@@ -290,6 +335,9 @@ type BoardServiceHandler interface {
 	Consume(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
 	Abandon(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
 	Trash(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
+	Suspend(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -362,6 +410,24 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Trash")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceSuspendHandler := connect.NewUnaryHandler(
+		BoardServiceSuspendProcedure,
+		svc.Suspend,
+		connect.WithSchema(boardServiceMethods.ByName("Suspend")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceResumeHandler := connect.NewUnaryHandler(
+		BoardServiceResumeProcedure,
+		svc.Resume,
+		connect.WithSchema(boardServiceMethods.ByName("Resume")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceCancelHandler := connect.NewUnaryHandler(
+		BoardServiceCancelProcedure,
+		svc.Cancel,
+		connect.WithSchema(boardServiceMethods.ByName("Cancel")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceExecuteHandler := connect.NewUnaryHandler(
 		BoardServiceExecuteProcedure,
 		svc.Execute,
@@ -390,6 +456,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceAbandonHandler.ServeHTTP(w, r)
 		case BoardServiceTrashProcedure:
 			boardServiceTrashHandler.ServeHTTP(w, r)
+		case BoardServiceSuspendProcedure:
+			boardServiceSuspendHandler.ServeHTTP(w, r)
+		case BoardServiceResumeProcedure:
+			boardServiceResumeHandler.ServeHTTP(w, r)
+		case BoardServiceCancelProcedure:
+			boardServiceCancelHandler.ServeHTTP(w, r)
 		case BoardServiceExecuteProcedure:
 			boardServiceExecuteHandler.ServeHTTP(w, r)
 		default:
@@ -439,6 +511,18 @@ func (UnimplementedBoardServiceHandler) Abandon(context.Context, *connect.Reques
 
 func (UnimplementedBoardServiceHandler) Trash(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Trash is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Suspend(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Suspend is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Resume is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Cancel is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {

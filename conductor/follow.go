@@ -1,0 +1,235 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// maxEarly bounds the events that are kept for runs which have yet to begin:
+// many more than jobs can be claimed in the time that an answer takes.
+const maxEarly = 256
+
+// follower hears from the board what others do to the claims of one session:
+// orders on their jobs, and claims that are over. It has the runs act on that.
+//
+// It follows one watch, and where that breaks, goes on behind the last event.
+// What it can have missed it reads: when a watch begins anew, the jobs of all
+// runs. No run depends on it: one that hears nothing is still stopped by the
+// session, and refused by its token.
+type follower struct {
+	board  jobs.Reader
+	logger hclog.Logger
+	watch  jobs.Watch // only follow touches it
+
+	mu   sync.Mutex
+	held map[holding]*run
+	// early are events of claims that no run has joined: the answer to a claim
+	// may be slower than what happens to it. Oldest first.
+	early     []jobs.Event
+	forgotten uint64 // log index of the last early event that was dropped
+}
+
+// holding names one claim of one job.
+type holding struct {
+	job   jobs.JobID
+	token jobs.Token
+}
+
+func newFollower(board jobs.Reader, owner string, logger hclog.Logger) *follower {
+	return &follower{
+		board: board, logger: logger, held: make(map[holding]*run),
+		watch: jobs.Watch{Owner: owner, Begin: true},
+	}
+}
+
+// follow listens until ctx ends.
+func (f *follower) follow(ctx context.Context) {
+	wait := newBackoff(boardBackoff)
+	for ctx.Err() == nil {
+		heard, err := f.listen(ctx)
+		if heard {
+			wait.Reset()
+		}
+		if errors.Is(err, jobs.ErrCompacted) {
+			f.watch.After, f.watch.Begin = nil, true
+		}
+		if ctx.Err() == nil {
+			f.logger.Debug("the watch of the claims was interrupted", "error", err)
+		}
+		pause(ctx, wait.NextBackOff())
+	}
+}
+
+// listen follows one watch to its end.
+func (f *follower) listen(ctx context.Context) (heard bool, err error) {
+	for event, err := range f.board.Watch(ctx, f.watch) {
+		if err != nil {
+			return heard, err
+		}
+		heard = true
+		if event.Kind == jobs.EventBegun {
+			if err := f.review(ctx); err != nil {
+				return heard, err
+			}
+			f.watch.Begin = false
+		} else {
+			f.hear(event)
+		}
+		f.watch.After = &event.Position
+	}
+	return heard, nil
+}
+
+// hear passes an event to the run of its claim.
+func (f *follower) hear(event jobs.Event) {
+	switch event.Kind {
+	case jobs.EventOrdered, jobs.EventResumed, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed:
+	default:
+		return
+	}
+	f.mu.Lock()
+	r := f.held[holding{event.Job, event.Token}]
+	if r == nil {
+		f.early = append(f.early, event)
+		if len(f.early) > maxEarly {
+			f.forgotten = f.early[0].Position.Index
+			f.early = f.early[1:]
+		}
+	}
+	f.mu.Unlock()
+	if r != nil {
+		r.hear(&event)
+	}
+}
+
+// join makes a run known, and tells it what has been heard of its claim
+// already. Leave it when the run is over.
+func (f *follower) join(r *run) {
+	own := holding{r.claimed.Job.ID, r.token}
+	var early []jobs.Event
+	f.mu.Lock()
+	f.held[own] = r
+	for _, event := range f.early {
+		if own == (holding{event.Job, event.Token}) {
+			early = append(early, event)
+		}
+	}
+	missed := f.forgotten >= r.token.Index // what was dropped may have been of this claim
+	f.mu.Unlock()
+	for i := range early {
+		r.hear(&early[i])
+	}
+	if missed {
+		_ = f.look(r.alive, r) // it fails only when the run is over
+	}
+}
+
+func (f *follower) leave(r *run) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.held, holding{r.claimed.Job.ID, r.token})
+}
+
+// review looks at the jobs of all runs.
+func (f *follower) review(ctx context.Context) error {
+	f.mu.Lock()
+	var runs []*run
+	for _, r := range f.held {
+		runs = append(runs, r)
+	}
+	f.mu.Unlock()
+	for _, r := range runs {
+		if err := f.look(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look reads the job of a run, and has it act on what it finds.
+func (f *follower) look(ctx context.Context, r *run) error {
+	var job jobs.Job
+	err := repeat(ctx, func(ctx context.Context) (err error) {
+		job, err = f.board.Job(ctx, r.claimed.Job.ID)
+		return err
+	})
+	switch {
+	case errors.Is(err, jobs.ErrNotFound):
+		r.over("the job is gone")
+		return nil
+	case err != nil:
+		return err
+	case job.Claim == nil || job.Claim.Token != r.token:
+		r.over(fmt.Sprintf("the job is %s", job.State))
+	default:
+		r.steer(job.Order)
+	}
+	return nil
+}
+
+// steering is how a run is told from outside what is wanted of it.
+type steering struct {
+	suspend context.CancelFunc // nothing more starts
+	turn    context.CancelFunc // what was done is undone
+	lose    context.CancelCauseFunc
+
+	// The same, as the run sees it.
+	suspended, turned, alive context.Context
+
+	mu    sync.Mutex
+	order *jobs.StandingOrder // the latest; nil: none, or it was lifted
+}
+
+// newSteering makes the steering of a run whose claim ends with alive, and
+// which is suspended at the latest when claiming ends.
+func newSteering(alive, claiming context.Context) *steering {
+	s := &steering{}
+	s.alive, s.lose = context.WithCancelCause(alive)
+	s.suspended, s.suspend = context.WithCancel(claiming)
+	s.turned, s.turn = context.WithCancel(context.WithoutCancel(claiming))
+	return s
+}
+
+// end frees what the steering holds.
+func (s *steering) end() {
+	s.lose(errRunEnded)
+	s.suspend()
+	s.turn()
+}
+
+// take follows an order; nil lifts the one before. A flow that has been told
+// to stop stops all the same then: its job is given back, and goes on at once
+// under another claim. It tells whether there is anything new.
+func (s *steering) take(order *jobs.StandingOrder) bool {
+	s.mu.Lock()
+	last := s.order
+	s.order = order
+	s.mu.Unlock()
+	switch {
+	case order == nil:
+		return last != nil
+	case order.Kind == jobs.OrderCancel && order.Revert:
+		s.turn()
+	default:
+		s.suspend()
+	}
+	return last == nil || *last != *order
+}
+
+// standing is the latest order.
+func (s *steering) standing() *jobs.StandingOrder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.order
+}
+
+// over stops the run, which may not write any more. That it is told of the
+// end that it has itself given its job does not matter: it has nothing left
+// to write.
+func (s *steering) over(why string) { s.lose(fmt.Errorf("%w: %s", errClaimEnded, why)) }

@@ -1,0 +1,432 @@
+package conductor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// trip is a flow of three steps, of which the second one stays until it is let
+// go, and which notes what it does.
+type trip struct {
+	began chan struct{} // a token for each beginning of the second step
+	free  chan struct{} // closed: the second step ends by itself
+
+	mu   sync.Mutex
+	done []string
+}
+
+func newTrip() *trip { return &trip{began: make(chan struct{}, 10), free: make(chan struct{})} }
+
+func (p *trip) note(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = append(p.done, what)
+}
+
+func (p *trip) noted() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.done, ", ")
+}
+
+func (p *trip) registry(t *testing.T) *flow.Registry {
+	step := func(name string, wait func(context.Context) error) *flow.Step {
+		return flow.FuncRevert(name, func(ctx context.Context, _ nothing) (nothing, error) {
+			err := wait(ctx)
+			if err != nil {
+				p.note(name + " was stopped")
+			} else {
+				p.note(name)
+			}
+			return nothing{}, err
+		}, func(context.Context, nothing, *nothing) error {
+			p.note("undo " + name)
+			return nil
+		})
+	}
+	stay := func(ctx context.Context) error {
+		p.began <- struct{}{}
+		select {
+		case <-p.free:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return factories{"trip": func() ([]flow.Node, error) {
+		return []flow.Node{step("fly", well), step("stay", stay), step("drive", well)}, nil
+	}}.registry(t)
+}
+
+// under waits until a job is in a state.
+func under(t *testing.T, c cluster, id jobs.JobID, state jobs.State) jobs.Job {
+	t.Helper()
+	var job jobs.Job
+	until(t, fmt.Sprintf("the job is %s", state), func() bool {
+		var err error
+		if job, err = c.Job(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		return job.State == state
+	})
+	return job
+}
+
+// steered gives an order by a call of the board, and waits until the conductor
+// has heard of it.
+func steered(t *testing.T, notices *diary, give func(context.Context, jobs.Order) error, o jobs.Order) {
+	t.Helper()
+	before := notices.count(conductor.MomentOrdered)
+	if err := give(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the order is heard", func() bool { return notices.count(conductor.MomentOrdered) > before })
+}
+
+// noticed are options with a diary.
+func noticed(c cluster, registry *flow.Registry) (conductor.Options, *diary) {
+	notices := &diary{}
+	o := options(c, registry)
+	o.Notify = notices.note
+	return o, notices
+}
+
+func order(job jobs.Job, revert bool) jobs.Order {
+	return jobs.Order{Job: job.ID, Revert: revert, By: "ann", Reason: "it rains"}
+}
+
+// held is a job of the kind trip whose second step runs.
+func held(t *testing.T, c cluster, p *trip) jobs.Job {
+	t.Helper()
+	job := post(t, c, "trip", nil)
+	<-p.began
+	until(t, "the beginning is recorded", func() bool { return attempts(detailOf(t, c, job), "stay") == 1 })
+	got, err := c.Job(t.Context(), job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestSuspendedJobRunsTheRestWhenResumed(t *testing.T) {
+	c, p := openCluster(t), newTrip()
+	o, notices := noticed(c, p.registry(t))
+	running(t, o)
+	job := held(t, c, p)
+	steered(t, notices, c.Suspend, order(job, false))
+	close(p.free)
+	suspended := under(t, c, job.ID, jobs.StateSuspended)
+	if got := p.noted(); got != "fly, stay" {
+		t.Errorf("suspended after: %s", got)
+	}
+	if state := detailOf(t, c, job).State; state != logbook.FlowSuspended {
+		t.Errorf("the flow is %s", state)
+	}
+	if !strings.Contains(suspended.Reason, "it rains") || suspended.Order == nil || suspended.Order.By != "ann" {
+		t.Errorf("reason %q, order %+v", suspended.Reason, suspended.Order)
+	}
+	if err := c.Resume(t.Context(), order(job, false)); err != nil {
+		t.Fatal(err)
+	}
+	if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeSuccess || got.Claims != 2 || got.Crashes != 0 || got.Order != nil {
+		t.Errorf("outcome %q after %d claims, %d crashes, order %+v", got.Outcome, got.Claims, got.Crashes, got.Order)
+	}
+	if got := p.noted(); got != "fly, stay, drive" {
+		t.Errorf("in all: %s", got)
+	}
+}
+
+func TestCancelledJobs(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		revert bool
+		flow   logbook.FlowState
+		done   string
+	}{
+		{"to be undone", true, logbook.FlowReverted, "fly, stay, undo stay, undo fly"},
+		{"to be left", false, logbook.FlowSuspended, "fly, stay"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c, p := openCluster(t), newTrip()
+			o, notices := noticed(c, p.registry(t))
+			running(t, o)
+			job := held(t, c, p)
+			steered(t, notices, c.Cancel, order(job, row.revert))
+			close(p.free)
+			got := finished(t, c, job.ID)
+			if got.State != jobs.StateCompleted || got.Outcome != jobs.OutcomeCancelled || got.Reason != "it rains" || got.Claims != 1 {
+				t.Errorf("the job is %s, %q because of %q after %d claims", got.State, got.Outcome, got.Reason, got.Claims)
+			}
+			if row.revert && kindOf(got.Failure) != logbook.FailureOperator {
+				t.Errorf("the cause is %+v", got.Failure)
+			}
+			if state := detailOf(t, c, job).State; state != row.flow {
+				t.Errorf("the flow is %s", state)
+			}
+			if got := p.noted(); got != row.done {
+				t.Errorf("done: %s", got)
+			}
+			if err := c.Cancel(t.Context(), order(job, row.revert)); err != nil {
+				t.Errorf("the repeat: %v", err)
+			}
+		})
+	}
+}
+
+// A job that nobody has, and whose flow has begun, is undone by the next one.
+func TestTheNextOwnerUndoes(t *testing.T) {
+	c, p := openCluster(t), newTrip()
+	first := running(t, options(c, p.registry(t)))
+	job := held(t, c, p)
+	time.AfterFunc(time.Millisecond, func() { close(p.free) })
+	drain(t, first)
+	if err := c.Cancel(t.Context(), order(job, true)); err != nil {
+		t.Fatal(err)
+	}
+	under(t, c, job.ID, jobs.StateClaimable)
+	running(t, options(c, p.registry(t)))
+	if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled || got.Claims != 2 {
+		t.Errorf("outcome %q after %d claims", got.Outcome, got.Claims)
+	}
+	if got := p.noted(); got != "fly, stay, undo stay, undo fly" {
+		t.Errorf("done: %s", got)
+	}
+}
+
+// A claim can be ended by whoever knows its token: the run stops at once, and
+// writes nothing more.
+func TestClaimsEndedByOthers(t *testing.T) {
+	ending := func(job jobs.Job) jobs.Ending { return jobs.Ending{Job: job.ID, Token: job.Token, Reason: "by hand"} }
+	for name, end := range map[string]func(cluster, jobs.Job) error{
+		"trashed":   func(c cluster, job jobs.Job) error { return c.Trash(context.Background(), ending(job)) },
+		"abandoned": func(c cluster, job jobs.Job) error { return c.Abandon(context.Background(), delayed(ending(job))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, p := openCluster(t), newTrip()
+			o, notices := noticed(c, p.registry(t))
+			running(t, o)
+			job := held(t, c, p)
+			before := detailOf(t, c, job).Sequence
+			if err := end(c, job); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the loss is noticed", func() bool { return notices.count(conductor.MomentClaimLost) == 1 })
+			if got := p.noted(); got != "fly, stay was stopped" {
+				t.Errorf("done: %s", got)
+			}
+			if after := detailOf(t, c, job).Sequence; after != before {
+				t.Errorf("%d updates were written after the claim was over", after-before)
+			}
+			if notices.count(conductor.MomentSessionLost) != 0 {
+				t.Error("the session was given up for it")
+			}
+		})
+	}
+}
+
+func delayed(e jobs.Ending) jobs.Ending {
+	e.Delay = time.Hour
+	return e
+}
+
+// crackling is a board whose watches break, and which may have forgotten what
+// was told meanwhile.
+type crackling struct {
+	cluster
+	broken chan error    // what ends the watch that is followed
+	ended  chan struct{} // a token for each watch that has ended so
+	whole  chan struct{} // holds a token for each watch that may begin
+	looks  atomic.Int64  // jobs that were read
+}
+
+func newCrackling(c cluster) *crackling {
+	return &crackling{cluster: c, broken: make(chan error, 1), ended: make(chan struct{}, 1), whole: make(chan struct{}, 1)}
+}
+
+func (b *crackling) Job(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
+	b.looks.Add(1)
+	return b.cluster.Job(ctx, id)
+}
+
+func (b *crackling) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event, error] {
+	return func(yield func(jobs.Event, error) bool) {
+		select {
+		case <-b.whole:
+		case <-ctx.Done():
+			return
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		stopped := make(chan struct{})
+		defer close(stopped)
+		go func() {
+			select {
+			case err := <-b.broken:
+				cancel(err)
+			case <-stopped:
+			}
+		}()
+		for event, err := range b.cluster.Watch(ctx, watch) {
+			if !yield(event, err) {
+				return
+			}
+		}
+		if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			b.ended <- struct{}{}
+			yield(jobs.Event{}, err)
+		}
+	}
+}
+
+// Whatever becomes of the watch, orders reach the run, and the run goes on.
+func TestBrokenWatches(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		fault error
+		reads bool // the jobs that are held are read anew
+	}{
+		{"the connection is lost", jobs.ErrUnavailable, false},
+		{"older events are gone", jobs.ErrCompacted, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c, p := newCrackling(openCluster(t)), newTrip()
+			o, notices := noticed(c, p.registry(t))
+			c.whole <- struct{}{}
+			running(t, o)
+			job := held(t, c, p)
+			c.broken <- row.fault
+			<-c.ended
+			if err := c.Cancel(t.Context(), order(job, true)); err != nil {
+				t.Fatal(err)
+			}
+			before := c.looks.Load()
+			c.whole <- struct{}{}
+			until(t, "the order is heard", func() bool { return notices.count(conductor.MomentOrdered) == 1 })
+			close(p.free)
+			if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled {
+				t.Errorf("outcome %q, done: %s", got.Outcome, p.noted())
+			}
+			if got := p.noted(); got != "fly, stay, undo stay, undo fly" {
+				t.Errorf("done: %s", got)
+			}
+			if reads := c.looks.Load() > before; reads != row.reads {
+				t.Errorf("the job was read: %t", reads)
+			}
+		})
+	}
+}
+
+func TestRunsGoOnWithoutAWatch(t *testing.T) {
+	c := newCrackling(openCluster(t)) // no watch ever begins
+	registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
+	running(t, options(c, registry))
+	if got := finished(t, c, post(t, c, "work", nil).ID); got.Outcome != jobs.OutcomeSuccess {
+		t.Errorf("outcome %q", got.Outcome)
+	}
+}
+
+// slow is a board whose answers to claims take so long that there are orders
+// on the job, and the conductor has been told, before it knows of its claim.
+type slow struct {
+	cluster
+	revert bool // the order is to cancel and undo, not to suspend
+	more   int  // orders besides, which are lifted again
+	begun  chan struct{}
+	told   chan jobs.EventKind
+}
+
+func (s *slow) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event, error] {
+	return func(yield func(jobs.Event, error) bool) {
+		for event, err := range s.cluster.Watch(ctx, watch) {
+			if !yield(event, err) {
+				return
+			}
+			switch event.Kind {
+			case jobs.EventBegun:
+				close(s.begun)
+			case jobs.EventOrdered, jobs.EventResumed:
+				s.told <- event.Kind
+			}
+		}
+	}
+}
+
+func (s *slow) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
+	claimed, err := s.cluster.ClaimNext(ctx, request)
+	for _, one := range claimed {
+		give := func(calls ...func(context.Context, jobs.Order) error) {
+			for _, call := range calls {
+				if callErr := call(ctx, jobs.Order{Job: one.Job.ID, Reason: "early", Revert: s.revert}); callErr != nil {
+					err = callErr
+					return
+				}
+				<-s.told
+			}
+		}
+		for range s.more {
+			give(s.Suspend, s.Resume)
+		}
+		if s.revert {
+			give(s.Cancel)
+			continue
+		}
+		give(s.Suspend)
+		if s.more > 0 { // of other claims, so that those of this one are forgotten
+			posted, postErr := s.Post(ctx, jobs.Posting{Name: "other", Kind: "other"})
+			if postErr != nil {
+				return nil, postErr
+			}
+			other, claimErr := s.Claim(ctx, request.Session, posted[0].Job.ID, jobs.NewNonce())
+			if claimErr != nil {
+				return nil, claimErr
+			}
+			one = other
+			for range s.more {
+				give(s.Suspend, s.Resume)
+			}
+		}
+	}
+	return claimed, err
+}
+
+func TestOrdersBeforeTheRunBegins(t *testing.T) {
+	for name, more := range map[string]int{"they are kept": 0, "there are too many to keep": 200} {
+		t.Run(name, func(t *testing.T) {
+			p := newTrip()
+			s := &slow{cluster: openCluster(t), more: more, begun: make(chan struct{}), told: make(chan jobs.EventKind, 1)}
+			running(t, options(s, p.registry(t)))
+			<-s.begun
+			job := under(t, s, post(t, s, "trip", nil).ID, jobs.StateSuspended)
+			if got := p.noted(); job.Claims != 1 || got != "" {
+				t.Errorf("after %d claims, done: %s", job.Claims, got)
+			}
+		})
+	}
+}
+
+// A flow that is to be undone before it has begun ends without running anything.
+func TestCancelledBeforeTheRunBegins(t *testing.T) {
+	p := newTrip()
+	s := &slow{cluster: openCluster(t), revert: true, begun: make(chan struct{}), told: make(chan jobs.EventKind, 1)}
+	running(t, options(s, p.registry(t)))
+	<-s.begun
+	job := finished(t, s, post(t, s, "trip", nil).ID)
+	if got := p.noted(); job.Outcome != jobs.OutcomeCancelled || job.Claims != 1 || got != "" {
+		t.Errorf("outcome %q after %d claims, done: %s", job.Outcome, job.Claims, got)
+	}
+	if state := detailOf(t, s, job).State; state != logbook.FlowReverted {
+		t.Errorf("the flow is %s", state)
+	}
+}

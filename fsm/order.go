@@ -1,0 +1,210 @@
+package fsm
+
+import (
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// suspend, resume and cancel are the orders of jobs.Controller, which holds
+// their table.
+
+// suspend keeps a job from going on.
+func (t *txn) suspend(c *v1.OrderCommand) error {
+	j, order, err := t.ordered(c, jobs.OrderSuspend)
+	if err != nil {
+		return err
+	}
+	switch {
+	case j.State.Finished():
+		return fmt.Errorf("cannot suspend job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+	case isUnder(j, jobs.OrderCancel):
+		return fmt.Errorf("cannot suspend job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
+	case isUnder(j, jobs.OrderSuspend):
+		return nil
+	}
+	j.Order = order
+	if j.State == jobs.StateClaimed {
+		t.tellOwner(jobs.EventOrdered, j, order)
+		return nil
+	}
+	t.move(j, jobs.StateSuspended, j.DueAt)
+	t.event(jobs.EventSuspended, j, jobs.Event{Order: order, Reason: order.Reason})
+	return nil
+}
+
+// resume lifts a suspension.
+func (t *txn) resume(c *v1.OrderCommand) error {
+	j, order, err := t.ordered(c, jobs.OrderResume)
+	if err != nil {
+		return err
+	}
+	switch {
+	case j.State.Finished():
+		return fmt.Errorf("cannot resume job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+	case isUnder(j, jobs.OrderCancel):
+		return fmt.Errorf("cannot resume job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
+	case !isUnder(j, jobs.OrderSuspend):
+		return nil
+	}
+	j.Order = nil
+	if j.State == jobs.StateClaimed {
+		t.tellOwner(jobs.EventResumed, j, order)
+		return nil
+	}
+	to, due := t.awoken(j)
+	t.move(j, to, due)
+	t.event(jobs.EventResumed, j, jobs.Event{Order: order, Reason: order.Reason})
+	return nil
+}
+
+// cancel ends a job, or has its owner end it.
+func (t *txn) cancel(c *v1.OrderCommand) error {
+	j, order, err := t.ordered(c, jobs.OrderCancel)
+	if err != nil {
+		return err
+	}
+	repeated := isUnder(j, jobs.OrderCancel) && j.Order.Revert == order.Revert
+	switch {
+	case repeated && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled):
+		return nil
+	case j.State.Finished():
+		return fmt.Errorf("cannot cancel job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+	case j.State == jobs.StateClaimed:
+		j.Order = order
+		t.tellOwner(jobs.EventOrdered, j, order)
+		return nil
+	}
+	remains, flow, err := t.remains(j, order)
+	switch {
+	case err != nil:
+		return err
+	case remains == ended:
+		return fmt.Errorf("cannot cancel job %s: %w: its flow is %s already", j.ID, jobs.ErrConflict, flow.State)
+	case remains == nothing:
+		j.Order = order
+		t.closeCancelled(j, flow, "")
+		return nil
+	}
+	j.Order = order
+	to, due := t.awoken(j)
+	if to == jobs.StateDelayed {
+		to, due = jobs.StateClaimable, time.Time{} // what is to be undone need not wait for its time
+	}
+	t.move(j, to, due)
+	t.event(jobs.EventOrdered, j, jobs.Event{Order: order, Reason: order.Reason})
+	return nil
+}
+
+// ordered reads what every order needs.
+func (t *txn) ordered(c *v1.OrderCommand, kind jobs.OrderKind) (*jobRecord, *jobs.StandingOrder, error) {
+	order, err := command.OrderFromProto(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	j, err := t.jobByID(order.Job)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot %s: %w", kind, err)
+	}
+	return j, &jobs.StandingOrder{Kind: kind, Revert: order.Revert, By: order.By, Reason: order.Reason, At: t.now}, nil
+}
+
+func isUnder(j *jobRecord, kind jobs.OrderKind) bool { return j.Order != nil && j.Order.Kind == kind }
+
+// tellOwner writes an order on a claimed job, for its owner to carry out.
+func (t *txn) tellOwner(kind jobs.EventKind, j *jobRecord, order *jobs.StandingOrder) {
+	j.ModifiedAt = t.now
+	t.saveJob(j)
+	t.event(kind, j, jobs.Event{Owner: j.Claim.Owner, Token: j.Token, Order: order, Reason: order.Reason})
+}
+
+// awoken is where an unclaimed job stands when no suspension holds it: a cooling
+// one has still to cool, and a delayed one to wait for its time.
+func (t *txn) awoken(j *jobRecord) (jobs.State, time.Time) {
+	switch {
+	case !j.DueAt.After(t.now):
+		return jobs.StateClaimable, time.Time{}
+	case j.DueAt.Equal(j.NotBefore):
+		return jobs.StateDelayed, j.DueAt
+	}
+	return jobs.StateCooling, j.DueAt
+}
+
+// remainder is what is left to do about a cancelled job that nobody owns.
+type remainder int
+
+const (
+	nothing remainder = iota // it can be completed at once
+	undoing                  // its flow is to be undone, by an owner
+	ended                    // its flow has come to another end, which an owner is to tell
+)
+
+// remains tells what is left to do about a job under an order to cancel. The
+// flow is nil if the job has none. The error is a fault.
+func (t *txn) remains(j *jobRecord, order *jobs.StandingOrder) (remainder, *flowRecord, error) {
+	if j.Flow.IsZero() {
+		return nothing, nil, nil
+	}
+	flow, err := t.existingFlow(j.Flow)
+	if err != nil {
+		return nothing, nil, err
+	}
+	switch {
+	case flow.State == logbook.FlowSuccess, flow.State == logbook.FlowFailure:
+		return ended, flow, nil
+	case order.Revert && flow.atoms > 0 && flow.State != logbook.FlowReverted:
+		return undoing, flow, nil
+	}
+	return nothing, flow, nil
+}
+
+// settle brings a job that has lost its owner to where it is to wait: where
+// its order says, or else where others can claim it after a delay. It tells
+// whether the job has been completed by that. The error is a fault.
+func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed bool, err error) {
+	switch {
+	case isUnder(j, jobs.OrderSuspend):
+		due := time.Time{}
+		if delay > 0 {
+			due = t.after(delay)
+		}
+		t.move(j, jobs.StateSuspended, due)
+		return false, nil
+	case isUnder(j, jobs.OrderCancel):
+		remains, flow, err := t.remains(j, j.Order)
+		if err != nil {
+			return false, err
+		}
+		if remains == nothing {
+			t.closeCancelled(j, flow, owner)
+			return true, nil
+		}
+	}
+	t.coolDown(j, delay)
+	return false, nil
+}
+
+// closeCancelled completes a job about which nothing is left to do. A flow
+// that has begun is left suspended, so that another job could take it up.
+func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) {
+	if flow != nil {
+		flow.job = 0
+		stopped := flow.State == logbook.FlowRunning || flow.State == logbook.FlowReverting
+		if stopped {
+			flow.State, flow.UpdatedAt = logbook.FlowSuspended, t.now
+		}
+		t.saveFlow(flow)
+		if stopped {
+			t.event(jobs.EventFlow, j, jobs.Event{Token: j.Token, FlowState: string(flow.State)})
+		}
+	}
+	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.Order.Reason
+	t.move(j, jobs.StateCompleted, time.Time{})
+	t.event(jobs.EventCompleted, j, jobs.Event{
+		Owner: owner, Token: j.Token, Outcome: j.Outcome, Reason: j.Reason, Order: j.Order,
+	})
+}

@@ -1,0 +1,435 @@
+package fsm_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// orders are what a person can say, as words of the rows below.
+var orders = map[string]func() *v1.Command{
+	"suspend": func() *v1.Command { return suspend(said()) },
+	"resume":  func() *v1.Command { return resume(said()) },
+	"stop":    func() *v1.Command { return cancel(said()) },
+	"undo": func() *v1.Command {
+		o := said()
+		o.Revert = true
+		return cancel(o)
+	},
+}
+
+func said() *v1.OrderCommand {
+	return &v1.OrderCommand{Job: id("a"), By: "ann@desk", Reason: "so it is to be"}
+}
+
+// brought makes job "a" stand in a state, with a flow that has begun or
+// without any.
+func brought(t *testing.T, state jobs.State, begun bool) *rig {
+	t.Helper()
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(open("bob"))
+	p := posting("a", "k")
+	if begun {
+		p = flowPosting("a")
+	}
+	if state == jobs.StateDelayed {
+		p.NotBefore = timestamppb.New(r.now.Add(time.Hour))
+		if begun { // by another job, whose work this one takes up
+			before := flowPosting("before")
+			before.Book = p.Book
+			r.begin(before, "flow of a")
+			r.ok(trash(ending("before", r.job(id("before")).Token)))
+			p.Book, p.BookId = nil, p.Book.Id
+		}
+		r.posted(p)
+		return r
+	}
+	token := r.claimed("bob", p)
+	if begun {
+		r.ok(updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING", executing(1)))))
+	}
+	e := ending("a", token)
+	switch state {
+	case jobs.StateClaimable, jobs.StateSuspended:
+		r.ok(abandon(e))
+	case jobs.StateCooling:
+		e.Delay = lasting(time.Minute)
+		r.ok(abandon(e))
+	case jobs.StateTrashed:
+		r.ok(trash(e))
+	case jobs.StateCompleted:
+		e.Outcome = "success"
+		if begun {
+			e.Update = update("flow of a", token, 2, "SUCCESS")
+		}
+		r.ok(consume(e))
+	}
+	if state == jobs.StateSuspended {
+		r.ok(suspend(&v1.OrderCommand{Job: id("a"), By: "before"}))
+	}
+	return r
+}
+
+// begin posts a job with a flow, claims it, and has the flow begin.
+func (r *rig) begin(p *v1.Posting, flow string) logbook.Token {
+	r.Helper()
+	token := r.claimed("bob", p)
+	r.ok(updateFlow(update(flow, token, 1, "RUNNING", task("x", "RUNNING", executing(1)))))
+	return token
+}
+
+// TestOrders is the table of jobs.Controller, once without a flow and once
+// with one that has begun.
+func TestOrders(t *testing.T) {
+	const same = "same"
+	for _, row := range []struct {
+		state       jobs.State
+		order       string
+		plain, flow string // the state afterwards and the order it is under; or the code of a refusal
+	}{
+		{jobs.StateDelayed, "suspend", "suspended suspend", "suspended suspend"},
+		{jobs.StateDelayed, "resume", same, same},
+		{jobs.StateDelayed, "stop", "completed cancel", "completed cancel"},
+		{jobs.StateDelayed, "undo", "completed cancel", "claimable cancel"},
+		{jobs.StateClaimable, "suspend", "suspended suspend", "suspended suspend"},
+		{jobs.StateClaimable, "resume", same, same},
+		{jobs.StateClaimable, "stop", "completed cancel", "completed cancel"},
+		{jobs.StateClaimable, "undo", "completed cancel", "claimable cancel"},
+		{jobs.StateCooling, "suspend", "suspended suspend", "suspended suspend"},
+		{jobs.StateCooling, "resume", same, same},
+		{jobs.StateCooling, "stop", "completed cancel", "completed cancel"},
+		{jobs.StateCooling, "undo", "completed cancel", "cooling cancel"},
+		{jobs.StateClaimed, "suspend", "claimed suspend", "claimed suspend"},
+		{jobs.StateClaimed, "resume", same, same},
+		{jobs.StateClaimed, "stop", "claimed cancel", "claimed cancel"},
+		{jobs.StateClaimed, "undo", "claimed cancel", "claimed cancel"},
+		{jobs.StateSuspended, "suspend", same, same},
+		{jobs.StateSuspended, "resume", "claimable -", "claimable -"},
+		{jobs.StateSuspended, "stop", "completed cancel", "completed cancel"},
+		{jobs.StateSuspended, "undo", "completed cancel", "claimable cancel"},
+		{jobs.StateCompleted, "suspend", "conflict", "conflict"},
+		{jobs.StateCompleted, "resume", "conflict", "conflict"},
+		{jobs.StateCompleted, "stop", "conflict", "conflict"},
+		{jobs.StateCompleted, "undo", "conflict", "conflict"},
+		{jobs.StateTrashed, "suspend", "conflict", "conflict"},
+		{jobs.StateTrashed, "resume", "conflict", "conflict"},
+		{jobs.StateTrashed, "stop", "conflict", "conflict"},
+		{jobs.StateTrashed, "undo", "conflict", "conflict"},
+	} {
+		for begun, want := range map[bool]string{false: row.plain, true: row.flow} {
+			t.Run(fmt.Sprint(row.order, " of a ", row.state, " job, flow begun: ", begun), func(t *testing.T) {
+				r := brought(t, row.state, begun)
+				if got := r.job(id("a")).State; got != row.state {
+					t.Fatalf("the row begins with a job that is %s", got)
+				}
+				r.now = r.now.Add(time.Second)
+				switch want {
+				case same:
+					r.harmless(orders[row.order]())
+				case "conflict":
+					if message := r.refused(orders[row.order](), "conflict"); !strings.Contains(message, string(row.state)) {
+						t.Errorf("the refusal does not say how the job stands: %s", message)
+					}
+				default:
+					r.ok(orders[row.order]())
+					r.stands(want)
+					r.harmless(orders[row.order]())
+				}
+			})
+		}
+	}
+}
+
+// stands checks the state of job "a" and the order that it is under.
+func (r *rig) stands(want string) {
+	r.Helper()
+	job := r.job(id("a"))
+	under := "-"
+	if job.Order != nil {
+		under = string(job.Order.Kind)
+		if job.Order.By != "ann@desk" || job.Order.Reason != "so it is to be" || !job.Order.At.Equal(r.now) {
+			r.Errorf("the order is kept as %+v", job.Order)
+		}
+	}
+	if got := fmt.Sprint(job.State, " ", under); got != want {
+		r.Errorf("the job is %s, not %s", got, want)
+	}
+	if (job.Outcome == jobs.OutcomeCancelled) != (job.State == jobs.StateCompleted) {
+		r.Errorf("the %s job has outcome %q", job.State, job.Outcome)
+	}
+	if job.State == jobs.StateCompleted && job.Reason != "so it is to be" {
+		r.Errorf("the reason is %q", job.Reason)
+	}
+}
+
+// TestOrdersOnOrders: what a second order does to a job that is claimed.
+func TestOrdersOnOrders(t *testing.T) {
+	for _, row := range []struct{ first, second, want string }{
+		{"suspend", "resume", "claimed -"},
+		{"suspend", "stop", "claimed cancel"},
+		{"suspend", "undo", "claimed cancel"},
+		{"stop", "suspend", "conflict"},
+		{"stop", "resume", "conflict"},
+		{"stop", "undo", "claimed cancel"},
+		{"undo", "suspend", "conflict"},
+		{"undo", "resume", "conflict"},
+		{"undo", "stop", "claimed cancel"},
+	} {
+		t.Run(row.first+", then "+row.second, func(t *testing.T) {
+			r := brought(t, jobs.StateClaimed, true)
+			r.ok(orders[row.first]())
+			if row.want == "conflict" {
+				r.refused(orders[row.second](), "conflict")
+				return
+			}
+			r.ok(orders[row.second]())
+			r.stands(row.want)
+			if order := r.job(id("a")).Order; order != nil && order.Revert != (row.second == "undo") {
+				t.Errorf("the order is %+v", order)
+			}
+		})
+	}
+}
+
+// TestOwnersLetGoUnderOrders: wherever the order was given, the job comes to
+// stand where the order would have put it at once.
+func TestOwnersLetGoUnderOrders(t *testing.T) {
+	letGo := map[string]func(*rig){
+		"abandoned": func(r *rig) { r.ok(abandon(ending("a", r.job(id("a")).Token))) },
+		"closed":    func(r *rig) { r.ok(closing("bob")) },
+		"expired":   func(r *rig) { r.ok(expire("bob", r.TimerEpoch(), 0, 0)) },
+	}
+	for _, row := range []struct {
+		order       string
+		plain, flow string
+	}{
+		{"suspend", "suspended suspend", "suspended suspend"},
+		{"stop", "completed cancel", "completed cancel"},
+		{"undo", "completed cancel", "claimable cancel"},
+	} {
+		for how, end := range letGo {
+			for begun, want := range map[bool]string{false: row.plain, true: row.flow} {
+				t.Run(fmt.Sprint(how, " under ", row.order, ", flow begun: ", begun), func(t *testing.T) {
+					r := brought(t, jobs.StateClaimed, begun)
+					r.ok(orders[row.order]())
+					end(r)
+					r.stands(want)
+					flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+					if begun && (err != nil || (flow.State == logbook.FlowSuspended) != (row.order == "stop")) {
+						t.Errorf("the flow is %s: %v", flow.State, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestTooManyCrashesEndASuspendedJobToo(t *testing.T) {
+	r := brought(t, jobs.StateClaimed, false)
+	r.ok(orders["suspend"]())
+	r.ok(expire("bob", r.TimerEpoch(), 0, 1))
+	if job := r.job(id("a")); job.State != jobs.StateTrashed {
+		t.Errorf("the job is %s", job.State)
+	}
+}
+
+// TestSuspendedJobsKeepTheirTime: a job that cooled or waited does so again.
+func TestSuspendedJobsKeepTheirTime(t *testing.T) {
+	for _, row := range []struct {
+		state jobs.State
+		after time.Duration
+		want  jobs.State
+	}{
+		{jobs.StateDelayed, time.Minute, jobs.StateDelayed},
+		{jobs.StateDelayed, 2 * time.Hour, jobs.StateClaimable},
+		{jobs.StateCooling, time.Second, jobs.StateCooling},
+		{jobs.StateCooling, time.Hour, jobs.StateClaimable},
+	} {
+		t.Run(fmt.Sprint(row.state, " after ", row.after), func(t *testing.T) {
+			r := brought(t, row.state, false)
+			due := r.job(id("a")).DueAt
+			r.ok(orders["suspend"]())
+			r.now = r.now.Add(row.after)
+			r.ok(wake(r.TimerEpoch(), 10))
+			if job := r.job(id("a")); job.State != jobs.StateSuspended {
+				t.Fatalf("time has made it %s", job.State)
+			}
+			r.refused(claim("bob", id("a"), "n"), "unclaimable")
+			r.ok(orders["resume"]())
+			job := r.job(id("a"))
+			if job.State != row.want || (!job.DueAt.IsZero() && !job.DueAt.Equal(due)) {
+				t.Errorf("resumed, it is %s until %s", job.State, job.DueAt)
+			}
+		})
+	}
+}
+
+// TestConsumeOfCancelledJobs: the outcome needs an order, and a flow that was
+// undone, left as it stood, or never begun.
+func TestConsumeOfCancelledJobs(t *testing.T) {
+	for _, row := range []struct {
+		order string
+		path  []string // of the flow, the last one with the ending
+		said  string
+		want  string // the code; empty: none
+	}{
+		{"undo", []string{"RUNNING", "REVERTING", "REVERTED"}, "cancelled", ""},
+		{"undo", []string{"RUNNING", "REVERTING", "REVERTED"}, "reverted", ""},
+		{"stop", []string{"RUNNING", "SUSPENDED"}, "cancelled", ""},
+		{"stop", nil, "cancelled", ""},
+		{"stop", []string{"RUNNING"}, "cancelled", "invalid"},
+		{"stop", []string{"RUNNING", "SUCCESS"}, "cancelled", "invalid"},
+		{"undo", []string{"RUNNING", "FAILURE"}, "cancelled", "invalid"},
+		{"stop", []string{"RUNNING", "SUCCESS"}, "success", ""},
+		{"suspend", []string{"RUNNING", "SUSPENDED"}, "cancelled", "invalid"},
+		{"", []string{"RUNNING", "REVERTING", "REVERTED"}, "cancelled", "invalid"},
+		{"", []string{"RUNNING", "SUSPENDED"}, "cancelled", "invalid"},
+	} {
+		t.Run(fmt.Sprint(row.order, row.path, row.said), func(t *testing.T) {
+			r := newRig(t)
+			r.ok(open("bob"))
+			token := r.claimed("bob", flowPosting("a"))
+			e := ending("a", token)
+			e.Outcome = row.said
+			for i, state := range row.path {
+				u := update("flow of a", token, uint64(i+1), state)
+				if i == len(row.path)-1 {
+					e.Update = u
+					break
+				}
+				r.ok(updateFlow(u))
+			}
+			if order := orders[row.order]; order != nil {
+				r.ok(order())
+			}
+			if row.want != "" {
+				r.refused(consume(e), row.want)
+				return
+			}
+			r.ok(consume(e))
+			r.harmless(consume(e))
+			job := r.job(id("a"))
+			if string(job.Outcome) != row.said || job.Order == nil || (row.said == "cancelled") != (job.Reason == "so it is to be") {
+				t.Errorf("consumed as %+v", job)
+			}
+		})
+	}
+}
+
+// TestFlowsThatHaveEnded: such a flow has only to be consumed, by an owner.
+func TestFlowsThatHaveEnded(t *testing.T) {
+	for state, want := range map[string]string{"SUCCESS": "conflict", "FAILURE": "conflict", "REVERTED": ""} {
+		t.Run(state, func(t *testing.T) {
+			r := newRig(t)
+			r.ok(open("bob"))
+			token := r.begin(flowPosting("a"), "flow of a")
+			if state == "REVERTED" {
+				r.ok(updateFlow(update("flow of a", token, 2, "REVERTING")))
+			}
+			e := ending("a", token)
+			e.Update = update("flow of a", token, 3, state)
+			if state != "REVERTED" {
+				e.Update.Sequence = 2
+			}
+			r.ok(abandon(e))
+			if want != "" {
+				r.refused(orders["undo"](), want)
+				return
+			}
+			r.ok(orders["undo"]())
+			r.stands("completed cancel")
+		})
+	}
+}
+
+func TestOrdersAreTold(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("bob"))
+	token := r.begin(flowPosting("a"), "flow of a")
+	for _, order := range []string{"suspend", "resume", "suspend"} {
+		r.ok(orders[order]())
+	}
+	r.ok(abandon(ending("a", token)))
+	r.ok(orders["resume"]())
+	r.ok(orders["suspend"]())
+	r.ok(orders["stop"]())
+	want := []string{
+		"posted a claimable", "claimed a claimed", "flow a claimed",
+		"ordered a claimed", "resumed a claimed", "ordered a claimed", "abandoned a suspended",
+		"resumed a claimable", "suspended a suspended", "flow a suspended", "completed a completed",
+	}
+	if got := r.events(); strings.Join(got, ", ") != strings.Join(want, ", ") {
+		t.Errorf("told %q, not %q", got, want)
+	}
+	events, err := r.Events(jobs.Position{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, kind := range map[int]jobs.OrderKind{3: "suspend", 4: "resume", 5: "suspend", 7: "resume", 8: "suspend", 10: "cancel"} {
+		event := events[i]
+		if event.Order == nil || event.Order.Kind != kind || event.Order.By != "ann@desk" {
+			t.Errorf("event %d tells of the order %+v", i, event.Order)
+		}
+		if owned := i < 6; owned != (event.Owner == "bob") || (owned && event.Token != token) {
+			t.Errorf("event %d names owner %q under %s", i, event.Owner, event.Token)
+		}
+	}
+	r.refused(suspend(&v1.OrderCommand{Job: id("nobody")}), "not_found")
+}
+
+// TestEventsOfOneOwner: what does not name the owner is passed by, and counts
+// as read.
+func TestEventsOfOneOwner(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.ok(open("bob"))
+	r.claimed("ann", posting("a", "k"))
+	r.claimed("bob", posting("b", "k"))
+	r.posted(posting("c", "k"))
+	for owner, want := range map[string]string{
+		"ann": "claimed a", "bob": "claimed b", "eve": "", "": "posted a, claimed a, posted b, claimed b, posted c",
+	} {
+		events, reached, err := r.EventsOf(owner, jobs.Position{}, 0)
+		var told []string
+		for _, event := range events {
+			told = append(told, fmt.Sprint(event.Kind, " ", event.Name))
+		}
+		if err != nil || strings.Join(told, ", ") != want || reached != r.LastPosition() {
+			t.Errorf("of %q, up to %v: %q, not %q (%v)", owner, reached, told, want, err)
+		}
+	}
+	if _, reached, err := r.EventsOf("ann", r.LastPosition(), 0); err != nil || reached != r.LastPosition() {
+		t.Errorf("after the last event: up to %v (%v)", reached, err)
+	}
+}
+
+// TestAShorterLedgerIsRead: states were added, and old snapshots are to be read.
+func TestAShorterLedgerIsRead(t *testing.T) {
+	r := newRig(t)
+	r.posted(posting("a", "k"))
+	if err := fsm.CutLedger(r.Machine); err != nil {
+		t.Fatal(err)
+	}
+	data := snapshot(t, r.Machine)
+	other := newRig(t)
+	if err := other.Restore(strings.NewReader(string(data))); err != nil {
+		t.Fatal(err)
+	}
+	if err := fsm.Verify(other.Machine); err != nil {
+		t.Error(err)
+	}
+	other.index = r.index
+	other.ok(orders["suspend"]())
+	if counts := other.Counts(); counts[jobs.StateSuspended] != 1 || counts[jobs.StateClaimable] != 0 {
+		t.Errorf("counted %v", counts)
+	}
+}

@@ -1,0 +1,156 @@
+package test
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// desk is the command line of a person at a cluster of one node.
+type desk struct {
+	*testing.T
+	address string
+}
+
+// atDesk runs dev with handlers.
+func atDesk(t *testing.T, handlers string) *desk {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	runDev(t, address, "--data-dir", t.TempDir(), "--handlers", handlers)
+	return &desk{t, address}
+}
+
+// says runs a command that must not fail.
+func (d *desk) says(stdin string, args ...string) string {
+	d.Helper()
+	got := command(d.T, stdin, append(args, "--server", d.address)...)
+	if got.code != 0 {
+		d.Fatalf("%s: %+v", strings.Join(args, " "), got)
+	}
+	return strings.TrimSpace(got.out)
+}
+
+func (d *desk) job(id string) jobs.Job {
+	d.Helper()
+	var job jobs.Job
+	if err := json.Unmarshal([]byte(d.says("", "job", "get", id, "-o", "json")), &job); err != nil {
+		d.Fatal(err)
+	}
+	return job
+}
+
+// waits waits for the end of a job, however it goes.
+func (d *desk) waits(id string) jobs.Job {
+	d.Helper()
+	command(d.T, "", "job", "wait", id, "--server", d.address)
+	return d.job(id)
+}
+
+func (d *desk) shows(id string) string { return d.says("", "flow", "show", id) }
+
+// TestTrashedJobsAreStopped holds that the handler of a running job is killed
+// as soon as somebody else ends the job, and not when it next has something to
+// record, which here would be never.
+func TestTrashedJobsAreStopped(t *testing.T) {
+	handlers := filepath.Join(t.TempDir(), "handlers")
+	note := filepath.Join(t.TempDir(), "pid")
+	writeHandler(t, handlers, "forever", "echo $$ > '"+note+".new'; mv '"+note+".new' '"+note+"'; while :; do sleep 0.1; done")
+	d := atDesk(t, handlers)
+	id := d.says("name = \"long\"\npattern = \"linear\"\n[[steps]]\nname = \"forever\"\n", "flow", "run", "-")
+	var pid int
+	eventually(t, "the handler runs", func() bool {
+		text, err := os.ReadFile(note)
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil
+	})
+	began := time.Now()
+	d.says("", "job", "trash", id, "--token", d.job(id).Token.String())
+	eventually(t, "the handler is gone", func() bool { return syscall.Kill(pid, 0) != nil })
+	const promptly = 10 * time.Second // of a busy machine; alone it takes a moment
+	if took := time.Since(began); took > promptly {
+		t.Errorf("the handler was killed after %s", took)
+	}
+	if job := d.job(id); job.State != jobs.StateTrashed {
+		t.Errorf("the job is %s", job.State)
+	}
+}
+
+// TestCancelledTripIsUndone cancels the travel flow while it books: what is
+// being booked is awaited and cancelled, and nothing is charged.
+func TestCancelledTripIsUndone(t *testing.T) {
+	handlers, err := filepath.Abs(filepath.Join("..", "examples", "handlers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := atDesk(t, handlers)
+	id := d.says("", "flow", "run", filepath.Join("..", "examples", "travel.toml"))
+	eventually(t, "the flight is being booked", func() bool {
+		return strings.Contains(squeezed(d.shows(id)), "book-flight RUNNING")
+	})
+	if said := d.says("", "job", "cancel", id, "--reason", "we stay at home"); !strings.Contains(said, "to be undone and cancelled") {
+		t.Errorf("it says %q", said)
+	}
+	job := d.waits(id)
+	if job.Outcome != jobs.OutcomeCancelled || job.Reason != "we stay at home" || job.Order == nil || job.Order.By == "" || job.Claims != 1 {
+		t.Errorf("the job is %s, %q, because of %q, under %+v, after %d claims", job.State, job.Outcome, job.Reason, job.Order, job.Claims)
+	}
+	shown := squeezed(d.shows(id))
+	for _, want := range []string{"state: REVERTED", "book-flight REVERTED", "book-hotel REVERTED", "book-car REVERTED"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the flow does not show %q:\n%s", want, shown)
+		}
+	}
+	if strings.Contains(shown, "charge-card SUCCESS") || strings.Contains(shown, "charge-card REVERTED") {
+		t.Errorf("the card was charged:\n%s", shown)
+	}
+	d.says("", "job", "cancel", id) // a repeat
+}
+
+// TestSuspendedJobRunsTheRest suspends a job in its first step, and resumes it.
+func TestSuspendedJobRunsTheRest(t *testing.T) {
+	dir := t.TempDir()
+	handlers, gate, marks := filepath.Join(dir, "handlers"), filepath.Join(dir, "gate"), filepath.Join(dir, "marks")
+	writeHandler(t, handlers, "first", "echo first >> '"+marks+"'; while [ ! -e '"+gate+"' ]; do sleep 0.05; done; sleep 1; echo 1")
+	writeHandler(t, handlers, "second", "echo second >> '"+marks+"'; echo 2")
+	d := atDesk(t, handlers)
+	id := d.says("name = \"two\"\npattern = \"linear\"\n[[steps]]\nname = \"first\"\n[[steps]]\nname = \"second\"\n", "flow", "run", "-")
+	done := func() string {
+		text, _ := os.ReadFile(marks) // not there: nothing was done
+		return string(text)
+	}
+	eventually(t, "the first step runs", func() bool { return done() != "" })
+	d.says("", "job", "suspend", id, "--reason", "let me look")
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the job is let go of", func() bool { return d.job(id).State != jobs.StateClaimed })
+	if job := d.job(id); job.State != jobs.StateSuspended || done() != "first\n" {
+		t.Errorf("the job is %s after:\n%s", job.State, done())
+	}
+	d.says("", "job", "resume", id)
+	if job := d.waits(id); job.Outcome != jobs.OutcomeSuccess || job.Claims != 2 || job.Crashes != 0 {
+		t.Errorf("the job is %s, %q after %d claims and %d crashes", job.State, job.Outcome, job.Claims, job.Crashes)
+	}
+	if got := done(); got != "first\nsecond\n" {
+		t.Errorf("in all:\n%s", got)
+	}
+}
+
+// squeezed has one blank where there were several.
+func squeezed(text string) string { return strings.Join(strings.Fields(text), " ") }
