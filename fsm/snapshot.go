@@ -64,7 +64,7 @@ func (m *Machine) Snapshot() (*Snapshot, error) {
 	v := &view{tx: tx}
 	at, err := v.ledgerOf()
 	if err != nil {
-		s.Close()
+		_ = s.Close()
 		return nil, fmt.Errorf("cannot begin a snapshot: %w", err)
 	}
 	s.Index = at.Index
