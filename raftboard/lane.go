@@ -134,6 +134,9 @@ func (l *lane[Item, Result]) carry(ctx context.Context, op operation, p *parcel[
 		return false, giveUp(op, ctx, bounded, false, "")
 	}
 	defer func() { <-l.places }()
+	if ctx.Err() != nil { // there was a place too, and select takes either
+		return false, giveUp(op, ctx, bounded, false, "")
+	}
 	l.enqueue(p)
 	select {
 	case <-p.done:
