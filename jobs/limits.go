@@ -15,6 +15,9 @@ const (
 	// MaxKinds bounds the kinds that one request or entity names. Together
 	// with MaxBoards it bounds the places where a claim has to look.
 	MaxKinds = 256
+	// MaxMetadata is the size of an entity's metadata in all, so that a listing
+	// of many entities is one answer.
+	MaxMetadata = 16 << 10
 	// MaxReason is how many bytes the reason of an ending has: it is one
 	// sentence, and stands in every event and listing. What needs more room
 	// goes into the failure.
@@ -149,7 +152,17 @@ func CheckEntity(l logbook.Limits, e *Entity) error {
 	case e.MaxJobs > MaxClaims:
 		return &logbook.LimitError{Field: "entity max_jobs", Limit: MaxClaims, Size: int64(e.MaxJobs), Unit: "jobs"}
 	}
-	return l.CheckValues("entity metadata", e.Metadata)
+	if err := l.CheckValues("entity metadata", e.Metadata); err != nil {
+		return err
+	}
+	size := 0
+	for name, value := range e.Metadata {
+		size += len(name) + len(value)
+	}
+	if size > MaxMetadata {
+		return &logbook.LimitError{Field: "entity metadata", Limit: MaxMetadata, Size: int64(size), Unit: "bytes"}
+	}
+	return nil
 }
 
 // CheckClaimRequest checks a request for claims before it is written.

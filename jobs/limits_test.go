@@ -202,6 +202,8 @@ func TestCheckEntity(t *testing.T) {
 		{"negative jobs", func(e *jobs.Entity) { e.MaxJobs = -1 }, check{"entity max_jobs", 0}},
 		{"negative pid", func(e *jobs.Entity) { e.PID = -1 }, check{"entity pid", 0}},
 		{"metadata at the limit", func(e *jobs.Entity) { e.Metadata = logbook.Values{"a": quoted(16)} }, fine},
+		{"all metadata at its bound", func(e *jobs.Entity) { e.Metadata = metadata(jobs.MaxMetadata) }, check{}},
+		{"all metadata over it", func(e *jobs.Entity) { e.Metadata = metadata(jobs.MaxMetadata + 1) }, check{"entity metadata", jobs.MaxMetadata}},
 		{"metadata over it", func(e *jobs.Entity) { e.Metadata = logbook.Values{"a": quoted(17)} }, check{"entity metadata.a", 16}},
 	} {
 		e := jobs.Entity{Kind: "worker", Name: "w1"}
@@ -234,4 +236,21 @@ func TestCheckClaimRequest(t *testing.T) {
 		row.spoil(&r)
 		row.want.compare(t, row.name, jobs.CheckClaimRequest(limits, &r))
 	}
+}
+
+// metadata is small values of so many bytes in all, with their names.
+func metadata(size int) logbook.Values {
+	values := logbook.Values{}
+	for n := 0; size > 0; n++ {
+		name := fmt.Sprintf("%05d", n)
+		const most = 16
+		value := text(min(size-len(name), most) - 2)
+		values[name] = json.RawMessage(`"` + value + `"`)
+		size -= len(name) + len(value) + 2
+		if size > 0 && size < 10 { // too little for a name and a value: let the last take it
+			values[name] = json.RawMessage(`"` + value[:len(value)-10+size] + `"`)
+			size = 10
+		}
+	}
+	return values
 }
