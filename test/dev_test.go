@@ -2,7 +2,6 @@ package test
 
 import (
 	"bytes"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,12 +49,7 @@ func (d *devProcess) end(t *testing.T, signal syscall.Signal) {
 // on when it is started again in the same directory, and that a second dev
 // says what is in its way.
 func TestDevRestarted(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
+	address := freeAddress(t)
 	handlers, data := filepath.Join(t.TempDir(), "handlers"), t.TempDir()
 	gate := filepath.Join(t.TempDir(), "gate")
 	writeHandler(t, handlers, "first", "echo 1")

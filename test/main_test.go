@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -153,14 +152,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 // and gives its address.
 func startDev(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := freeAddress(t)
 	var said bytes.Buffer
 	dev := exec.Command(binary, "dev", "--api-listen", address, "--data-dir", t.TempDir())
 	dev.Stdout, dev.Stderr = &said, &said
@@ -187,4 +179,14 @@ func devReady(t *testing.T, address string) {
 		_ = answer.Body.Close()
 		return answer.StatusCode == http.StatusOK
 	})
+}
+
+// freeAddress is a loopback address that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := local.FreeAddresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addresses[0]
 }

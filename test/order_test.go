@@ -2,7 +2,6 @@ package test
 
 import (
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,12 +22,7 @@ type desk struct {
 // atDesk runs dev with handlers.
 func atDesk(t *testing.T, handlers string) *desk {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
+	address := freeAddress(t)
 	runDev(t, address, "--data-dir", t.TempDir(), "--handlers", handlers)
 	return &desk{t, address}
 }

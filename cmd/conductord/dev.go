@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/examples"
 )
@@ -71,10 +72,11 @@ func (p *Program) dev(ctx context.Context, dataDir, api, level string, handlers 
 	if err := installExamples(installed); err != nil {
 		return err
 	}
-	raftAddress, err := freeAddress()
+	free, err := local.FreeAddresses(1)
 	if err != nil {
 		return err
 	}
+	raftAddress := free[0] // a cluster of one does not care which it is, from one start to the next
 	c := devConfig(filepath.Join(dataDir, devNode), raftAddress, api, append(handlers, installed))
 	c.Log.Level = level
 	began := time.Now()
@@ -108,16 +110,6 @@ func devConfig(dataDir, raftAddress, api string, handlers []string) config.Confi
 	c.Raft.Heartbeat, c.Raft.Election, c.Raft.LeaderLease = devHeartbeat, devHeartbeat, devHeartbeat
 	c.Conductor.Handlers = handlers
 	return c
-}
-
-// freeAddress finds a loopback address that nobody listens on. A cluster of
-// one does not care which it is, from one start to the next.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("cannot find a free port: %w", err)
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // installExamples writes the handlers of the examples to a directory. What is

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -81,7 +80,7 @@ func New(options Options) (*Cluster, error) {
 
 func (c *Cluster) configure() error {
 	options := c.options
-	addresses, err := freeAddresses(2 * options.Nodes)
+	addresses, err := FreeAddresses(2 * options.Nodes)
 	if err != nil {
 		return err
 	}
@@ -120,21 +119,6 @@ func (c *Cluster) Close() {
 		}
 		c.launcher.close()
 	})
-}
-
-// freeAddresses finds loopback addresses that nobody listens on. All are held
-// until all are found, so that none is found twice.
-func freeAddresses(n int) ([]string, error) {
-	var addresses []string
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("cannot find a free port: %w", err)
-		}
-		defer func() { _ = listener.Close() }()
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
 }
 
 // Start starts all nodes.

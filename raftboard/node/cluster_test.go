@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -56,13 +57,15 @@ func newCluster(t *testing.T, size int, adjust ...func(*node.Options)) *cluster 
 	return c
 }
 
+// freeAddresses finds addresses that nobody listens on, below the ports that
+// systems hand out to outgoing connections: those would be taken in between.
 func freeAddresses(t *testing.T, n int) []string {
 	t.Helper()
 	var addresses []string
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+	for len(addresses) < n {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
 		if err != nil {
-			t.Fatal(err)
+			continue // taken
 		}
 		defer func() { _ = listener.Close() }()
 		addresses = append(addresses, listener.Addr().String())

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 
+	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/test/bench/bareraft"
 	"github.com/conductord/conductord/test/bench/measure"
@@ -32,7 +32,7 @@ type member struct {
 
 // startFloor starts the processes and returns when one of them leads.
 func startFloor(ctx context.Context, dir string) (*floor, error) {
-	addresses, err := freeAddresses(floorMembers)
+	addresses, err := local.FreeAddresses(floorMembers)
 	if err != nil {
 		return nil, err
 	}
@@ -161,19 +161,4 @@ func (f *floor) close() error {
 		errs = append(errs, m.close())
 	}
 	return errors.Join(errs...)
-}
-
-// freeAddresses finds loopback addresses that nobody listens on. All are held
-// until all are found, so that none is found twice.
-func freeAddresses(n int) ([]string, error) {
-	var addresses []string
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("cannot find a free port: %w", err)
-		}
-		defer func() { _ = listener.Close() }()
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
@@ -78,7 +79,7 @@ func processorTime(b *testing.B) time.Duration {
 }
 
 func startNodes(ctx context.Context, b *testing.B) (endpoints []string) {
-	addresses, err := freeAddresses(6)
+	addresses, err := local.FreeAddresses(6)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,12 +3,12 @@ package bareraft_test
 import (
 	"encoding/json"
 	"io"
-	"net"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/test/bench/bareraft"
 	"github.com/conductord/conductord/test/bench/measure"
 )
@@ -30,17 +30,9 @@ type group struct {
 func startGroup(t *testing.T) *group {
 	t.Helper()
 	g := &group{T: t}
-	var members []string
-	for range 3 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = listener.Close() }()
-		members = append(members, listener.Addr().String())
-		if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
+	members, err := local.FreeAddresses(3)
+	if err != nil {
+		t.Fatal(err)
 	}
 	const heartbeat = 200 * time.Millisecond
 	for _, address := range members {
