@@ -28,16 +28,28 @@ type Factory struct {
 // FlowDetail is one flow: how it is built, what it is given, and how far it
 // has come.
 type FlowDetail struct {
-	ID        FlowID    `json:"id"`
-	Book      BookID    `json:"book"`
-	Name      string    `json:"name"`
-	Factory   Factory   `json:"factory"`
-	Store     Values    `json:"store,omitempty"` // what the flow's steps may require; a job's store goes over it
-	Meta      Values    `json:"meta,omitempty"`
-	State     FlowState `json:"state"`
-	Cause     *Failure  `json:"cause,omitempty"` // why the flow reverts, has reverted, or has failed
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
+	ID      FlowID  `json:"id"`
+	Book    BookID  `json:"book"`
+	Name    string  `json:"name"`
+	Factory Factory `json:"factory"`
+	Store   Values  `json:"store,omitempty"` // what the flow's steps may require; a job's store goes over it
+	Meta    Values  `json:"meta,omitempty"`
+	// Targets are the steps for whose sake the flow is run: they, and what
+	// must be done before them, and nothing else. Empty: all of it.
+	Targets []string `json:"targets,omitempty"`
+	// OnChange says what is done when the flow is taken up by code that
+	// builds it otherwise than it was when it began. Empty: ChangeAdopt.
+	OnChange ChangePolicy `json:"on_change,omitempty"`
+	State    FlowState    `json:"state"`
+	Cause    *Failure     `json:"cause,omitempty"` // why the flow reverts, has reverted, or has failed
+	// Definition is what was built when the flow began, or when a change was
+	// last adopted; nil before.
+	Definition *Definition `json:"definition,omitempty"`
+	// Interventions are what persons have done to the flow after it had
+	// failed, oldest first.
+	Interventions []Intervention `json:"interventions,omitempty"`
+	CreatedAt     time.Time      `json:"created_at"`
+	UpdatedAt     time.Time      `json:"updated_at"`
 
 	// Fence is the token of the last update, and Sequence its number under
 	// that token: the next update carries Sequence+1, or 1 under a new token.
@@ -58,14 +70,20 @@ func (f *FlowDetail) Atom(name string) (*AtomDetail, bool) {
 	return nil, false
 }
 
-// AtomKind tells steps from retries.
+// AtomKind tells apart what stands in a flow.
 type AtomKind string
 
 // The kinds of atom.
 const (
 	KindTask  AtomKind = "task"
 	KindRetry AtomKind = "retry"
+	// KindEach opens a part of a flow that is run once for each element of a
+	// list. Its result is the list: the record of what the part consists of.
+	KindEach AtomKind = "each"
 )
+
+// Known tells whether there is such a kind.
+func (k AtomKind) Known() bool { return k == KindTask || k == KindRetry || k == KindEach }
 
 // AtomDetail is what has become of one step or retry of a flow.
 type AtomDetail struct {
@@ -74,11 +92,23 @@ type AtomDetail struct {
 	Version   string    `json:"version,omitempty"`
 	State     AtomState `json:"state"`
 	Intention Intention `json:"intention"`
-	// RetryAt is when a step that has failed is due again.
+	// RetryAt is when a step that has failed, or that has nothing to say yet,
+	// is due again.
 	RetryAt time.Time `json:"retry_at,omitzero"`
+	// Progress is what the last attempt has said of itself while it ran; nil
+	// if nothing.
+	Progress *Progress `json:"progress,omitempty"`
 	// Attempts are all executions and reverts, oldest first. An attempt is
 	// begun once and ended once; nothing is overwritten.
 	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Progress is how far an attempt has come, as it says itself.
+type Progress struct {
+	Done    int64           `json:"done"`
+	Total   int64           `json:"total,omitempty"`   // 0: not known
+	Details json.RawMessage `json:"details,omitempty"` // anything, for people
+	At      time.Time       `json:"at"`
 }
 
 // Action is what an attempt was made to do.
@@ -101,6 +131,9 @@ type Attempt struct {
 	// EndedAt is zero while the attempt runs, and for ever if its conductor
 	// died: then nobody knows its outcome.
 	EndedAt time.Time `json:"ended_at,omitzero"`
+	// Asked counts how often the attempt has said "not yet". Between two
+	// times it is asked, the attempt is open and nothing of it runs.
+	Asked int `json:"asked,omitempty"`
 	// Result is the JSON value of a successful attempt.
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure *Failure        `json:"failure,omitempty"`

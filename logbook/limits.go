@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 )
 
 // Limits bound what a cluster accepts. They are checked before anything is
@@ -37,6 +39,12 @@ const (
 	// outcome ends one attempt and begins one; each more has to be compared
 	// with all the others.
 	MaxChangeAttempts = 100
+	// MaxTargets bounds the targets of one flow: they travel with every claim.
+	MaxTargets = 100
+	// MaxInterventions bounds what persons do to one flow, which is all kept.
+	MaxInterventions = 1_000
+	// MaxReason bounds the sentence that says why a person did something.
+	MaxReason = 1 << 10
 )
 
 // CheckName refuses names that are empty, too long, not UTF-8, or that hold
@@ -173,7 +181,15 @@ func (l Limits) checkFlow(f *FlowDetail) error {
 	if len(f.Atoms) > l.Steps {
 		return &LimitError{Field: "flow atoms", Limit: int64(l.Steps), Size: int64(len(f.Atoms)), Unit: "steps"}
 	}
-	return nil
+	if len(f.Targets) > MaxTargets {
+		return &LimitError{Field: "flow targets", Limit: MaxTargets, Size: int64(len(f.Targets)), Unit: "steps"}
+	}
+	for _, target := range f.Targets {
+		if err := l.CheckName("flow target", target); err != nil {
+			return err
+		}
+	}
+	return f.OnChange.check()
 }
 
 // CheckUpdate checks an update before it is written.
@@ -187,6 +203,9 @@ func (l Limits) CheckUpdate(u *Update) error {
 	if err := l.CheckFailure("update cause", u.Cause); err != nil {
 		return err
 	}
+	if err := l.checkDefinition(u.Definition); err != nil {
+		return err
+	}
 	for i := range u.Atoms {
 		change := &u.Atoms[i]
 		if err := l.CheckName("atom name", change.Name); err != nil {
@@ -197,6 +216,9 @@ func (l Limits) CheckUpdate(u *Update) error {
 		}
 		if n := len(change.Attempts); n > MaxChangeAttempts {
 			return &LimitError{Field: "attempts of " + change.Name, Limit: MaxChangeAttempts, Size: int64(n), Unit: "attempts"}
+		}
+		if err := l.checkProgress(change.Name, change.Progress); err != nil {
+			return err
 		}
 		for j := range change.Attempts {
 			if err := l.checkAttempt(change.Name, &change.Attempts[j]); err != nil {
@@ -268,8 +290,58 @@ func (l Limits) checkAttempt(atom string, a *Attempt) error {
 	if err := l.checkOptionalName("owner of "+atom, a.Owner); err != nil {
 		return err
 	}
+	if a.Asked < 0 {
+		return &InvalidError{Field: "attempt of " + atom, Reason: fmt.Sprintf("it was asked %d times", a.Asked)}
+	}
 	if len(a.Stderr) > MaxStderr {
 		return &LimitError{Field: "stderr of " + atom, Limit: MaxStderr, Size: int64(len(a.Stderr)), Unit: "bytes"}
 	}
 	return nil
+}
+
+func (l Limits) checkProgress(atom string, p *Progress) error {
+	if p == nil {
+		return nil
+	}
+	if p.Done < 0 || p.Total < 0 || p.Total > 0 && p.Done > p.Total {
+		return &InvalidError{Field: "progress of " + atom, Reason: fmt.Sprintf("%d of %d", p.Done, p.Total)}
+	}
+	return l.CheckValue("progress details of "+atom, p.Details)
+}
+
+func (l Limits) checkDefinition(d *Definition) error {
+	if d == nil {
+		return nil
+	}
+	if err := l.CheckName("definition hash", d.Hash); err != nil {
+		return err
+	}
+	if len(d.Packed) > l.Value {
+		return &LimitError{Field: "definition steps", Limit: int64(l.Value), Size: int64(len(d.Packed)), Unit: "bytes"}
+	}
+	return nil
+}
+
+// CheckIntervention checks what a person wants done before it is written.
+func (l Limits) CheckIntervention(i *Intervention) error {
+	switch {
+	case i.ID == uuid.Nil:
+		return &InvalidError{Field: "intervention id", Reason: "unset"}
+	case i.Flow.IsZero():
+		return &InvalidError{Field: "intervention flow", Reason: "unset"}
+	case len(i.Reason) > MaxReason:
+		return &LimitError{Field: "intervention reason", Limit: MaxReason, Size: int64(len(i.Reason)), Unit: "bytes"}
+	case !utf8.ValidString(i.Reason):
+		return &InvalidError{Field: "intervention reason", Reason: "not UTF-8"}
+	}
+	if err := l.CheckName("intervention by", i.By); err != nil {
+		return err
+	}
+	if err := i.Kind.check(i); err != nil {
+		return err
+	}
+	if err := l.checkOptionalName("intervention step", i.Step); err != nil {
+		return err
+	}
+	return l.CheckValue("intervention result", i.Result)
 }

@@ -10,10 +10,13 @@ import "fmt"
 //	  │ │          ▼           │   ▲ │
 //	  │ └──► SUSPENDED ◄───────┘   │ └──► FAILURE
 //	  │          │ └───────────────┘         │
-//	  └──────────┴── (RUNNING again)         └──► REVERTING (an operator's retry)
+//	  └──────────┴── (RUNNING again)
 //
-// SUCCESS and REVERTED are final. FAILURE means that an undo has itself
-// failed: a person is needed, and nothing runs until one has spoken.
+//	by an Intervention only:  FAILURE ──► REVERTING    FAILURE, REVERTED ──► RUNNING
+//
+// SUCCESS is final, and so is REVERTED unless a person has the flow run again.
+// FAILURE means that an undo has itself failed: a person is needed, and nothing
+// runs until one has spoken.
 type FlowState string
 
 // The states of a flow.
@@ -32,9 +35,9 @@ var flowMoves = map[FlowState][]FlowState{
 	FlowRunning:   {FlowReverting, FlowSuspended, FlowSuccess, FlowFailure},
 	FlowReverting: {FlowReverted, FlowSuspended, FlowFailure},
 	FlowSuspended: {FlowRunning, FlowReverting},
-	FlowFailure:   {FlowReverting},
+	FlowFailure:   {FlowReverting, FlowRunning},
 	FlowSuccess:   {},
-	FlowReverted:  {},
+	FlowReverted:  {FlowRunning},
 }
 
 // Finished tells whether the flow has come to an end that no engine changes.
@@ -54,6 +57,9 @@ func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves
 //	   │           ├──────► FAILURE ───────────┘        │
 //	   ▼           └──────► REVERTING                   └──► REVERT_FAILURE ──► REVERTING
 //	 IGNORE ──► PENDING               SUCCESS ──► RETRYING ──► RUNNING   (retries only)
+//
+//	by an Intervention only:  PENDING, FAILURE, REVERTED, REVERT_FAILURE, IGNORE ──► SUCCESS
+//	                          REVERT_FAILURE ──► REVERTED    REVERT_FAILURE, SUCCESS ──► PENDING
 //
 // RUNNING to PENDING is a step's own retry: the attempt has failed and is
 // recorded, the next one is due. RUNNING to REVERTING happens on a resume,
@@ -77,15 +83,15 @@ const (
 )
 
 var atomMoves = map[AtomState][]AtomState{
-	AtomPending:       {AtomRunning, AtomReverting, AtomIgnored},
+	AtomPending:       {AtomRunning, AtomReverting, AtomIgnored, AtomSuccess},
 	AtomRunning:       {AtomSuccess, AtomFailure, AtomPending, AtomReverting},
-	AtomSuccess:       {AtomReverting, AtomRetrying},
-	AtomFailure:       {AtomReverting, AtomPending},
+	AtomSuccess:       {AtomReverting, AtomRetrying, AtomPending},
+	AtomFailure:       {AtomReverting, AtomPending, AtomSuccess},
 	AtomReverting:     {AtomReverted, AtomRevertFailure},
-	AtomReverted:      {AtomPending},
-	AtomRevertFailure: {AtomReverting},
+	AtomReverted:      {AtomPending, AtomSuccess},
+	AtomRevertFailure: {AtomReverting, AtomReverted, AtomPending, AtomSuccess},
 	AtomRetrying:      {AtomRunning, AtomReverting},
-	AtomIgnored:       {AtomPending},
+	AtomIgnored:       {AtomPending, AtomSuccess},
 }
 
 // Move checks a transition. Staying is allowed; what the diagram does not

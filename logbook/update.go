@@ -17,6 +17,8 @@ type Update struct {
 	Sequence uint64    `json:"sequence"`
 	State    FlowState `json:"state,omitempty"` // empty: unchanged
 	Cause    *Failure  `json:"cause,omitempty"` // nil: unchanged
+	// Definition is what was built; nil: unchanged.
+	Definition *Definition `json:"definition,omitempty"`
 	// Atoms are changed in this order; one atom may stand here more than once,
 	// as when a step without a revert goes by way of REVERTING to REVERTED.
 	Atoms []AtomChange `json:"atoms,omitempty"`
@@ -31,6 +33,8 @@ type AtomChange struct {
 	State     AtomState `json:"state,omitempty"`     // empty: unchanged
 	Intention Intention `json:"intention,omitempty"` // empty: unchanged
 	RetryAt   time.Time `json:"retry_at,omitzero"`   // replaces the old one, also by nothing
+	// Progress replaces the old one; nil: unchanged, unless an attempt begins.
+	Progress *Progress `json:"progress,omitempty"`
 	// Attempts are begun or ended here, by (Action, Number).
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
@@ -74,10 +78,16 @@ func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 		if err := f.State.Move(u.State); err != nil {
 			return fmt.Errorf("cannot update flow %s: %w", f.ID, err)
 		}
+		if f.State.Finished() && u.State != f.State && len(f.Pending()) == 0 {
+			return fmt.Errorf("cannot update flow %s: %w: it is %s, and nobody has intervened", f.ID, ErrConflict, f.State)
+		}
 		f.State = u.State
 	}
 	if u.Cause != nil {
 		f.Cause = u.Cause
+	}
+	if u.Definition != nil {
+		f.Definition = u.Definition
 	}
 	f.Fence, f.Sequence, f.UpdatedAt = u.Token, u.Sequence, now
 	return nil
@@ -136,16 +146,23 @@ func (a *AtomDetail) set(c *AtomChange) {
 	}
 	a.RetryAt = c.RetryAt
 	for _, attempt := range c.Attempts {
-		a.record(attempt)
+		if a.record(attempt) {
+			a.Progress = nil // of the attempt before
+		}
+	}
+	if c.Progress != nil {
+		a.Progress = c.Progress
 	}
 }
 
-func (a *AtomDetail) record(attempt Attempt) {
+// record keeps an attempt, and tells whether it is new.
+func (a *AtomDetail) record(attempt Attempt) bool {
 	for i := range a.Attempts {
 		if a.Attempts[i].Action == attempt.Action && a.Attempts[i].Number == attempt.Number {
 			a.Attempts[i] = attempt
-			return
+			return false
 		}
 	}
 	a.Attempts = append(a.Attempts, attempt)
+	return true
 }

@@ -20,6 +20,7 @@ func AtomDetailToProto(a *logbook.AtomDetail) *v1.AtomDetail {
 		Intention: string(a.Intention),
 		RetryAt:   TimeToProto(a.RetryAt),
 		Attempts:  attemptsToProto(a.Attempts),
+		Progress:  progressToProto(a.Progress),
 	}
 }
 
@@ -34,6 +35,7 @@ func AtomDetailFromProto(message *v1.AtomDetail) (logbook.AtomDetail, error) {
 		Intention: word(&r, "atom intention", message.GetIntention(), knownIntention),
 		RetryAt:   r.time("atom retry_at", message.GetRetryAt()),
 		Attempts:  r.attempts(message.GetAttempts()),
+		Progress:  r.progress(message.GetProgress()),
 	}
 	if r.err != nil {
 		return logbook.AtomDetail{}, inAtom(message.GetName(), r.err)
@@ -58,6 +60,7 @@ func AttemptToProto(a *logbook.Attempt) *v1.Attempt {
 		Stderr:          text(a.Stderr),
 		StderrTruncated: a.StderrTruncated,
 		Failures:        failuresToProto(a.Failures),
+		Asked:           countOf(a.Asked),
 	}
 }
 
@@ -76,11 +79,29 @@ func AttemptFromProto(message *v1.Attempt) (logbook.Attempt, error) {
 		Stderr:          message.GetStderr(),
 		StderrTruncated: message.GetStderrTruncated(),
 		Failures:        failuresFromProto(message.GetFailures()),
+		Asked:           r.count("attempt asked", message.GetAsked()),
 	}
 	if r.err != nil {
 		return logbook.Attempt{}, r.err
 	}
 	return a, nil
+}
+
+func progressToProto(p *logbook.Progress) *v1.Progress {
+	if p == nil {
+		return nil
+	}
+	return &v1.Progress{Done: p.Done, Total: p.Total, Details: ValueToProto(p.Details), At: TimeToProto(p.At)}
+}
+
+func (r *reader) progress(message *v1.Progress) *logbook.Progress {
+	if message == nil {
+		return nil
+	}
+	return &logbook.Progress{
+		Done: message.GetDone(), Total: message.GetTotal(),
+		Details: ValueFromProto(message.GetDetails()), At: r.time("progress at", message.GetAt()),
+	}
 }
 
 func attemptsToProto(attempts []logbook.Attempt) []*v1.Attempt {
@@ -103,7 +124,7 @@ func (r *reader) attempts(messages []*v1.Attempt) []logbook.Attempt {
 // inAtom says in which of perhaps thousands of atoms the fault is.
 func inAtom(name string, err error) error { return fmt.Errorf("atom %.64q: %w", name, err) }
 
-func knownAtomKind(k logbook.AtomKind) bool { return k == logbook.KindTask || k == logbook.KindRetry }
+func knownAtomKind(k logbook.AtomKind) bool { return k.Known() }
 
 // knownAtomState asks the table of transitions, as knownFlowState does.
 func knownAtomState(s logbook.AtomState) bool { return s.Move(s) == nil }

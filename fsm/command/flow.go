@@ -23,6 +23,13 @@ func FlowDetailToProto(f *logbook.FlowDetail) *v1.FlowDetail {
 		UpdatedAt: TimeToProto(f.UpdatedAt),
 		Fence:     TokenToProto(f.Fence),
 		Sequence:  f.Sequence,
+
+		Targets:    f.Targets,
+		OnChange:   string(f.OnChange),
+		Definition: definitionToProto(f.Definition),
+	}
+	for i := range f.Interventions {
+		message.Interventions = append(message.Interventions, InterventionToProto(&f.Interventions[i]))
 	}
 	for i := range f.Atoms {
 		message.Atoms = append(message.Atoms, AtomDetailToProto(&f.Atoms[i]))
@@ -46,6 +53,14 @@ func FlowDetailFromProto(message *v1.FlowDetail) (logbook.FlowDetail, error) {
 		UpdatedAt: r.time("flow updated_at", message.GetUpdatedAt()),
 		Fence:     TokenFromProto(message.GetFence()),
 		Sequence:  message.GetSequence(),
+
+		Targets:    message.GetTargets(),
+		OnChange:   logbook.ChangePolicy(message.GetOnChange()),
+		Definition: definitionFromProto(message.GetDefinition()),
+	}
+	for _, intervention := range message.GetInterventions() {
+		converted, err := InterventionFromProto(intervention)
+		f.Interventions = append(f.Interventions, keep(&r, converted, err))
 	}
 	for _, atom := range message.GetAtoms() {
 		converted, err := AtomDetailFromProto(atom)
@@ -55,6 +70,20 @@ func FlowDetailFromProto(message *v1.FlowDetail) (logbook.FlowDetail, error) {
 		return logbook.FlowDetail{}, r.err
 	}
 	return f, nil
+}
+
+func definitionToProto(d *logbook.Definition) *v1.Definition {
+	if d == nil {
+		return nil
+	}
+	return &v1.Definition{Hash: d.Hash, Packed: d.Packed}
+}
+
+func definitionFromProto(message *v1.Definition) *logbook.Definition {
+	if message == nil {
+		return nil
+	}
+	return &logbook.Definition{Hash: message.GetHash(), Packed: message.GetPacked()}
 }
 
 func factoryToProto(f logbook.Factory) *v1.Factory {

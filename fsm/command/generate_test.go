@@ -108,11 +108,43 @@ var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
 		Stderr:          rapid.String().Draw(t, "stderr"),
 		StderrTruncated: rapid.Bool().Draw(t, "truncated"),
 		Failures:        list(failuresOfDepth(1)).Draw(t, "failures"),
+		Asked:           counts.Draw(t, "asked"),
+	}
+})
+
+var progress = rapid.Custom(func(t *rapid.T) logbook.Progress {
+	return logbook.Progress{
+		Done:    rapid.Int64().Draw(t, "done"),
+		Total:   rapid.Int64().Draw(t, "total"),
+		Details: rawValues.Draw(t, "details"),
+		At:      times.Draw(t, "at"),
+	}
+})
+
+var definitions = rapid.Custom(func(t *rapid.T) logbook.Definition {
+	return logbook.Definition{
+		Hash:   rapid.String().Draw(t, "hash"),
+		Packed: rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "packed"),
+	}
+})
+
+var interventions = rapid.Custom(func(t *rapid.T) logbook.Intervention {
+	return logbook.Intervention{
+		ID:     ids.Draw(t, "id"),
+		Flow:   logbook.FlowID{UUID: ids.Draw(t, "flow")},
+		Kind:   orUnset(logbook.InterveneSkip, logbook.InterveneRerun).Draw(t, "kind"),
+		Step:   rapid.String().Draw(t, "step"),
+		Result: rawValues.Draw(t, "result"),
+		By:     rapid.String().Draw(t, "by"),
+		Reason: rapid.String().Draw(t, "reason"),
+		Hold:   rapid.Bool().Draw(t, "hold"),
+		At:     times.Draw(t, "at"),
+		Token:  tokens.Draw(t, "token"),
 	}
 })
 
 var (
-	atomKinds  = orUnset(logbook.KindTask, logbook.KindRetry)
+	atomKinds  = orUnset(logbook.KindTask, logbook.KindRetry, logbook.KindEach)
 	atomStates = orUnset(logbook.AtomPending, logbook.AtomRunning, logbook.AtomSuccess, logbook.AtomFailure,
 		logbook.AtomReverting, logbook.AtomReverted, logbook.AtomRevertFailure, logbook.AtomRetrying, logbook.AtomIgnored)
 	intentions = orUnset(logbook.IntendExecute, logbook.IntendRevert, logbook.IntendRetry, logbook.IntendIgnore)
@@ -130,6 +162,7 @@ var changes = rapid.Custom(func(t *rapid.T) logbook.AtomChange {
 		Intention: intentions.Draw(t, "intention"),
 		RetryAt:   times.Draw(t, "retry at"),
 		Attempts:  list(attempts).Draw(t, "attempts"),
+		Progress:  optional(progress).Draw(t, "progress"),
 	}
 })
 
@@ -144,7 +177,9 @@ var updates = rapid.Custom(func(t *rapid.T) logbook.Update {
 		Sequence: rapid.Uint64().Draw(t, "sequence"),
 		State:    flowStates.Draw(t, "state"),
 		Cause:    optional(failures).Draw(t, "cause"),
-		Atoms:    list(changes).Draw(t, "atoms"),
+
+		Definition: optional(definitions).Draw(t, "definition"),
+		Atoms:      list(changes).Draw(t, "atoms"),
 	}
 })
 
@@ -163,6 +198,11 @@ var flows = rapid.Custom(func(t *rapid.T) logbook.FlowDetail {
 		Fence:     tokens.Draw(t, "fence"),
 		Sequence:  rapid.Uint64().Draw(t, "sequence"),
 		Atoms:     list(atoms).Draw(t, "atoms"),
+
+		Targets:       list(rapid.String()).Draw(t, "targets"),
+		OnChange:      orUnset(logbook.ChangePin, logbook.ChangeRefuse).Draw(t, "on change"),
+		Definition:    optional(definitions).Draw(t, "definition"),
+		Interventions: list(interventions).Draw(t, "interventions"),
 	}
 })
 

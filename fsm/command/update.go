@@ -16,6 +16,8 @@ func UpdateToProto(u *logbook.Update) *v1.Update {
 		Sequence: u.Sequence,
 		State:    string(u.State),
 		Cause:    FailureToProto(u.Cause),
+
+		Definition: definitionToProto(u.Definition),
 	}
 	for i := range u.Atoms {
 		message.Atoms = append(message.Atoms, AtomChangeToProto(&u.Atoms[i]))
@@ -32,6 +34,8 @@ func UpdateFromProto(message *v1.Update) (logbook.Update, error) {
 		Sequence: message.GetSequence(),
 		State:    word(&r, "update state", message.GetState(), knownFlowState),
 		Cause:    FailureFromProto(message.GetCause()),
+
+		Definition: definitionFromProto(message.GetDefinition()),
 	}
 	for _, change := range message.GetAtoms() {
 		converted, err := AtomChangeFromProto(change)
@@ -56,6 +60,7 @@ func AtomChangeToProto(c *logbook.AtomChange) *v1.AtomChange {
 		Intention: string(c.Intention),
 		RetryAt:   TimeToProto(c.RetryAt),
 		Attempts:  attemptsToProto(c.Attempts),
+		Progress:  progressToProto(c.Progress),
 	}
 }
 
@@ -71,6 +76,7 @@ func AtomChangeFromProto(message *v1.AtomChange) (logbook.AtomChange, error) {
 		Intention: word(&r, "atom intention", message.GetIntention(), knownIntention),
 		RetryAt:   r.time("atom retry_at", message.GetRetryAt()),
 		Attempts:  r.attempts(message.GetAttempts()),
+		Progress:  r.progress(message.GetProgress()),
 	}
 	if r.err != nil {
 		return logbook.AtomChange{}, inAtom(message.GetName(), r.err)

@@ -87,6 +87,9 @@ func flowMoves(k *kit) {
 			book.Flows = append(book.Flows, flow)
 			made := trial{name: fmt.Sprintf("%s to %s", from, to)}
 			made.stands, made.want = expected(from, to, from.Move(to))
+			if from.Finished() && from != to { // only an intervention begins it again
+				made.stands, made.want = string(from), logbook.ErrConflict
+			}
 			made.check = func(f logbook.FlowDetail) string { return string(f.State) }
 			for i, state := range append(append([]logbook.FlowState{}, road...), to) {
 				made.updates = append(made.updates, logbook.Update{Flow: flow.ID, Sequence: uint64(i + 1), State: state})

@@ -126,7 +126,7 @@ func refusedUpdate(k *kit) {
 	good.Attempts = []logbook.Attempt{execution(1)}
 	known := logbook.AtomChange{Name: "pay", State: logbook.AtomRunning, Attempts: []logbook.Attempt{execution(1)}}
 	bad := task("stay")
-	bad.State = logbook.AtomSuccess
+	bad.State = logbook.AtomReverted
 	for _, update := range []logbook.Update{
 		{Flow: id, Sequence: 2, State: logbook.FlowSuspended, Cause: &logbook.Failure{Kind: "error"}, Atoms: []logbook.AtomChange{good, known, bad}},
 		{Flow: id, Sequence: 2, State: logbook.FlowPending, Atoms: []logbook.AtomChange{good, known}},

@@ -94,10 +94,10 @@ func (f *flow) atom(change *logbook.AtomChange) (atom *logbook.AtomDetail, isNew
 		copied := cloneAtom(f.atoms[place])
 		return &copied, false, nil
 	}
-	if change.Kind != logbook.KindTask && change.Kind != logbook.KindRetry {
+	if !change.Kind.Known() {
 		return nil, false, &logbook.InvalidError{
 			Field:  "atom kind",
-			Reason: fmt.Sprintf("%.64q of the new atom %q is neither %s nor %s", change.Kind, change.Name, logbook.KindTask, logbook.KindRetry),
+			Reason: fmt.Sprintf("%.64q of the new atom %q is not known", change.Kind, change.Name),
 		}
 	}
 	made := logbook.NewAtom(change.Name, change.Kind)

@@ -370,6 +370,10 @@ type FlowDetail struct {
 	Fence         *Token                 `protobuf:"bytes,11,opt,name=fence,proto3" json:"fence,omitempty"`
 	Sequence      uint64                 `protobuf:"varint,12,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Atoms         []*AtomDetail          `protobuf:"bytes,13,rep,name=atoms,proto3" json:"atoms,omitempty"`
+	Targets       []string               `protobuf:"bytes,14,rep,name=targets,proto3" json:"targets,omitempty"`                   // steps; empty: all
+	OnChange      string                 `protobuf:"bytes,15,opt,name=on_change,json=onChange,proto3" json:"on_change,omitempty"` // adopt (as if empty), pin or refuse
+	Definition    *Definition            `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"`
+	Interventions []*Intervention        `protobuf:"bytes,17,rep,name=interventions,proto3" json:"interventions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -495,6 +499,204 @@ func (x *FlowDetail) GetAtoms() []*AtomDetail {
 	return nil
 }
 
+func (x *FlowDetail) GetTargets() []string {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *FlowDetail) GetOnChange() string {
+	if x != nil {
+		return x.OnChange
+	}
+	return ""
+}
+
+func (x *FlowDetail) GetDefinition() *Definition {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
+}
+
+func (x *FlowDetail) GetInterventions() []*Intervention {
+	if x != nil {
+		return x.Interventions
+	}
+	return nil
+}
+
+// Definition is the structure of a flow as it was built.
+type Definition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hash          string                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
+	Packed        []byte                 `protobuf:"bytes,2,opt,name=packed,proto3" json:"packed,omitempty"` // JSON of the steps, deflated; empty if they are too many to keep
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Definition) Reset() {
+	*x = Definition{}
+	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Definition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Definition) ProtoMessage() {}
+
+func (x *Definition) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Definition.ProtoReflect.Descriptor instead.
+func (*Definition) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Definition) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *Definition) GetPacked() []byte {
+	if x != nil {
+		return x.Packed
+	}
+	return nil
+}
+
+// Intervention is what a person has done to a flow after it had ended.
+type Intervention struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the caller's making: a repeat changes nothing
+	Flow          string                 `protobuf:"bytes,2,opt,name=flow,proto3" json:"flow,omitempty"`
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // retry-revert, skip, complete or rerun
+	Step          string                 `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
+	Result        *Value                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"` // of complete
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // who, for people
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Hold          bool                   `protobuf:"varint,8,opt,name=hold,proto3" json:"hold,omitempty"` // of skip and complete: another intervention will follow
+	At            *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`      // set by the cluster, as is the token
+	Token         *Token                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Intervention) Reset() {
+	*x = Intervention{}
+	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Intervention) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Intervention) ProtoMessage() {}
+
+func (x *Intervention) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Intervention.ProtoReflect.Descriptor instead.
+func (*Intervention) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Intervention) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Intervention) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *Intervention) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Intervention) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *Intervention) GetResult() *Value {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *Intervention) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Intervention) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Intervention) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+func (x *Intervention) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Intervention) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
 type AtomDetail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -504,13 +706,14 @@ type AtomDetail struct {
 	Intention     string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
 	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	Attempts      []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // of the last attempt
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AtomDetail) Reset() {
 	*x = AtomDetail{}
-	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	mi := &file_conductord_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +725,7 @@ func (x *AtomDetail) String() string {
 func (*AtomDetail) ProtoMessage() {}
 
 func (x *AtomDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	mi := &file_conductord_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +738,7 @@ func (x *AtomDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomDetail.ProtoReflect.Descriptor instead.
 func (*AtomDetail) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AtomDetail) GetName() string {
@@ -587,6 +790,82 @@ func (x *AtomDetail) GetAttempts() []*Attempt {
 	return nil
 }
 
+func (x *AtomDetail) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// Progress is how far an attempt has come, as it says itself.
+type Progress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Done          int64                  `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"` // 0: not known
+	Details       *Value                 `protobuf:"bytes,3,opt,name=details,proto3" json:"details,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Progress) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Progress) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Progress) GetDetails() *Value {
+	if x != nil {
+		return x.Details
+	}
+	return nil
+}
+
+func (x *Progress) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type Attempt struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Action    string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
@@ -603,13 +882,14 @@ type Attempt struct {
 	StderrTruncated bool   `protobuf:"varint,10,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
 	// Of a retry: what the steps under it failed with before this attempt.
 	Failures      []*Failure `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
+	Asked         uint32     `protobuf:"varint,12,opt,name=asked,proto3" json:"asked,omitempty"` // how often it has said "not yet"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -621,7 +901,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -634,7 +914,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attempt) GetAction() string {
@@ -714,6 +994,13 @@ func (x *Attempt) GetFailures() []*Failure {
 	return nil
 }
 
+func (x *Attempt) GetAsked() uint32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
 // Update is everything that follows from one outcome in a flow.
 type Update struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -723,13 +1010,14 @@ type Update struct {
 	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	Cause         *Failure               `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
 	Atoms         []*AtomChange          `protobuf:"bytes,6,rep,name=atoms,proto3" json:"atoms,omitempty"`
+	Definition    *Definition            `protobuf:"bytes,7,opt,name=definition,proto3" json:"definition,omitempty"` // unset: unchanged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +1029,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +1042,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Update) GetFlow() string {
@@ -799,6 +1087,13 @@ func (x *Update) GetAtoms() []*AtomChange {
 	return nil
 }
 
+func (x *Update) GetDefinition() *Definition {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
+}
+
 type AtomChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -808,13 +1103,14 @@ type AtomChange struct {
 	Intention     string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
 	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	Attempts      []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // unset: unchanged, unless an attempt begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +1122,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +1135,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AtomChange) GetName() string {
@@ -891,6 +1187,13 @@ func (x *AtomChange) GetAttempts() []*Attempt {
 	return nil
 }
 
+func (x *AtomChange) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
 // Posting is what a job is made from.
 type Posting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -911,7 +1214,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1226,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1239,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Posting) GetId() string {
@@ -1050,7 +1353,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1365,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1378,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Job) GetId() string {
@@ -1274,7 +1577,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1589,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1602,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Order) GetKind() string {
@@ -1349,7 +1652,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1664,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1677,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Claim) GetSession() string {
@@ -1420,7 +1723,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1735,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1748,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -1492,7 +1795,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1807,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1820,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Ending) GetJob() string {
@@ -1582,7 +1885,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1897,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1910,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Opening) GetId() string {
@@ -1660,7 +1963,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1975,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1988,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Session) GetId() string {
@@ -1755,7 +2058,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +2070,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +2083,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Entity) GetKind() string {
@@ -1863,7 +2166,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +2178,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +2191,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -1927,7 +2230,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2242,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2255,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -2063,7 +2366,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2378,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2391,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StepEvent) GetName() string {
@@ -2121,7 +2424,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2436,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2449,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Error) GetCode() string {
@@ -2225,7 +2528,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"G\n" +
 	"\aFactory\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
-	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xbd\x05\n" +
+	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xf2\x06\n" +
 	"\n" +
 	"FlowDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -2243,14 +2546,36 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12*\n" +
 	"\x05fence\x18\v \x01(\v2\x14.conductord.v1.TokenR\x05fence\x12\x1a\n" +
 	"\bsequence\x18\f \x01(\x04R\bsequence\x12/\n" +
-	"\x05atoms\x18\r \x03(\v2\x19.conductord.v1.AtomDetailR\x05atoms\x1aN\n" +
+	"\x05atoms\x18\r \x03(\v2\x19.conductord.v1.AtomDetailR\x05atoms\x12\x18\n" +
+	"\atargets\x18\x0e \x03(\tR\atargets\x12\x1b\n" +
+	"\ton_change\x18\x0f \x01(\tR\bonChange\x129\n" +
+	"\n" +
+	"definition\x18\x10 \x01(\v2\x19.conductord.v1.DefinitionR\n" +
+	"definition\x12A\n" +
+	"\rinterventions\x18\x11 \x03(\v2\x1b.conductord.v1.InterventionR\rinterventions\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
 	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\x1aM\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xed\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"8\n" +
+	"\n" +
+	"Definition\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x16\n" +
+	"\x06packed\x18\x02 \x01(\fR\x06packed\"\x9c\x02\n" +
+	"\fIntervention\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04flow\x18\x02 \x01(\tR\x04flow\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\tR\x04step\x12,\n" +
+	"\x06result\x18\x05 \x01(\v2\x14.conductord.v1.ValueR\x06result\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x12\n" +
+	"\x04hold\x18\b \x01(\bR\x04hold\x12*\n" +
+	"\x02at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12*\n" +
+	"\x05token\x18\n" +
+	" \x01(\v2\x14.conductord.v1.TokenR\x05token\"\xa2\x02\n" +
 	"\n" +
 	"AtomDetail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -2259,7 +2584,13 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1c\n" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
-	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\"\xc4\x03\n" +
+	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\x90\x01\n" +
+	"\bProgress\x12\x12\n" +
+	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12.\n" +
+	"\adetails\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xda\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12*\n" +
@@ -2273,14 +2604,18 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06stderr\x18\t \x01(\tR\x06stderr\x12)\n" +
 	"\x10stderr_truncated\x18\n" +
 	" \x01(\bR\x0fstderrTruncated\x122\n" +
-	"\bfailures\x18\v \x03(\v2\x16.conductord.v1.FailureR\bfailures\"\xd9\x01\n" +
+	"\bfailures\x18\v \x03(\v2\x16.conductord.v1.FailureR\bfailures\x12\x14\n" +
+	"\x05asked\x18\f \x01(\rR\x05asked\"\x94\x02\n" +
 	"\x06Update\x12\x12\n" +
 	"\x04flow\x18\x01 \x01(\tR\x04flow\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x1a\n" +
 	"\bsequence\x18\x03 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12,\n" +
 	"\x05cause\x18\x05 \x01(\v2\x16.conductord.v1.FailureR\x05cause\x12/\n" +
-	"\x05atoms\x18\x06 \x03(\v2\x19.conductord.v1.AtomChangeR\x05atoms\"\xed\x01\n" +
+	"\x05atoms\x18\x06 \x03(\v2\x19.conductord.v1.AtomChangeR\x05atoms\x129\n" +
+	"\n" +
+	"definition\x18\a \x01(\v2\x19.conductord.v1.DefinitionR\n" +
+	"definition\"\xa2\x02\n" +
 	"\n" +
 	"AtomChange\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -2289,7 +2624,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1c\n" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
-	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\"\xbd\x03\n" +
+	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xbd\x03\n" +
 	"\aPosting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2439,7 +2775,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -2447,106 +2783,119 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Book)(nil),                  // 3: conductord.v1.Book
 	(*Factory)(nil),               // 4: conductord.v1.Factory
 	(*FlowDetail)(nil),            // 5: conductord.v1.FlowDetail
-	(*AtomDetail)(nil),            // 6: conductord.v1.AtomDetail
-	(*Attempt)(nil),               // 7: conductord.v1.Attempt
-	(*Update)(nil),                // 8: conductord.v1.Update
-	(*AtomChange)(nil),            // 9: conductord.v1.AtomChange
-	(*Posting)(nil),               // 10: conductord.v1.Posting
-	(*Job)(nil),                   // 11: conductord.v1.Job
-	(*Order)(nil),                 // 12: conductord.v1.Order
-	(*Claim)(nil),                 // 13: conductord.v1.Claim
-	(*Claimed)(nil),               // 14: conductord.v1.Claimed
-	(*Ending)(nil),                // 15: conductord.v1.Ending
-	(*Opening)(nil),               // 16: conductord.v1.Opening
-	(*Session)(nil),               // 17: conductord.v1.Session
-	(*Entity)(nil),                // 18: conductord.v1.Entity
-	(*Position)(nil),              // 19: conductord.v1.Position
-	(*Event)(nil),                 // 20: conductord.v1.Event
-	(*StepEvent)(nil),             // 21: conductord.v1.StepEvent
-	(*Error)(nil),                 // 22: conductord.v1.Error
-	nil,                           // 23: conductord.v1.Book.MetaEntry
-	nil,                           // 24: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 25: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 26: conductord.v1.Posting.StoreEntry
-	nil,                           // 27: conductord.v1.Job.StoreEntry
-	nil,                           // 28: conductord.v1.Entity.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*Definition)(nil),            // 6: conductord.v1.Definition
+	(*Intervention)(nil),          // 7: conductord.v1.Intervention
+	(*AtomDetail)(nil),            // 8: conductord.v1.AtomDetail
+	(*Progress)(nil),              // 9: conductord.v1.Progress
+	(*Attempt)(nil),               // 10: conductord.v1.Attempt
+	(*Update)(nil),                // 11: conductord.v1.Update
+	(*AtomChange)(nil),            // 12: conductord.v1.AtomChange
+	(*Posting)(nil),               // 13: conductord.v1.Posting
+	(*Job)(nil),                   // 14: conductord.v1.Job
+	(*Order)(nil),                 // 15: conductord.v1.Order
+	(*Claim)(nil),                 // 16: conductord.v1.Claim
+	(*Claimed)(nil),               // 17: conductord.v1.Claimed
+	(*Ending)(nil),                // 18: conductord.v1.Ending
+	(*Opening)(nil),               // 19: conductord.v1.Opening
+	(*Session)(nil),               // 20: conductord.v1.Session
+	(*Entity)(nil),                // 21: conductord.v1.Entity
+	(*Position)(nil),              // 22: conductord.v1.Position
+	(*Event)(nil),                 // 23: conductord.v1.Event
+	(*StepEvent)(nil),             // 24: conductord.v1.StepEvent
+	(*Error)(nil),                 // 25: conductord.v1.Error
+	nil,                           // 26: conductord.v1.Book.MetaEntry
+	nil,                           // 27: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 28: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 29: conductord.v1.Posting.StoreEntry
+	nil,                           // 30: conductord.v1.Job.StoreEntry
+	nil,                           // 31: conductord.v1.Entity.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,  // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	23, // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	29, // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	29, // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	26, // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	32, // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	32, // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,  // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,  // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,  // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	24, // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	25, // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	27, // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	28, // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,  // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	29, // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	29, // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	32, // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	32, // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,  // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
-	6,  // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
-	29, // 14: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	7,  // 15: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	1,  // 16: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	29, // 17: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	29, // 18: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,  // 19: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	2,  // 20: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	2,  // 21: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	1,  // 22: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	2,  // 23: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	9,  // 24: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	29, // 25: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	7,  // 26: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	3,  // 27: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,  // 28: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	26, // 29: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	29, // 30: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	0,  // 31: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	27, // 32: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	29, // 33: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	29, // 34: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	29, // 35: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	29, // 36: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	29, // 37: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	13, // 38: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,  // 39: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,  // 40: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	12, // 41: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	29, // 42: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,  // 43: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	29, // 44: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	11, // 45: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,  // 46: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,  // 47: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,  // 48: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	8,  // 49: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,  // 50: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	30, // 51: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	30, // 52: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	30, // 53: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	29, // 54: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	28, // 55: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	29, // 56: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	19, // 57: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	29, // 58: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,  // 59: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	21, // 60: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	12, // 61: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	0,  // 62: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 63: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 64: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 65: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 66: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 67: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	8,  // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
+	6,  // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
+	7,  // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
+	0,  // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
+	32, // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	1,  // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
+	32, // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	10, // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	9,  // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	0,  // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	32, // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	1,  // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	32, // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	32, // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,  // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	2,  // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	2,  // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	1,  // 30: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	2,  // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	12, // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	6,  // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	32, // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	10, // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	9,  // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	3,  // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,  // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	29, // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	32, // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	0,  // 41: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	30, // 42: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	32, // 43: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	32, // 44: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	32, // 45: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	32, // 46: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	32, // 47: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	16, // 48: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	1,  // 49: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	2,  // 50: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	15, // 51: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	32, // 52: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,  // 53: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	32, // 54: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	14, // 55: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,  // 56: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,  // 57: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,  // 58: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11, // 59: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,  // 60: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	33, // 61: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	33, // 62: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	33, // 63: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	32, // 64: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	31, // 65: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	32, // 66: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	22, // 67: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	32, // 68: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,  // 69: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	24, // 70: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	15, // 71: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	0,  // 72: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 73: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 74: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 75: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 76: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 77: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -2560,7 +2909,7 @@ func file_conductord_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,104 @@
+package logbook
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// ChangePolicy says what is done about a flow that has begun when the code
+// that takes it up builds it otherwise.
+type ChangePolicy string
+
+// The policies.
+const (
+	// ChangeAdopt goes on as long as what has begun still has its place:
+	// steps may be added behind it, and steps that have not begun may change
+	// or go. Anything else is refused.
+	ChangeAdopt ChangePolicy = "adopt"
+	// ChangePin leaves the flow to a conductor that builds it as it was: the
+	// job is given back to the board.
+	ChangePin ChangePolicy = "pin"
+	// ChangeRefuse goes on with nothing but what the flow began with.
+	ChangeRefuse ChangePolicy = "refuse"
+)
+
+func (p ChangePolicy) check() error {
+	switch p {
+	case "", ChangeAdopt, ChangePin, ChangeRefuse:
+		return nil
+	}
+	return &InvalidError{Field: "flow on_change", Reason: fmt.Sprintf("%.64q is none of %s, %s and %s", string(p), ChangeAdopt, ChangePin, ChangeRefuse)}
+}
+
+// Definition is the structure of a flow: which steps it has, and how each
+// hangs together with the others.
+type Definition struct {
+	// Hash is that of all steps with their names, versions, ports and places.
+	// Two flows of the same hash are built alike.
+	Hash string `json:"hash"`
+	// Packed are the steps, as PackSteps gives them. Empty if they were too
+	// many, with names too long, to be kept: then only the hash can tell that
+	// something has changed.
+	Packed []byte `json:"packed,omitempty"`
+}
+
+// DefinedStep is one step of a definition.
+type DefinedStep struct {
+	Name    string   `json:"n"`
+	Kind    AtomKind `json:"k,omitempty"` // empty: KindTask
+	Version string   `json:"v,omitempty"`
+	// Ports and Place are hashes: of what the step requires and provides, and
+	// of what it waits for.
+	Ports string `json:"p,omitempty"`
+	Place string `json:"w,omitempty"`
+}
+
+// PackSteps makes the steps of a definition small. The bytes are for
+// UnpackSteps alone: they may differ from one version of Go to the next.
+func PackSteps(steps []DefinedStep) ([]byte, error) {
+	var packed bytes.Buffer
+	// The level is one that there is, so that this cannot fail.
+	squeeze, err := flate.NewWriter(&packed, flate.BestSpeed)
+	if err != nil {
+		return nil, fmt.Errorf("cannot pack a definition: %w", err)
+	}
+	if err := json.NewEncoder(squeeze).Encode(steps); err != nil {
+		return nil, fmt.Errorf("cannot pack a definition: %w", err)
+	}
+	if err := squeeze.Close(); err != nil {
+		return nil, fmt.Errorf("cannot pack a definition: %w", err)
+	}
+	return packed.Bytes(), nil
+}
+
+// maxUnpacked bounds what a small packed definition may grow to: the longest
+// flow with the longest names.
+const maxUnpacked = 16 << 20
+
+// Steps are the steps of the definition, in the order of the flow. ErrInvalid
+// if they are not what PackSteps has made.
+func (d *Definition) Steps() ([]DefinedStep, error) {
+	if len(d.Packed) == 0 {
+		return nil, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(d.Packed)), maxUnpacked+1))
+	if err != nil {
+		return nil, &InvalidError{Field: "definition steps", Reason: "not packed steps: " + err.Error()}
+	}
+	if len(text) > maxUnpacked {
+		return nil, &LimitError{Field: "definition steps", Limit: maxUnpacked, Size: int64(len(text)), Unit: "bytes unpacked"}
+	}
+	var steps []DefinedStep
+	if err := json.Unmarshal(text, &steps); err != nil {
+		return nil, &InvalidError{Field: "definition steps", Reason: "not packed steps: " + err.Error()}
+	}
+	for i := range steps {
+		if steps[i].Kind == "" {
+			steps[i].Kind = KindTask
+		}
+	}
+	return steps, nil
+}

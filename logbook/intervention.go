@@ -1,0 +1,144 @@
+package logbook
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// InterventionKind is what a person does to a flow that has failed.
+type InterventionKind string
+
+// The kinds of intervention.
+const (
+	// InterveneRetryRevert has the flow reverted further: every revert that
+	// has failed is tried again, with its policy as if for the first time.
+	InterveneRetryRevert InterventionKind = "retry-revert"
+	// InterveneSkip says of a step whose revert has failed that there is
+	// nothing of it left to undo: it counts as reverted. The flow is reverted
+	// further.
+	InterveneSkip InterventionKind = "skip"
+	// InterveneComplete says of a step that its work is done, with the result
+	// given: it counts as succeeded. The flow goes on forwards, with every
+	// step that has not succeeded.
+	InterveneComplete InterventionKind = "complete"
+	// InterveneRerun has a step run again, and all that wait for it, whatever
+	// became of them, and besides every step that has not succeeded. Without a
+	// step, the whole flow runs again. Nothing is undone before.
+	InterveneRerun InterventionKind = "rerun"
+)
+
+// check holds what an intervention of the kind says against what it must say.
+func (k InterventionKind) check(i *Intervention) error {
+	fault := ""
+	switch {
+	case k != InterveneRetryRevert && k != InterveneSkip && k != InterveneComplete && k != InterveneRerun:
+		return &InvalidError{Field: "intervention kind", Reason: fmt.Sprintf("%.64q is none of %s, %s, %s and %s",
+			string(k), InterveneRetryRevert, InterveneSkip, InterveneComplete, InterveneRerun)}
+	case (k == InterveneSkip || k == InterveneComplete) && i.Step == "":
+		return &InvalidError{Field: "intervention step", Reason: fmt.Sprintf("unset; %s needs one", k)}
+	case k == InterveneRetryRevert && i.Step != "":
+		fault = "step"
+	case k != InterveneComplete && len(i.Result) > 0:
+		fault = "result"
+	case i.Hold && k != InterveneSkip && k != InterveneComplete:
+		fault = "hold"
+	default:
+		return nil
+	}
+	return &InvalidError{Field: "intervention " + fault, Reason: fmt.Sprintf("%s takes none", k)}
+}
+
+// Intervention is what a person has done to a flow after it had ended. It is
+// recorded first, and then carried out by whoever claims the flow's job: it is
+// *pending* until the flow has been updated under a token that is newer.
+type Intervention struct {
+	// ID makes a repeat harmless: the caller makes it.
+	ID   uuid.UUID        `json:"id"`
+	Flow FlowID           `json:"-"`
+	Kind InterventionKind `json:"kind"`
+	Step string           `json:"step,omitempty"`
+	// Result is what a completed step provides; empty: null.
+	Result json.RawMessage `json:"result,omitempty"`
+	By     string          `json:"by"` // who, for people
+	Reason string          `json:"reason,omitempty"`
+	// Hold records it, and leaves the flow as it is until another
+	// intervention follows that does not hold.
+	Hold bool `json:"hold,omitempty"`
+	// At and Token are set by the store: when it was recorded, and a token
+	// newer than those of all claims before it and older than those after.
+	At    time.Time `json:"at"`
+	Token Token     `json:"token"`
+}
+
+// Pending are the interventions that nobody has carried out yet.
+func (f *FlowDetail) Pending() []Intervention {
+	for i := range f.Interventions {
+		if f.Interventions[i].Token.Compare(f.Fence) > 0 {
+			return f.Interventions[i:]
+		}
+	}
+	return nil
+}
+
+// Admit decides whether an intervention can be carried out in the flow as it
+// stands, which must be given with its atoms. ErrConflict says why not. One
+// that has been admitted is told by its ID: repeated is true then.
+func (f *FlowDetail) Admit(i *Intervention) (repeated bool, err error) {
+	for n := range f.Interventions {
+		if f.Interventions[n].ID == i.ID {
+			return true, nil
+		}
+	}
+	if err := f.admit(i); err != nil {
+		return false, fmt.Errorf("cannot %s in flow %s: %w", i.Kind, f.ID, err)
+	}
+	return false, nil
+}
+
+func (f *FlowDetail) admit(i *Intervention) error {
+	switch {
+	case len(f.Interventions) >= MaxInterventions:
+		return &LimitError{Field: "interventions", Limit: MaxInterventions, Size: int64(len(f.Interventions)) + 1, Unit: "interventions"}
+	case i.Kind == InterveneRerun && f.State == FlowReverted:
+	case f.State != FlowFailure:
+		return fmt.Errorf("%w: it is %s, and only a flow in FAILURE takes this", ErrConflict, f.State)
+	}
+	if i.Step == "" {
+		return nil
+	}
+	atom, recorded := f.Atom(i.Step)
+	if i.Kind == InterveneSkip && (!recorded || atom.State != AtomRevertFailure) {
+		state := AtomPending
+		if recorded {
+			state = atom.State
+		}
+		return fmt.Errorf("%w: step %q is %s, and only the failed revert of a step can be skipped", ErrConflict, i.Step, state)
+	}
+	if recorded && atom.Kind != KindTask && i.Kind == InterveneComplete {
+		return fmt.Errorf("%w: %q is a %s, which cannot be completed by hand", ErrConflict, i.Step, atom.Kind)
+	}
+	if recorded {
+		return nil
+	}
+	return f.knows(i.Step)
+}
+
+// knows looks for a step that has not begun among those that the flow began with.
+func (f *FlowDetail) knows(step string) error {
+	if f.Definition == nil {
+		return fmt.Errorf("%w: it has no step %q that has begun", ErrNotFound, step)
+	}
+	steps, err := f.Definition.Steps()
+	if err != nil {
+		return err
+	}
+	for n := range steps {
+		if steps[n].Name == step {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: it has no step %q", ErrNotFound, step)
+}
