@@ -15,7 +15,7 @@ type nothing struct{}
 
 func (nothing) Execute(context.Context, *flow.Call) (any, error) { return nil, nil }
 
-// acceptance is a journal that keeps nothing.
+// acceptance is a journal that keeps nothing and acknowledges at once.
 type acceptance struct{}
 
 func (a *acceptance) Record(logbook.Update) <-chan error {
@@ -63,6 +63,19 @@ func mesh(n int) flow.Node {
 	return graph
 }
 
+// diamonds is a chain of n steps in threes: one, two beside each other, and
+// the next one behind both.
+func diamonds(n int) flow.Node {
+	chain := flow.Linear("f")
+	for i := 0; i < n; i += 3 {
+		chain.Add(flow.NewStep(fmt.Sprintf("s%d", i), nothing{}))
+		if sides := row(fmt.Sprintf("s%d.", i), min(2, n-i-1)); len(sides) > 0 {
+			chain.Add(flow.Unordered(fmt.Sprintf("u%d", i), sides...))
+		}
+	}
+	return chain
+}
+
 // gather is a graph of n steps and one that waits for all of them.
 func gather(n int) flow.Node {
 	graph, names := flow.Graph("f"), make([]string, n)
@@ -82,6 +95,7 @@ func BenchmarkRun(b *testing.B) {
 		{"unordered/100", unordered(100)}, {"unordered/10000", unordered(10_000)},
 		{"grid/10x10", grid(10)}, {"grid/100x100", grid(100)},
 		{"mesh/10x10", mesh(10)}, {"mesh/100x100", mesh(100)},
+		{"diamonds/100", diamonds(100)}, {"diamonds/10000", diamonds(10_000)},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			plan, err := flow.Compile(bench.root)

@@ -115,8 +115,8 @@ func (c *core) decisionFailed(step int, decider string, err error, now time.Time
 	c.move(now)
 	v.executions++
 	v.started, v.open = true, true
-	v.attempt = logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
-	c.change(step, logbook.AtomChange{State: logbook.AtomRunning, Attempts: []logbook.Attempt{v.attempt}}, now)
+	v.attempt = &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
+	c.change(step, logbook.AtomChange{State: logbook.AtomRunning, Attempts: []logbook.Attempt{*v.attempt}}, now)
 	c.running++
 	c.finish(outcome{step: step, failure: failure, ended: now}, now)
 }

@@ -30,9 +30,10 @@ type core struct {
 	undone   int // while reverting: steps that are REVERTED or never started
 	running  int // attempts that this run has begun and not ended
 
-	ready queue   // steps that may start now, in the order in which they came to be
-	due   dueHeap // steps that wait to be tried again
-	lost  []int   // at-most-once steps that were found RUNNING
+	ready  queue[int] // steps that may start now, in the order in which they came to be
+	due    dueHeap    // steps that wait to be tried again
+	lost   []int      // at-most-once steps that were found RUNNING
+	starts []start    // what next gives, so that it need not make one each time
 
 	scopes     []scope // as those of the plan
 	unresolved []int   // steps that were found FAILURE, and nobody has decided about
@@ -55,8 +56,8 @@ type vertex struct {
 	released  bool // those behind it have been told that it is done
 	before    int
 	after     int
-	behind    int             // for countUndone alone
-	attempt   logbook.Attempt // the one that is open
+	behind    int              // for countUndone alone
+	attempt   *logbook.Attempt // the one that is open, as its mark in the update says; not to be written to
 
 	executions, reverts          int  // attempts begun
 	failedExecutions, failedUndo int  // attempts that have ended in a failure
@@ -116,19 +117,20 @@ func (c *core) begin(now time.Time) {
 }
 
 // next begins attempts at ready steps, up to a number that may run at once.
+// The slice is good until the next call.
 func (c *core) next(now time.Time, slots int) []start {
 	c.wake(now)
-	var starts []start
+	c.starts = c.starts[:0]
 	for c.running < slots && !c.suspended && !c.broken {
 		step, ok := c.ready.pop()
 		if !ok {
 			break
 		}
 		if s, ok := c.attempt(step, now); ok {
-			starts = append(starts, s)
+			c.starts = append(c.starts, s)
 		}
 	}
-	return starts
+	return c.starts
 }
 
 // attempt writes the mark of an attempt and prepares its call. A call that
@@ -148,8 +150,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	}
 	*number++
 	v.started, v.open, v.retryAt = true, true, time.Time{}
-	v.attempt = logbook.Attempt{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now}
-	c.change(step, logbook.AtomChange{State: state, Attempts: []logbook.Attempt{v.attempt}}, now)
+	begun := []logbook.Attempt{{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now}}
+	v.attempt = &begun[0]
+	c.change(step, logbook.AtomChange{State: state, Attempts: begun}, now)
 	c.running++
 
 	call := c.call
@@ -184,10 +187,10 @@ func (c *core) finish(o outcome, now time.Time) {
 	v := &c.vertices[o.step]
 	c.running--
 	v.open = false
-	attempt := v.attempt
+	attempt := *v.attempt
 	attempt.EndedAt, attempt.Result, attempt.Failure = o.ended, o.result, o.failure
 	attempt.Stderr, attempt.StderrTruncated = o.stderr, o.stderrTruncated
-	v.attempt = logbook.Attempt{}
+	v.attempt = nil
 	switch {
 	case attempt.Action == logbook.ActionExecute && o.failure == nil:
 		c.executed(o.step, attempt, now)

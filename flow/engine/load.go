@@ -115,7 +115,7 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	if last != nil && last.Ended() {
 		v.result, v.failure = last.Result, last.Failure
 	} else if last != nil && (atom.State == logbook.AtomRunning || atom.State == logbook.AtomRetrying) {
-		v.attempt = *last
+		v.attempt = last
 	}
 	if c.plan.Step(step).IsRetry() {
 		return c.loadRounds(step, atom)

@@ -20,6 +20,7 @@ type loop struct {
 	cancel  context.CancelCauseFunc
 	suspend <-chan struct{} // nil once it was closed
 	revert  <-chan struct{} // the same
+	now     time.Time       // when the last thing happened: the clock is read once for all that follows
 
 	// reports has room for every attempt, so that one that is left behind
 	// can always end. No step has two at once.
@@ -27,10 +28,10 @@ type loop struct {
 	inFlight int
 
 	// unacknowledged updates, oldest first, and how many there were before.
-	unacknowledged []<-chan error
+	unacknowledged queue[<-chan error]
 	acknowledged   uint64
 	recorded       uint64
-	held           []heldStart // in the order of their updates
+	held           queue[heldStart] // in the order of their updates
 }
 
 // report is the outcome of an attempt, or why it could not be made.
@@ -53,17 +54,20 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 
 func (l *loop) run() (End, error) {
 	defer l.cancel(nil)
-	l.core.begin(time.Now())
+	l.now = time.Now()
+	l.core.begin(l.now)
 	for {
 		if err := l.poll(); err != nil {
 			return End{}, l.abort(err)
 		}
-		now := time.Now()
-		starts := l.core.next(now, l.options.Workers)
+		starts := l.core.next(l.now, l.options.Workers)
 		if state, over := l.core.end(); over {
-			return l.finish(state, now)
+			return l.finish(state, l.now)
 		}
 		l.record(l.core.out.take())
+		if err := l.acknowledgeReady(); err != nil {
+			return End{}, l.abort(err)
+		}
 		for _, s := range starts {
 			l.launch(s)
 		}
@@ -78,7 +82,7 @@ func (l *loop) poll() error {
 	select {
 	case <-l.revert:
 		l.revert = nil
-		l.core.turnRound(l.revertCause(), time.Now())
+		l.core.turnRound(l.revertCause(), l.now)
 	default:
 	}
 	select {
@@ -105,7 +109,7 @@ func (l *loop) revertCause() *logbook.Failure {
 
 func (l *loop) record(updates []logbook.Update) {
 	for _, update := range updates {
-		l.unacknowledged = append(l.unacknowledged, l.options.Journal.Record(update))
+		l.unacknowledged.push(l.options.Journal.Record(update))
 		l.recorded++
 	}
 }
@@ -116,7 +120,7 @@ func (l *loop) record(updates []logbook.Update) {
 // flow that goes on to succeed.
 func (l *loop) launch(s start) {
 	if l.acknowledged < l.recorded {
-		l.held = append(l.held, heldStart{start: s, after: l.recorded})
+		l.held.push(heldStart{start: s, after: l.recorded})
 		return
 	}
 	l.inFlight++
@@ -127,10 +131,10 @@ func (l *loop) launch(s start) {
 func (l *loop) wait() error {
 	reports := l.reports
 	var acknowledgement <-chan error
-	if len(l.unacknowledged) > 0 {
-		acknowledgement = l.unacknowledged[0]
+	if l.unacknowledged.len() > 0 {
+		acknowledgement = l.unacknowledged.first()
 	}
-	if len(l.unacknowledged) >= maxUnacknowledged {
+	if l.unacknowledged.len() >= maxUnacknowledged {
 		reports = nil
 	}
 	var due <-chan time.Time
@@ -141,14 +145,17 @@ func (l *loop) wait() error {
 	}
 	select {
 	case r := <-reports:
+		l.now = time.Now()
 		return l.takeReports(r)
 	case err := <-acknowledgement:
+		l.now = time.Now()
 		return l.acknowledge(err)
 	case <-due:
 	case <-l.suspend:
 	case <-l.revert:
 	case <-l.outer.Done():
 	}
+	l.now = time.Now()
 	return nil
 }
 
@@ -161,7 +168,7 @@ func (l *loop) takeReports(r report) error {
 			return fmt.Errorf("%w: %w", ErrGate, r.refused)
 		}
 		l.log(&r.outcome)
-		l.core.finish(r.outcome, time.Now())
+		l.core.finish(r.outcome, l.now)
 		select {
 		case r = <-l.reports:
 		default:
@@ -170,18 +177,34 @@ func (l *loop) takeReports(r report) error {
 	}
 }
 
+// acknowledgeReady takes what is acknowledged already, which saves a journal
+// that is as fast as memory one turn of the loop for every step.
+func (l *loop) acknowledgeReady() error {
+	for l.unacknowledged.len() > 0 {
+		select {
+		case err := <-l.unacknowledged.first():
+			if err := l.acknowledge(err); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
 // acknowledge takes what the journal says of the oldest update, and lets the
 // steps go that have waited for it.
 func (l *loop) acknowledge(err error) error {
 	if err != nil {
 		return fmt.Errorf("cannot record: %w", err)
 	}
-	l.unacknowledged = l.unacknowledged[1:]
+	l.unacknowledged.pop()
 	l.acknowledged++
-	for len(l.held) > 0 && l.held[0].after <= l.acknowledged {
+	for l.held.len() > 0 && l.held.first().after <= l.acknowledged {
+		held, _ := l.held.pop()
 		l.inFlight++
-		go l.perform(l.held[0].start)
-		l.held = l.held[1:]
+		go l.perform(held.start)
 	}
 	return nil
 }
@@ -199,9 +222,9 @@ func (l *loop) finish(state logbook.FlowState, now time.Time) (End, error) {
 		end.Update = &updates[len(updates)-1]
 		l.record(updates[:len(updates)-1])
 	}
-	for len(l.unacknowledged) > 0 {
+	for l.unacknowledged.len() > 0 {
 		select {
-		case err := <-l.unacknowledged[0]:
+		case err := <-l.unacknowledged.first():
 			if err := l.acknowledge(err); err != nil {
 				return End{}, err
 			}

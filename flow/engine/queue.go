@@ -8,32 +8,44 @@ import (
 )
 
 // queue is first in, first out, so that a run is the same every time.
-type queue struct {
-	steps []int
+// It uses its room again whenever it has run empty.
+type queue[T any] struct {
+	items []T
 	head  int
 }
 
-func (q *queue) push(step int) { q.steps = append(q.steps, step) }
-
-func (q *queue) pop() (int, bool) {
-	if q.len() == 0 {
-		return 0, false
+func (q *queue[T]) push(item T) {
+	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
+		// One that never runs empty must not grow for as long as the run.
+		kept := copy(q.items, q.items[q.head:])
+		clear(q.items[kept:])
+		q.items, q.head = q.items[:kept], 0
 	}
-	step := q.steps[q.head]
-	if q.head++; q.head == len(q.steps) {
-		q.clear()
-	}
-	return step, true
+	q.items = append(q.items, item)
 }
 
-func (q *queue) len() int { return len(q.steps) - q.head }
+func (q *queue[T]) pop() (item T, ok bool) {
+	if q.len() == 0 {
+		return item, false
+	}
+	item, q.items[q.head] = q.items[q.head], item // what was taken is not held here
+	if q.head++; q.head == len(q.items) {
+		q.clear()
+	}
+	return item, true
+}
 
-func (q *queue) remove(unwanted func(step int) bool) {
-	q.steps = slices.DeleteFunc(q.steps[q.head:], unwanted)
+// first is the item that pop would take. There must be one.
+func (q *queue[T]) first() T { return q.items[q.head] }
+
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+
+func (q *queue[T]) remove(unwanted func(item T) bool) {
+	q.items = slices.DeleteFunc(q.items[q.head:], unwanted)
 	q.head = 0
 }
 
-func (q *queue) clear() { q.steps, q.head = q.steps[:0], 0 }
+func (q *queue[T]) clear() { q.items, q.head = q.items[:0], 0 }
 
 // dueStep is a step that waits for a time.
 type dueStep struct {

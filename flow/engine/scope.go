@@ -188,15 +188,15 @@ func (c *core) round(retry int, now time.Time) {
 	v := &c.vertices[retry]
 	again := c.scopes[s].turning
 	c.move(now)
-	if v.attempt.Number == 0 { // else one was begun, and its conductor died
+	if v.attempt == nil { // else one was begun, and its conductor died
 		v.executions++
-		v.attempt = logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
+		v.attempt = &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
 		if again {
 			v.attempt.Failures = c.roundFailures(s)
 		}
 	}
 	v.started, v.retryAt, v.failure = true, time.Time{}, nil
-	begun := []logbook.Attempt{v.attempt}
+	begun := []logbook.Attempt{*v.attempt}
 	if again {
 		if n := len(c.scopes[s].rounds); n > 0 {
 			c.scopes[s].rounds[n-1].Failures = v.attempt.Failures

@@ -28,6 +28,9 @@ const (
 	changeOverhead  = 64
 	attemptOverhead = 160
 	failureOverhead = 48
+	// usualChanges is the room that an update begins with: for the end of one
+	// step and the mark of the next.
+	usualChanges = 2
 )
 
 // builder turns changes into updates: as few as can be, each within the
@@ -133,6 +136,9 @@ func (b *builder) change(step int, change logbook.AtomChange, now time.Time) {
 			return
 		}
 	}
+	if b.current.Atoms == nil {
+		b.current.Atoms = make([]logbook.AtomChange, 0, usualChanges)
+	}
 	b.last[step] = place{sequence: number, index: len(b.current.Atoms)}
 	b.current.Atoms = append(b.current.Atoms, change)
 }
@@ -147,11 +153,12 @@ func absorb(earlier *logbook.AtomChange, change logbook.AtomChange) {
 	*earlier = change
 }
 
-// take gives the updates that were made since the last call.
+// take gives the updates that were made since the last call. The slice is good
+// until the next change.
 func (b *builder) take() []logbook.Update {
 	b.close()
 	updates := b.full
-	b.full = nil
+	b.full = b.full[:0]
 	return updates
 }
 
