@@ -139,7 +139,8 @@ func (r *run) plan(detail *logbook.FlowDetail, store logbook.Values) (*flow.Plan
 	if err != nil {
 		return nil, err
 	}
-	return flow.CompileWithin(r.shift.options.Limits, built, slices.Sorted(maps.Keys(store))...)
+	how := flow.Compilation{Limits: r.shift.options.Limits, Inputs: slices.Sorted(maps.Keys(store)), Targets: detail.Targets}
+	return how.Compile(built)
 }
 
 // drive runs the engine. The engine guards the steps against their own

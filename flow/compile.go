@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/conductord/conductord/logbook"
@@ -12,40 +13,63 @@ import (
 // person can follow, and on recursion over documents that others write.
 const MaxNesting = 100
 
+// Compilation says how a flow is made a plan. Its zero value is that of a whole
+// flow, within the largest limits, which is given nothing.
+type Compilation struct {
+	// Limits that are not above the largest there are. Zero: logbook.MaxLimits.
+	Limits logbook.Limits
+	// Inputs are the names that the store will hold.
+	Inputs []string
+	// Targets are the steps for whose sake the flow is run: see Plan.Targeted.
+	// None: all of it.
+	Targets []string
+}
+
 // Compile makes a plan of a flow, or of a single step. The inputs are the
 // names that the store will hold. All faults are reported at once, joined:
 // see the errors of this package.
 func Compile(root Node, inputs ...string) (*Plan, error) {
-	return CompileWithin(logbook.MaxLimits, root, inputs...)
+	return Compilation{Inputs: inputs}.Compile(root)
 }
 
 // CompileWithin is Compile with limits below the largest there are.
 func CompileWithin(limits logbook.Limits, root Node, inputs ...string) (*Plan, error) {
-	c := newCompiler(limits, inputs)
+	return Compilation{Limits: limits, Inputs: inputs}.Compile(root)
+}
+
+// Compile makes a plan of a flow, or of a single step, as the function of that
+// name does.
+func (o Compilation) Compile(root Node) (*Plan, error) {
 	if root == nil {
 		return nil, fmt.Errorf("cannot compile: %w: no flow", ErrInvalid)
 	}
+	if o.Limits == (logbook.Limits{}) {
+		o.Limits = logbook.MaxLimits
+	}
+	c := newCompiler(o, root)
 	// Faults of the tree come first: names and edges mean nothing in a tree
 	// that holds itself, or that is too large to be looked at.
 	if c.survey(root, nil); c.broken {
 		return nil, c.failed(root)
 	}
 	c.place(root, nil)
+	for _, stage := range []func(){c.prune, c.number, c.resolve} {
+		if len(c.faults) > 0 {
+			return nil, c.failed(root)
+		}
+		stage()
+	}
 	if len(c.faults) > 0 {
 		return nil, c.failed(root)
 	}
-	c.number()
-	c.resolve()
-	if len(c.faults) > 0 {
-		return nil, c.failed(root)
-	}
-	c.plan.root = root
 	return c.plan, nil
 }
 
 // compiler holds one compilation. Its stages: survey (the tree is sound),
-// place (vertices and edges), number (topological order), resolve (arguments).
+// place (vertices and edges), prune (what no target needs goes), number
+// (topological order), resolve (arguments).
 type compiler struct {
+	Compilation
 	limits logbook.Limits
 	plan   *Plan
 	faults []error
@@ -63,10 +87,10 @@ type compiler struct {
 	graphs   []placedGraph // those with deciders
 }
 
-func newCompiler(limits logbook.Limits, inputs []string) *compiler {
-	c := &compiler{limits: limits, plan: &Plan{index: make(map[string]int), inputs: make(map[string]bool)},
+func newCompiler(o Compilation, root Node) *compiler {
+	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool)},
 		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf)}
-	for _, input := range inputs {
+	for _, input := range o.Inputs {
 		c.plan.inputs[input] = true
 	}
 	return c
@@ -216,6 +240,11 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 	}
 }
 
+// holdsStep tells whether there is a step among the vertices of a span.
+func (c *compiler) holdsStep(s span) bool {
+	return slices.ContainsFunc(c.vertices[s.from:s.end], func(step *Step) bool { return step != nil })
+}
+
 func (c *compiler) placeUnordered(flow *Flow, before []int32) []int32 {
 	if len(flow.children) == 0 {
 		return before
@@ -258,6 +287,9 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 		gates[child], places[child].from = int32(len(c.vertices)-1), len(c.vertices)
 		ends[child] = c.place(flow.children[child], behind)
 		places[child].end = len(c.vertices)
+		if links := deciding[flow.children[child].Name()]; len(links) > 0 && !c.holdsStep(places[child]) {
+			c.fault(ErrInvalid, "decider %q decides about a flow without steps", links[0].name)
+		}
 		switch len(wiring.next[child]) {
 		case 0:
 			last = append(last, ends[child])

@@ -208,7 +208,7 @@ type placedGraph struct {
 	flow     *Flow
 	deciding map[string][]link
 	next     [][]int
-	gates    []int32 // by child; of those that have deciders
+	gates    []int32 // by child; of those that have deciders. Below 0: pruned
 	places   []span
 }
 
@@ -255,13 +255,10 @@ func (c *compiler) numberChoices(numbers []int32) {
 		}
 		for i, child := range placed.flow.children {
 			links := placed.deciding[child.Name()]
-			if len(links) == 0 {
+			if len(links) == 0 || placed.gates[i] < 0 {
 				continue
 			}
 			choice := Choice{Gate: int(numbers[placed.gates[i]]), Target: graph.places[i], graph: graph, child: i}
-			if choice.Target.First == choice.Target.End {
-				c.fault(ErrInvalid, "decider %q decides about a flow without steps", links[0].name)
-			}
 			for _, l := range links {
 				choice.Voices = append(choice.Voices, Voice{Name: l.name, Depth: l.depth, From: graph.places[index[l.from]], decider: l.decider})
 			}

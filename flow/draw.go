@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,6 +19,9 @@ func (p *Plan) Outline() string {
 }
 
 func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
+	if !p.leaves(node) {
+		return
+	}
 	indent := strings.Repeat("  ", depth)
 	switch n := node.(type) {
 	case *Flow:
@@ -33,6 +37,22 @@ func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
 		number := p.index[n.name]
 		fmt.Fprintf(out, "%s%d. %s%s\n", indent, number+1, n.name, p.describe(number))
 	}
+}
+
+// leaves tells whether something of a node is in the plan, of which targets may
+// have taken away a part.
+func (p *Plan) leaves(node Node) bool {
+	flow, ok := node.(*Flow)
+	if !ok {
+		_, left := p.index[node.Name()]
+		return left
+	}
+	if retry := flow.Retrier(); retry != nil {
+		if _, left := p.index[retry.Name()]; left {
+			return true
+		}
+	}
+	return len(p.how.Targets) == 0 || slices.ContainsFunc(flow.children, p.leaves)
 }
 
 // describe lists in one line what is worth knowing of a step.
@@ -160,6 +180,9 @@ func (d *drawing) draw() {
 }
 
 func (d *drawing) node(node Node, indent string) {
+	if !d.plan.leaves(node) {
+		return
+	}
 	flow, ok := node.(*Flow)
 	if !ok {
 		d.step(d, d.plan.index[node.Name()], indent)

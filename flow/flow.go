@@ -39,6 +39,11 @@
 // given to the flow hides what steps produce: there, adding an input to a job
 // silently disconnects steps from each other.
 //
+// # A part of a flow
+//
+// (*Plan).Targeted is the plan of what must be done for some of the steps, and
+// of nothing else.
+//
 // Flows and steps are built once and not changed after Compile; a Plan is
 // never changed and may be shared by many runs.
 package flow

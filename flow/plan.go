@@ -17,6 +17,7 @@ import (
 // when all before it are. A Choice stands at a gate.
 type Plan struct {
 	root      Node
+	how       Compilation
 	steps     []*Step
 	index     map[string]int
 	next      [][]int32 // by vertex

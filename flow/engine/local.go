@@ -43,6 +43,10 @@ type Local struct {
 	// Flow is the flow's id. If the Logbook has a flow of that id, the run
 	// goes on with it. Zero: a new one, which Result tells.
 	Flow logbook.FlowID
+	// Targets are the steps for whose sake the flow is run: they, what they
+	// wait for, and nothing else. They are recorded with the flow, so that a
+	// later run may only repeat them. None: all of it, or what was recorded.
+	Targets []string
 	// Workers bounds the steps that run at once. 0: DefaultWorkers.
 	Workers int
 	// Suspend, when closed, stops the flow where it is: nothing new starts,
@@ -136,13 +140,15 @@ func (l Local) prepare(ctx context.Context, root flow.Node, store logbook.Values
 	found := err == nil
 	switch {
 	case errors.Is(err, logbook.ErrNotFound):
-		detail = logbook.FlowDetail{ID: l.Flow, Store: store}
+		detail = logbook.FlowDetail{ID: l.Flow, Store: store, Targets: l.Targets}
 	case err != nil:
 		return detail, nil, fmt.Errorf("cannot go on with flow %s: %w", l.Flow, err)
 	case store != nil && !maps.EqualFunc(store, detail.Store, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }):
 		return detail, nil, fmt.Errorf("cannot go on with flow %s: %w: it was begun with another store", l.Flow, logbook.ErrConflict)
+	case len(l.Targets) > 0 && !slices.Equal(l.Targets, detail.Targets):
+		return detail, nil, fmt.Errorf("cannot go on with flow %s: %w: it was begun with other targets", l.Flow, logbook.ErrConflict)
 	}
-	plan, err := flow.CompileWithin(l.Limits, root, slices.Sorted(maps.Keys(detail.Store))...)
+	plan, err := flow.Compilation{Limits: l.Limits, Inputs: slices.Sorted(maps.Keys(detail.Store)), Targets: detail.Targets}.Compile(root)
 	if err != nil {
 		return detail, nil, err
 	}

@@ -183,6 +183,26 @@ func TestLocalGoesOn(t *testing.T) {
 	}
 }
 
+// TestLocalKeepsItsTargets: who goes on with a flow need not name them again,
+// and cannot name others.
+func TestLocalKeepsItsTargets(t *testing.T) {
+	suspend := make(chan struct{})
+	root := flow.Linear("f", act("a", func(context.Context) error { close(suspend); return nil }), gives("b", "1"), gives("c", "2"))
+	local := engine.Local{Logbook: memory.New(logbook.MaxLimits), Flow: logbook.NewFlowID(), Targets: []string{"b"}, Suspend: suspend}
+	if result, err := local.Run(t.Context(), root, nil); !errors.Is(err, engine.ErrSuspended) {
+		t.Fatalf("got %s, %v", result.State, err)
+	}
+	local.Suspend, local.Targets = nil, []string{"c"}
+	if _, err := local.Run(t.Context(), root, nil); !errors.Is(err, logbook.ErrConflict) {
+		t.Errorf("with other targets: %v", err)
+	}
+	local.Targets = nil
+	result, err := local.Run(t.Context(), root, nil)
+	if err != nil || listed(result.Steps) != "a={} b=1" {
+		t.Errorf("got %v and the results %s", err, listed(result.Steps))
+	}
+}
+
 func TestLocalReverts(t *testing.T) {
 	revert := make(chan struct{})
 	undone := false

@@ -33,7 +33,8 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //
 //	flow         an indented tree: "linear NAME", "unordered NAME", "graph NAME",
 //	             each with a retry if there is one (see parseRetry), or a step
-//	             with its properties (see parseStep)
+//	             with its properties (see parseStep); after the command
+//	             only=STEP,STEP for a targeted run
 //	detail       the flow as it was left: a line for the flow, then one for each
 //	             step: NAME STATE [INTENTION] attempts as E+ E- E? R+ R- R?
 //	             (E+5: with the value 5, of a retry)
@@ -109,7 +110,7 @@ func (s *scenario) command(t *testing.T, block []string) string {
 	words := strings.Fields(block[0])
 	switch words[0] {
 	case "flow":
-		return s.build(block[1:])
+		return s.build(words[1:], block[1:])
 	case "detail":
 		s.load(t, block[1:])
 		return "ok\n"
@@ -123,7 +124,7 @@ func (s *scenario) command(t *testing.T, block []string) string {
 }
 
 // build reads an indented tree.
-func (s *scenario) build(lines []string) string {
+func (s *scenario) build(properties, lines []string) string {
 	s.steps, s.detail = make(map[string]*scriptedTask), newDetail()
 	type level struct {
 		indent int
@@ -152,7 +153,13 @@ func (s *scenario) build(lines []string) string {
 			stack = append(stack, level{indent: indent, flow: f})
 		}
 	}
-	plan, err := flow.Compile(root, "input", "list", "none")
+	how := flow.Compilation{Inputs: []string{"input", "list", "none"}}
+	for _, word := range properties {
+		if targets, ok := strings.CutPrefix(word, "only="); ok {
+			how.Targets = strings.Split(targets, ",")
+		}
+	}
+	plan, err := how.Compile(root)
 	if err != nil {
 		return err.Error() + "\n"
 	}

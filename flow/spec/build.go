@@ -41,13 +41,14 @@ func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flo
 
 // Compile checks the flow as a whole, without handlers: missing requirements,
 // ambiguous providers, cycles. Every input and everything in the store is
-// taken to be there.
-func (d *Document) Compile() (*flow.Plan, error) {
+// taken to be there. With targets, the plan is that of these steps and what
+// they wait for: see flow.Plan.Targeted.
+func (d *Document) Compile(targets ...string) (*flow.Plan, error) {
 	built, err := d.Build(nil)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := flow.Compile(built, d.Symbols()...)
+	plan, err := flow.Compilation{Inputs: d.Symbols(), Targets: targets}.Compile(built)
 	if err != nil {
 		return nil, fmt.Errorf("cannot compile %s: %w", d.source, err)
 	}
@@ -61,14 +62,24 @@ func (d *Document) Symbols() []string {
 }
 
 // Fill puts what a job brings over the defaults of the document, and refuses
-// a job that does not bring every input.
-func (d *Document) Fill(given logbook.Values) (logbook.Values, error) {
+// a job that does not bring every input: with targets, every one that these
+// steps, or what they wait for, require.
+func (d *Document) Fill(given logbook.Values, targets ...string) (logbook.Values, error) {
+	required := d.Inputs
+	if len(targets) > 0 {
+		plan, err := d.Compile(targets...)
+		if err != nil {
+			return nil, err
+		}
+		taken := plan.Inputs()
+		required = slices.DeleteFunc(slices.Clone(required), func(input string) bool { return !slices.Contains(taken, input) })
+	}
 	store := maps.Clone(d.Store)
 	if store == nil {
 		store = logbook.Values{}
 	}
 	maps.Copy(store, given)
-	for _, input := range d.Inputs {
+	for _, input := range required {
 		if _, ok := store[input]; !ok {
 			return nil, &logbook.InvalidError{Field: "input " + input, Reason: fmt.Sprintf("the flow %q needs it, and it is not given", d.Name)}
 		}

@@ -20,6 +20,7 @@ func cloneFlow(f *logbook.FlowDetail) logbook.FlowDetail {
 	copied.Factory.Args = slices.Clone(f.Factory.Args)
 	copied.Store = cloneValues(f.Store)
 	copied.Meta = cloneValues(f.Meta)
+	copied.Targets = slices.Clone(f.Targets)
 	copied.Cause = cloneFailure(f.Cause)
 	copied.Atoms = nil
 	return copied

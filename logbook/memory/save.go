@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -54,7 +55,8 @@ func (c *Connection) admitsLocked(id logbook.BookID, given *logbook.FlowDetail) 
 func samePlan(a, b *logbook.FlowDetail) bool {
 	return a.Name == b.Name && a.Factory.Name == b.Factory.Name &&
 		bytes.Equal(a.Factory.Args, b.Factory.Args) &&
-		sameValues(a.Store, b.Store) && sameValues(a.Meta, b.Meta)
+		sameValues(a.Store, b.Store) && sameValues(a.Meta, b.Meta) &&
+		slices.Equal(a.Targets, b.Targets)
 }
 
 func sameValues(a, b logbook.Values) bool {
@@ -87,6 +89,6 @@ func (c *Connection) mergeFlowLocked(into *book, given *logbook.FlowDetail, at t
 	}
 	plan := cloneFlow(given)
 	kept.head.Name, kept.head.Factory = plan.Name, plan.Factory
-	kept.head.Store, kept.head.Meta = plan.Store, plan.Meta
+	kept.head.Store, kept.head.Meta, kept.head.Targets = plan.Store, plan.Meta, plan.Targets
 	kept.head.UpdatedAt = at
 }

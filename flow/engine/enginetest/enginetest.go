@@ -45,6 +45,7 @@ type Option func(*settings)
 
 type settings struct {
 	workers      int
+	targets      []string
 	callersClock bool
 	before       func()
 	checks       []func(*Trace) error
@@ -52,6 +53,10 @@ type settings struct {
 
 // Workers bounds the steps that run at once, instead of 1.
 func Workers(n int) Option { return func(s *settings) { s.workers = n } }
+
+// Targets are the steps for whose sake flows are run, instead of all: see
+// engine.Local.
+func Targets(steps ...string) Option { return func(s *settings) { s.targets = steps } }
 
 // CallersClock runs flows in the time of the caller: see the package's
 // documentation.
@@ -127,7 +132,7 @@ func (s *settings) series(ctx context.Context, build func() flow.Node, store log
 	began := time.Now()
 	trace := &Trace{crash: noCrash}
 	book := &book{Connection: memory.New(logbook.MaxLimits), left: crash}
-	local := engine.Local{Logbook: book, Flow: logbook.NewFlowID(), Workers: s.workers}
+	local := engine.Local{Logbook: book, Flow: logbook.NewFlowID(), Targets: s.targets, Workers: s.workers}
 	trace.Result, trace.Err = local.Run(ctx, build(), store)
 	if book.crashed() {
 		trace.crash = len(book.updates)

@@ -51,6 +51,10 @@ func TestTraces(t *testing.T) {
 			2: a SUCCESS E1+, b RUNNING E1?
 			3: flow SUCCESS, b SUCCESS E1+
 			end: SUCCESS`},
+		{"a target", flow.Linear("f", stub("a", enginetest.Succeed(1)), stub("b", enginetest.Fail(errWoot))), []enginetest.Option{enginetest.Targets("a")}, `
+			1: flow RUNNING, a RUNNING E1?
+			2: flow SUCCESS, a SUCCESS E1+
+			end: SUCCESS`},
 		{"time passes, and nobody waits", flow.Linear("f", stub("a", enginetest.Succeed(1).Takes(24*time.Hour))), nil, `
 			1: flow RUNNING, a RUNNING E1?
 			2: flow SUCCESS, a SUCCESS E1+

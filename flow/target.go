@@ -1,0 +1,116 @@
+package flow
+
+import (
+	"slices"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Targeted is the plan of what must be done for some of the steps, and of
+// nothing else: they, all that they wait for, and the retries over these. A
+// retry begins again what is left of its flow, and a decider is asked where it
+// decides about something that is left; what is left out is not run, not
+// asked for its inputs, and has no part in what becomes of the flow. No steps:
+// the plan as it is. ErrUnknownNode if there is no such step.
+func (p *Plan) Targeted(steps ...string) (*Plan, error) {
+	if len(steps) == 0 {
+		return p, nil
+	}
+	how := p.how
+	how.Targets = steps
+	return how.Compile(p.root)
+}
+
+// Targets are the steps for whose sake the flow is run; none if all of it is.
+func (p *Plan) Targets() []string { return slices.Clone(p.how.Targets) }
+
+// prune takes away the vertices that no target waits for. The others keep
+// their order, so what was consecutive stays so.
+func (c *compiler) prune() {
+	if len(c.Targets) == 0 {
+		return
+	}
+	if len(c.Targets) > logbook.MaxTargets {
+		c.fault(ErrTooLarge, "it has %d targets, and at most %d can be given", len(c.Targets), logbook.MaxTargets)
+		return
+	}
+	kept := c.needed()
+	// By vertex, how many before it are kept: the new number of one that is.
+	rank := make([]int, len(c.vertices)+1)
+	for v, keep := range kept {
+		if rank[v+1] = rank[v]; keep {
+			rank[v+1]++
+		}
+	}
+	c.pruneVertices(kept, rank)
+	c.pruneSpans(kept, rank)
+	for i := range c.graphs {
+		graph := &c.graphs[i]
+		for child, gate := range graph.gates {
+			if gate >= 0 && kept[gate] {
+				graph.gates[child] = int32(rank[gate])
+			} else {
+				graph.gates[child] = -1
+			}
+			place := &graph.places[child]
+			place.from, place.end = rank[place.from], rank[place.end]
+		}
+	}
+}
+
+// needed marks the targets and all that they wait for.
+func (c *compiler) needed() []bool {
+	kept := make([]bool, len(c.vertices))
+	found := make(map[string]bool, len(c.Targets))
+	for v, step := range c.vertices {
+		if step != nil && slices.Contains(c.Targets, step.name) {
+			kept[v], found[step.name] = true, true
+		}
+	}
+	for _, target := range c.Targets {
+		if !found[target] {
+			c.fault(ErrUnknownNode, "it is to be run for the sake of step %q, which it does not have", target)
+		}
+	}
+	// Edges lead to vertices that were made later, so one pass from the back is enough.
+	for v := len(c.vertices) - 1; v >= 0; v-- {
+		kept[v] = kept[v] || slices.ContainsFunc(c.edges[v], func(next int32) bool { return kept[next] })
+	}
+	return kept
+}
+
+func (c *compiler) pruneVertices(kept []bool, rank []int) {
+	vertices, edges := make([]*Step, 0, len(c.vertices)), make([][]int32, 0, len(c.vertices))
+	for v, step := range c.vertices {
+		if !kept[v] {
+			continue
+		}
+		var next []int32
+		for _, w := range c.edges[v] {
+			if kept[w] {
+				next = append(next, int32(rank[w]))
+			}
+		}
+		vertices, edges = append(vertices, step), append(edges, next)
+	}
+	c.vertices, c.edges = vertices, edges
+}
+
+// pruneSpans drops the scopes of which nothing is left. Their first vertex is
+// the retry, for which everything in the scope waits.
+func (c *compiler) pruneSpans(kept []bool, rank []int) {
+	number := make([]int, len(c.spans))
+	var spans []span
+	for i, s := range c.spans {
+		if !kept[s.from] {
+			continue
+		}
+		number[i] = len(spans)
+		if s.parent >= 0 {
+			s.parent = number[s.parent]
+		}
+		s.from, s.end = rank[s.from], rank[s.end]
+		spans = append(spans, s)
+	}
+	c.spans = spans
+}
