@@ -178,6 +178,9 @@ func (c *compiler) surveyStep(step *Step) {
 			c.fault(ErrInvalid, "step %q: %w", step.name, err)
 		}
 	}
+	if err := c.limits.CheckValues("injected value", step.injected); err != nil {
+		c.fault(ErrInvalid, "step %q: %w", step.name, err)
+	}
 	if c.names[step.name] {
 		c.fault(ErrDuplicate, "two steps are named %q", step.name)
 	}

@@ -53,7 +53,7 @@ func sources(plan *flow.Plan) string {
 	var list []string
 	for number, s := range plan.Steps() {
 		for _, wire := range plan.Arguments(number) {
-			from := map[int]string{flow.FromStore: "store", flow.FromNowhere: "nothing"}[wire.From]
+			from := map[int]string{flow.FromStore: "store", flow.FromNowhere: "nothing", flow.FromStep: "itself"}[wire.From]
 			if wire.From >= 0 {
 				from = plan.Step(wire.From).Name()
 			}

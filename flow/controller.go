@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -94,16 +93,19 @@ type Backoff struct {
 
 // After is the delay after so many rounds.
 func (b Backoff) After(rounds int) time.Duration {
-	policy := RetryPolicy{Attempts: math.MaxInt, Delay: b.Delay, Multiplier: b.Multiplier, MaxDelay: b.MaxDelay}
-	delay, _ := policy.Again(max(1, rounds))
-	return delay - time.Duration(rand.Float64()*b.Jitter*float64(delay))
+	delay, _ := b.policy().Again(max(1, rounds))
+	return delay
+}
+
+// policy is that of a step which is tried for ever.
+func (b Backoff) policy() RetryPolicy {
+	return RetryPolicy{Attempts: math.MaxInt, Delay: b.Delay, Multiplier: b.Multiplier, MaxDelay: b.MaxDelay, Jitter: b.Jitter}
 }
 
 func (b Backoff) check() error {
-	if b.Jitter < 0 || b.Jitter > 1 || b.Jitter != b.Jitter {
-		return fmt.Errorf("the jitter must be between 0 and 1, not %v", b.Jitter)
-	}
-	return RetryPolicy{Delay: b.Delay, Multiplier: b.Multiplier, MaxDelay: b.MaxDelay}.check()
+	policy := b.policy()
+	policy.Attempts = 0
+	return policy.check()
 }
 
 // Retrier is a retry: the atom that stands at the beginning of a flow, gives

@@ -99,6 +99,8 @@ func (p *Plan) source(wire Wire) string {
 	switch {
 	case wire.From == FromNowhere:
 		return "nothing"
+	case wire.From == FromStep:
+		return "a value of its own"
 	case wire.From == FromStore && wire.Symbol == wire.Name:
 		return "store"
 	case wire.From == FromStore:

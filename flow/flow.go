@@ -31,13 +31,20 @@
 //
 // A step sees what is provided by the steps that are finished before it may
 // start, in whichever flow they stand, and never what a step beside it
-// provides. Of several such providers of one name the nearest counts: the one
-// that comes after all the others. Two of which neither comes after the other
-// are an error (ErrAmbiguous), never a choice. Only a name that no visible
-// step provides is looked for in the store: a provider hides a store value of
-// the same name. This is the opposite of OpenStack TaskFlow, where a value
-// given to the flow hides what steps produce: there, adding an input to a job
-// silently disconnects steps from each other.
+// provides. What it is given for an argument is the first of these that there is:
+//
+//	1  what it injects      Inject: seen by this step alone
+//	2  the nearest provider among the steps before it
+//	3  the store            the flow's values, and over them those of the job
+//	4  nothing              if the argument is optional; else ErrMissing
+//
+// Of several providers of one name the nearest is the one that comes after all
+// the others. Two of which neither comes after the other are an error
+// (ErrAmbiguous), never a choice. A provider hides a value of the same name in
+// the store, and (*Plan).Shadowed tells where. This is the opposite of
+// OpenStack TaskFlow, where a value given to the flow hides what steps
+// produce: there, adding an input to a job silently disconnects steps from
+// each other.
 //
 // # A part of a flow
 //

@@ -226,10 +226,8 @@ func satisfyInside(whole *interfaceOf, children []*interfaceOf) {
 
 func stepInterface(step *Step) *interfaceOf {
 	s := &interfaceOf{requires: make(map[string]bool), provides: make(map[string]bool)}
-	for _, list := range [][]Argument{step.requires, step.revertArguments()} {
-		for _, argument := range list {
-			s.requires[argument.Symbol] = true
-		}
+	for _, symbol := range step.needs() {
+		s.requires[symbol] = true
 	}
 	for _, provision := range step.provides {
 		s.provides[provision.Symbol] = true

@@ -37,12 +37,14 @@ type Plan struct {
 const (
 	FromStore   = -1
 	FromNowhere = -2 // an optional argument that nobody provides
+	FromStep    = -3 // a value that the step itself has for it: see Inject
 )
 
 // Wire is an argument with its source.
 type Wire struct {
 	Argument
-	// From is the number of the step that provides it, FromStore or FromNowhere.
+	// From is the number of the step that provides it, FromStore, FromNowhere
+	// or FromStep.
 	From int
 	// Field is the field of that step's result; empty: all of it.
 	Field string

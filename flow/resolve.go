@@ -114,6 +114,11 @@ func (r *resolver) wires(step int, arguments []Argument, purpose string) []Wire 
 	p := r.compiler.plan
 	for _, argument := range arguments {
 		wire := Wire{Argument: argument, From: FromNowhere}
+		if _, own := p.steps[step].Injected(argument.Name); own {
+			wire.From = FromStep
+			list = append(list, wire)
+			continue
+		}
 		found, ok := r.nearest(step, argument)
 		switch {
 		case ok:

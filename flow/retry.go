@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -17,10 +18,24 @@ const (
 )
 
 // Again says whether a step that has failed so many times is tried again, and
-// after which delay. Attempts that were cut off by a crash are not failures.
+// after which delay: with Jitter, another one each time it is asked. Attempts
+// that were cut off by a crash are not failures.
 func (p RetryPolicy) Again(failures int) (time.Duration, bool) {
 	if failures < 1 || failures >= p.Attempts {
 		return 0, false
+	}
+	delay := p.Longest(failures)
+	if p.Jitter > 0 {
+		delay -= time.Duration(rand.Float64() * p.Jitter * float64(delay))
+	}
+	return delay, true
+}
+
+// Longest is the longest delay that Again can give after so many failures: a
+// recorded time that is further away was written by a clock ahead of ours.
+func (p RetryPolicy) Longest(failures int) time.Duration {
+	if failures < 1 || failures >= p.Attempts {
+		return 0
 	}
 	limit := p.MaxDelay
 	if limit == 0 {
@@ -37,9 +52,9 @@ func (p RetryPolicy) Again(failures int) (time.Duration, bool) {
 		delay *= multiplier
 	}
 	if delay >= float64(limit) {
-		return limit, true
+		return limit
 	}
-	return time.Duration(delay), true
+	return time.Duration(delay)
 }
 
 func (p RetryPolicy) check() error {
@@ -50,6 +65,8 @@ func (p RetryPolicy) check() error {
 		return errors.New("a delay is negative")
 	case p.Multiplier < 0 || p.Multiplier != p.Multiplier:
 		return fmt.Errorf("the multiplier must be positive, not %v", p.Multiplier)
+	case p.Jitter < 0 || p.Jitter > 1 || p.Jitter != p.Jitter:
+		return fmt.Errorf("the jitter must be between 0 and 1, not %v", p.Jitter)
 	}
 	return nil
 }

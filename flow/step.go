@@ -45,9 +45,10 @@ type Step struct {
 	pause        *Backoff
 	revertingAll bool
 
-	rebind  map[string]string
-	derived derivation
-	faults  []error // found while building; Compile reports them
+	rebind   map[string]string
+	injected logbook.Values // by argument
+	derived  derivation
+	faults   []error // found while building; Compile reports them
 }
 
 // derivation is what Func has read from its types; options go over it.
@@ -197,6 +198,14 @@ func (s *Step) Decide(history *History) (decision Decision, err error) {
 	return decision, nil
 }
 
+// LongestDelay bounds the delay that Decide gives after so many rounds.
+func (s *Step) LongestDelay(rounds int) time.Duration {
+	if s.pause == nil {
+		return MaxPause
+	}
+	return min(s.pause.policy().Longest(max(1, rounds)), MaxPause)
+}
+
 // Task is the work of the step.
 func (s *Step) Task() Task { return s.task }
 
@@ -285,6 +294,7 @@ func (s *Step) check() {
 	s.checkNames("requires", argumentNames(s.requires))
 	s.checkNames("requires for its revert", argumentNames(s.revertRequires))
 	s.checkNames("provides", provisionNames(s.provides))
+	s.checkInjected()
 }
 
 func (s *Step) checkTask() {

@@ -76,4 +76,8 @@ type RetryPolicy struct {
 	Delay      time.Duration // before the second attempt
 	Multiplier float64       // of the delay, before each further one; 0: 1
 	MaxDelay   time.Duration // 0: DefaultMaxDelay, or Delay if that is longer
+	// Jitter, from 0 to 1, is the share of the delay that is left to chance,
+	// so that steps which failed together do not come back together: 0.2
+	// makes 10 s anything from 8 s to 10 s.
+	Jitter float64
 }

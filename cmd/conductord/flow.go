@@ -37,6 +37,9 @@ func (p *Program) readDocument(path string) (*spec.Document, *flow.Plan, error) 
 	if err != nil {
 		return nil, nil, usageError{fmt.Errorf("cannot compile the flow %s:\n%w", path, err)}
 	}
+	for _, shadow := range plan.Shadowed() {
+		p.note("warning: %s", shadow)
+	}
 	return document, plan, nil
 }
 

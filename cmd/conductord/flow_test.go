@@ -99,3 +99,16 @@ func TestFlowFromStdin(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// A value that no step is given, because a step before provides the name, is
+// told of wherever a document is read.
+func TestFlowWarnsOfShadows(t *testing.T) {
+	text := "name = \"f\"\npattern = \"linear\"\nstore = {room = 1}\n" +
+		"[[steps]]\nname = \"a\"\nprovides = \"room\"\n[[steps]]\nname = \"b\"\nrequires = [\"room\"]\n"
+	for _, verb := range []string{"validate", "plan"} {
+		got := runWith(t, t.Context(), nil, func(p *main.Program) { p.In = strings.NewReader(text) }, "flow", verb, "-")
+		if want := `warning: the store has "room", and step "b" is given that of step "a"`; got.code != 0 || !strings.Contains(got.err, want) {
+			t.Errorf("%s: %+v", verb, got)
+		}
+	}
+}

@@ -20,6 +20,9 @@ func (c *core) arguments(step int, action logbook.Action) (logbook.Values, *logb
 	values := make(logbook.Values, len(wires))
 	for i := range wires {
 		value, ok := c.value(&wires[i])
+		if wires[i].From == flow.FromStep {
+			value, ok = c.plan.Step(step).Injected(wires[i].Name)
+		}
 		if ok {
 			values[wires[i].Name] = value
 			continue
@@ -34,7 +37,7 @@ func (c *core) arguments(step int, action logbook.Action) (logbook.Values, *logb
 
 func (c *core) value(wire *flow.Wire) (json.RawMessage, bool) {
 	switch {
-	case wire.From == flow.FromNowhere:
+	case wire.From == flow.FromNowhere, wire.From == flow.FromStep:
 		return nil, false
 	case wire.From == flow.FromStore:
 		value, ok := c.store[wire.Symbol]

@@ -287,11 +287,10 @@ func (c *core) resume(now time.Time) {
 
 // await queues a step for the time that its record says. Another machine's
 // clock has written that: where it was ahead of ours, the step waits no longer
-// than its policy says, counted from now.
+// than its policy could have said, counted from now.
 func (c *core) await(step, failures int, now time.Time) {
 	at := c.vertices[step].retryAt
-	delay, _ := c.plan.Step(step).Retry().Again(failures)
-	if latest := now.Add(delay); at.After(latest) {
+	if latest := now.Add(c.plan.Step(step).Retry().Longest(failures)); at.After(latest) {
 		at = latest
 	}
 	if at.After(now) {

@@ -171,9 +171,14 @@ func (c *core) isTurning(step int) bool {
 }
 
 // awaitRound queues a retry, all of whose flow is undone, for the time that
-// was decided.
+// was decided; but, as in await, no longer than could have been decided.
 func (c *core) awaitRound(retry int, now time.Time) {
-	if at := c.vertices[retry].retryAt; at.After(now) {
+	at := c.vertices[retry].retryAt
+	s, _ := c.plan.ScopeOf(retry)
+	if latest := now.Add(c.plan.Step(retry).LongestDelay(len(c.scopes[s].rounds))); at.After(latest) {
+		at = latest
+	}
+	if at.After(now) {
 		c.due.push(dueStep{at: at, step: retry})
 	} else {
 		c.ready.push(retry)

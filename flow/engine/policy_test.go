@@ -1,0 +1,110 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+// TestInjectedValuesReachTheirStep, the execution and the revert, and no other
+// step: over what a step before provides, and over the store.
+func TestInjectedValuesReachTheirStep(t *testing.T) {
+	type given struct {
+		X int `json:"x"`
+		Y int `json:"y"`
+	}
+	var seen []string
+	see := func(what string) func(context.Context, given) (none, error) {
+		return func(_ context.Context, in given) (none, error) {
+			seen = append(seen, fmt.Sprintf("%s %d %d", what, in.X, in.Y))
+			if what == "last" {
+				return none{}, errors.New("woot")
+			}
+			return none{}, nil
+		}
+	}
+	root := flow.Linear("f", flow.NewStep("make", rawTask(`{"x": 1}`), flow.ProvidesFields("x")),
+		flow.FuncRevert("own", see("own"), func(ctx context.Context, in given, _ *none) error {
+			_, err := see("undo")(ctx, in)
+			return err
+		}, flow.Inject(map[string]any{"x": 10, "y": 20})),
+		flow.Func("last", see("last")))
+	end, _, err := runAll(t, t.Context(), engine.Options{Plan: compile(t, root, "y"), Store: logbook.Values{"y": json.RawMessage("2")}, Workers: 1})
+	if err != nil || end.State != logbook.FlowReverted {
+		t.Fatal(end, err)
+	}
+	if got, want := fmt.Sprint(seen), "[own 10 20 last 1 2 undo 10 20]"; got != want {
+		t.Errorf("seen: %s, wanted %s", got, want)
+	}
+}
+
+// TestDrawnDelaysAreRecorded: what chance has said is in the record, and is
+// what the step waits for.
+func TestDrawnDelaysAreRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := flow.Retry(flow.RetryPolicy{Attempts: 2, Delay: time.Hour, Jitter: 0.9})
+		began, tries := time.Now(), []time.Duration(nil)
+		step := act("a", func(context.Context) error {
+			tries = append(tries, time.Since(began))
+			return errors.New("woot")
+		}, policy)
+		j := newJournal(newDetail())
+		if _, err := engine.Run(t.Context(), engine.Options{Plan: compile(t, step), Detail: newDetail(), Journal: j}); err != nil {
+			t.Fatal(err)
+		}
+		var recorded time.Duration
+		for _, update := range j.trace() {
+			for _, change := range update.Atoms {
+				if !change.RetryAt.IsZero() {
+					recorded = change.RetryAt.Sub(began)
+				}
+			}
+		}
+		if len(tries) != 2 || tries[1] != recorded || recorded > time.Hour || recorded < time.Hour/10 {
+			t.Errorf("tried at %v, and recorded %s", tries, recorded)
+		}
+	})
+}
+
+// TestRoundsAreHeldToTheirPause: the time of a round that was recorded by a
+// machine whose clock is far ahead is held to what the retry could have said.
+func TestRoundsAreHeldToTheirPause(t *testing.T) {
+	pause := flow.Pause(flow.Backoff{Delay: time.Minute, Multiplier: 3, Jitter: 0.5})
+	for _, row := range []struct {
+		name    string
+		options []flow.Option
+		ahead   time.Duration
+		want    time.Duration
+	}{
+		{"by far", []flow.Option{pause}, 1 << 62, time.Minute},
+		{"soon", []flow.Option{pause}, time.Second, time.Second},
+		{"over", []flow.Option{pause}, -time.Second, 0},
+		{"by far, and nobody knows the pause", nil, 1 << 62, flow.MaxPause},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				detail := newDetail()
+				detail.State = logbook.FlowRunning
+				ended := logbook.Attempt{Action: logbook.ActionExecute, Number: 1, EndedAt: time.Now(), Result: json.RawMessage("1")}
+				retry := logbook.NewAtom("r", logbook.KindRetry)
+				retry.State, retry.Intention, retry.RetryAt = logbook.AtomSuccess, logbook.IntendRetry, time.Now().Add(row.ahead)
+				retry.Attempts = []logbook.Attempt{ended}
+				detail.Atoms = []logbook.AtomDetail{retry}
+				root := flow.Linear("f", act("a", fine)).WithRetry(flow.Times("r", 3, row.options...))
+				began := time.Now()
+				end, err := engine.Run(t.Context(), engine.Options{Plan: compile(t, root), Detail: detail, Journal: newJournal(detail)})
+				if took := time.Since(began); err != nil || end.State != logbook.FlowSuccess || took != row.want {
+					t.Errorf("it took %s, not %s: %v, %v", took, row.want, end, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Inject gives arguments of this step values of its own: JSON values, or what
+// marshals to them, by the names that the step itself uses. They go over
+// whatever a step before it or the store has under these names, and hold for
+// execute and revert alike. They are part of the step, as its code is, and so
+// are not recorded. A name that the step does not require is an error.
+func Inject(values map[string]any) Option {
+	return func(s *Step) {
+		if s.injected == nil {
+			s.injected = make(logbook.Values, len(values))
+		}
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			encoded, err := json.Marshal(values[name])
+			if err != nil {
+				s.fault("the value that it injects as %q: %w", name, err)
+				continue
+			}
+			s.injected[name] = encoded
+		}
+	}
+}
+
+// Injected is the value that the step itself has for an argument.
+func (s *Step) Injected(argument string) (json.RawMessage, bool) {
+	value, ok := s.injected[argument]
+	return value, ok
+}
+
+// checkInjected finds values that nobody would ever be given.
+func (s *Step) checkInjected() {
+	known := slices.Concat(argumentNames(s.requires), argumentNames(s.revertRequires))
+	for _, name := range slices.Sorted(maps.Keys(s.injected)) {
+		if !slices.Contains(known, name) {
+			s.fault("it injects %q, which it does not require", name)
+		}
+	}
+}
+
+// needs are the symbols that the step takes from elsewhere.
+func (s *Step) needs() []string {
+	var symbols []string
+	for _, list := range [][]Argument{s.requires, s.revertArguments()} {
+		for _, argument := range list {
+			if _, own := s.injected[argument.Name]; !own {
+				symbols = append(symbols, argument.Symbol)
+			}
+		}
+	}
+	return symbols
+}
+
+// Shadow is a value of the store that a step is not given, because a step
+// before it provides the same name.
+type Shadow struct {
+	Symbol   string
+	Step     string // the first that is not given it
+	Provider string // what it is given instead
+}
+
+// String is the shadow as a warning.
+func (s Shadow) String() string {
+	return fmt.Sprintf("the store has %q, and step %q is given that of step %q", s.Symbol, s.Step, s.Provider)
+}
+
+// Shadowed are the names that the store was said to hold and that steps hide
+// from others, each once, in the order of the steps. It is allowed, and seldom
+// meant: whoever shows a plan should warn of it.
+func (p *Plan) Shadowed() []Shadow {
+	var shadows []Shadow
+	seen := make(map[string]bool)
+	for step := range p.steps {
+		for _, wires := range [][]Wire{p.wires[step], p.reverts[step]} {
+			for i := range wires {
+				wire := &wires[i]
+				if wire.From < 0 || !p.inputs[wire.Symbol] || seen[wire.Symbol] {
+					continue
+				}
+				seen[wire.Symbol] = true
+				shadows = append(shadows, Shadow{Symbol: wire.Symbol, Step: p.steps[step].name, Provider: p.steps[wire.From].name})
+			}
+		}
+	}
+	return shadows
+}
