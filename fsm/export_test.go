@@ -158,6 +158,8 @@ func (c *census) countJob(value []byte) error {
 func (c *census) checkOrder(j *jobRecord) error {
 	unowned := j.State != jobs.StateClaimed && !j.State.Finished()
 	switch {
+	case (j.State == jobs.StateHeld) != (unowned && j.Held && !isUnder(j, jobs.OrderSuspend)):
+		return fmt.Errorf("job %s is %s, and held: %t", j.ID, j.State, j.Held)
 	case (j.State == jobs.StateSuspended) != (unowned && isUnder(j, jobs.OrderSuspend)):
 		return fmt.Errorf("job %s is %s under the order %+v", j.ID, j.State, j.Order)
 	case j.Outcome == jobs.OutcomeCancelled && !isUnder(j, jobs.OrderCancel):

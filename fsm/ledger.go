@@ -36,7 +36,7 @@ type ledger struct {
 }
 
 // stateCount is len(jobs.States), which is no constant; a test compares them.
-const stateCount = 7
+const stateCount = 8
 
 // firstStateCount is how many states the first ledgers counted. A shorter
 // ledger is one of theirs: the states that came later stand at the end, and
@@ -65,11 +65,12 @@ func (l *ledger) encode() []byte {
 
 func decodeLedger(value []byte) (ledger, error) {
 	var l ledger
-	if len(value) == binary.Size(&l)-(stateCount-firstStateCount)*binary.Size(l.Jobs[0]) {
-		value = append(bytes.Clone(value), make([]byte, binary.Size(&l)-len(value))...)
+	whole, state := binary.Size(&l), binary.Size(l.Jobs[0])
+	if missing := whole - len(value); missing > 0 && missing%state == 0 && missing/state <= stateCount-firstStateCount {
+		value = append(bytes.Clone(value), make([]byte, missing)...)
 	}
-	if len(value) != binary.Size(&l) {
-		return l, corrupt("the ledger has %d bytes, and %d are right", len(value), binary.Size(&l))
+	if len(value) != whole {
+		return l, corrupt("the ledger has %d bytes, and %d are right", len(value), whole)
 	}
 	if _, err := binary.Decode(value, binary.BigEndian, &l); err != nil {
 		return l, corrupt("cannot read the ledger: %w", err)

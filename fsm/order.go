@@ -56,7 +56,7 @@ func (t *txn) resume(c *v1.OrderCommand) error {
 		t.tellOwner(jobs.EventResumed, j, order)
 		return nil
 	}
-	to, due := t.awoken(j)
+	to, due := t.waits(j, cooledAt(j))
 	t.move(j, to, due)
 	t.event(jobs.EventResumed, j, jobs.Event{Order: order, Reason: order.Reason})
 	return nil
@@ -90,11 +90,8 @@ func (t *txn) cancel(c *v1.OrderCommand) error {
 		t.closeCancelled(j, flow, "")
 		return nil
 	}
-	j.Order = order
-	to, due := t.awoken(j)
-	if to == jobs.StateDelayed {
-		to, due = jobs.StateClaimable, time.Time{} // what is to be undone need not wait for its time
-	}
+	j.Order, j.Held = order, false
+	to, due := t.waits(j, cooledAt(j))
 	t.move(j, to, due)
 	t.event(jobs.EventOrdered, j, jobs.Event{Order: order, Reason: order.Reason})
 	return nil
@@ -122,16 +119,30 @@ func (t *txn) tellOwner(kind jobs.EventKind, j *jobRecord, order *jobs.StandingO
 	t.event(kind, j, jobs.Event{Owner: j.Claim.Owner, Token: j.Token, Order: order, Reason: order.Reason})
 }
 
-// awoken is where an unclaimed job stands when no suspension holds it: a cooling
-// one has still to cool, and a delayed one to wait for its time.
-func (t *txn) awoken(j *jobRecord) (jobs.State, time.Time) {
-	switch {
-	case !j.DueAt.After(t.now):
-		return jobs.StateClaimable, time.Time{}
-	case j.DueAt.Equal(j.NotBefore):
-		return jobs.StateDelayed, j.DueAt
+// waits is where a job stands that nobody owns and no suspension keeps, and that
+// is to cool until a time: held, if it is; otherwise until it has cooled and its
+// own time has come. What is to be undone need not wait for its time.
+func (t *txn) waits(j *jobRecord, cooled time.Time) (jobs.State, time.Time) {
+	due, to := cooled, jobs.StateCooling
+	if !j.NotBefore.Before(due) && !isUnder(j, jobs.OrderCancel) {
+		due, to = j.NotBefore, jobs.StateDelayed
 	}
-	return jobs.StateCooling, j.DueAt
+	if !due.After(t.now) {
+		due, to = time.Time{}, jobs.StateClaimable
+	}
+	if j.Held {
+		to = jobs.StateHeld
+	}
+	return to, due
+}
+
+// cooledAt is until when an unclaimed job has to cool; zero if it does not. Of
+// the two times that a job may wait for, only the later one is kept.
+func cooledAt(j *jobRecord) time.Time {
+	if j.DueAt.Equal(j.NotBefore) {
+		return time.Time{}
+	}
+	return j.DueAt
 }
 
 // remainder is what is left to do about a cancelled job that nobody owns.
@@ -166,12 +177,13 @@ func (t *txn) remains(j *jobRecord, order *jobs.StandingOrder) (remainder, *flow
 // its order says, or else where others can claim it after a delay. It tells
 // whether the job has been completed by that. The error is a fault.
 func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed bool, err error) {
+	cooled := time.Time{}
+	if delay > 0 {
+		cooled = t.after(delay)
+	}
+	to, due := t.waits(j, cooled)
 	switch {
 	case isUnder(j, jobs.OrderSuspend):
-		due := time.Time{}
-		if delay > 0 {
-			due = t.after(delay)
-		}
 		t.move(j, jobs.StateSuspended, due)
 		return false, nil
 	case isUnder(j, jobs.OrderCancel):
@@ -184,7 +196,7 @@ func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed
 			return true, nil
 		}
 	}
-	t.coolDown(j, delay)
+	t.move(j, to, due)
 	return false, nil
 }
 

@@ -41,8 +41,10 @@ func brought(t *testing.T, state jobs.State, begun bool) *rig {
 	if begun {
 		p = flowPosting("a")
 	}
-	if state == jobs.StateDelayed {
-		p.NotBefore = timestamppb.New(r.now.Add(time.Hour))
+	if state == jobs.StateDelayed || state == jobs.StateHeld {
+		if p.Hold = state == jobs.StateHeld; !p.Hold {
+			p.NotBefore = timestamppb.New(r.now.Add(time.Hour))
+		}
 		if begun { // by another job, whose work this one takes up
 			before := flowPosting("before")
 			before.Book = p.Book
@@ -96,6 +98,10 @@ func TestOrders(t *testing.T) {
 		order       string
 		plain, flow string // the state afterwards and the order it is under; or the code of a refusal
 	}{
+		{jobs.StateHeld, "suspend", "suspended suspend", "suspended suspend"},
+		{jobs.StateHeld, "resume", same, same},
+		{jobs.StateHeld, "stop", "completed cancel", "completed cancel"},
+		{jobs.StateHeld, "undo", "completed cancel", "claimable cancel"},
 		{jobs.StateDelayed, "suspend", "suspended suspend", "suspended suspend"},
 		{jobs.StateDelayed, "resume", same, same},
 		{jobs.StateDelayed, "stop", "completed cancel", "completed cancel"},
@@ -249,6 +255,7 @@ func TestSuspendedJobsKeepTheirTime(t *testing.T) {
 		after time.Duration
 		want  jobs.State
 	}{
+		{jobs.StateHeld, time.Minute, jobs.StateHeld},
 		{jobs.StateDelayed, time.Minute, jobs.StateDelayed},
 		{jobs.StateDelayed, 2 * time.Hour, jobs.StateClaimable},
 		{jobs.StateCooling, time.Second, jobs.StateCooling},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -73,7 +74,7 @@ func (t *txn) repeatedPost(id jobs.JobID, known, digest []byte) (existed bool, e
 func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 	j := &jobRecord{Job: jobs.Job{
 		ID: p.ID, Board: p.Board, Name: p.Name, Kind: p.Kind, Priority: p.Priority, NotBefore: p.NotBefore,
-		State: jobs.StateClaimable, PostedAt: t.now, ModifiedAt: t.now,
+		PostedAt: t.now, ModifiedAt: t.now,
 	}}
 	if j.Board == "" {
 		j.Board = jobs.DefaultBoard
@@ -82,9 +83,8 @@ func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 		flow := work.flow.record
 		j.Kind, j.Flow, j.Book, j.BookName = flow.Factory.Name, flow.ID, flow.Book, work.bookName
 	}
-	if p.NotBefore.After(t.now) {
-		j.State, j.DueAt = jobs.StateDelayed, p.NotBefore
-	}
+	j.Held = p.Hold
+	j.State, j.DueAt = t.waits(j, time.Time{})
 	if size := max(len(j.Board), len(j.Kind)); size > maxKeyName {
 		return nil, &logbook.LimitError{Field: "posting board or kind", Limit: maxKeyName, Size: int64(size), Unit: "bytes"}
 	}

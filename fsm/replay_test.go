@@ -42,7 +42,7 @@ func (a *author) session() string { return a.oneOf("session", "ann", "bob", "eve
 func (a *author) next() *v1.Command {
 	draws := []func() *v1.Command{
 		a.post, a.post, a.post, a.claim, a.claimNext, a.claimNext, a.claimNext, a.ending, a.ending, a.ending,
-		a.update, a.update, a.update, a.open, a.open, a.close, a.register, a.saveBook, a.destroyBook, a.leader, a.leader, a.order, a.order, a.order,
+		a.update, a.update, a.update, a.open, a.open, a.close, a.register, a.saveBook, a.destroyBook, a.leader, a.leader, a.order, a.order, a.order, a.change, a.change,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
 }
@@ -61,6 +61,7 @@ func (a *author) post() *v1.Command {
 		if a.draw("delayed", 3) == 0 {
 			p.NotBefore = timestamppb.New(a.now.Add(time.Second))
 		}
+		p.Hold = a.draw("held", 5) == 0
 		c.Postings = append(c.Postings, p)
 	}
 	return &v1.Command{Kind: &v1.Command_Post{Post: c}}
@@ -130,6 +131,18 @@ func (a *author) order() *v1.Command {
 	}
 	o.Revert = a.draw("revert", 1) == 0
 	return cancel(o)
+}
+
+// change draws a change of any job.
+func (a *author) change() *v1.Command {
+	c := &v1.Change{Job: id(fmt.Sprint("job ", a.draw("job", 11))), By: a.oneOf("by", "", "ann"), Release: a.draw("release", 1) == 0}
+	if a.draw("prefer", 1) == 0 {
+		c.Priority = proto.Int32(int32(a.draw("priority", 2)))
+	}
+	if a.draw("delay", 1) == 0 {
+		c.NotBefore = timestamppb.New(a.now.Add(time.Duration(a.draw("until", 3)-1) * time.Second))
+	}
+	return change(c)
 }
 
 func (a *author) update() *v1.Command {
@@ -336,7 +349,7 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 	case *v1.Command_UpdateFlow:
 		return true, kind.UpdateFlow.Token != nil
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
-		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel: // an order may have been followed by another
+		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change: // an order may have been followed by another
 		return true, false
 	}
 	return false, false

@@ -239,6 +239,10 @@ func cancel(o *v1.OrderCommand) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Cancel{Cancel: o}}
 }
 
+func change(c *v1.Change) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Change{Change: c}}
+}
+
 func ending(job string, token logbook.Token) *v1.Ending {
 	return &v1.Ending{Job: id(job), Token: command.TokenToProto(token)}
 }

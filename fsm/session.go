@@ -138,15 +138,6 @@ func (t *txn) crash(j *jobRecord, coolDown time.Duration, maxCrashes int) error 
 	return nil
 }
 
-// coolDown makes a job claimable after a delay, or at once if there is none.
-func (t *txn) coolDown(j *jobRecord, delay time.Duration) {
-	if delay <= 0 {
-		t.move(j, jobs.StateClaimable, time.Time{})
-		return
-	}
-	t.move(j, jobs.StateCooling, t.after(delay))
-}
-
 // after is a time from now on. One beyond those that package command reads
 // back would be stored, and then be taken for corruption.
 func (t *txn) after(delay time.Duration) time.Time {

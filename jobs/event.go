@@ -19,6 +19,7 @@ const (
 	EventSuspended EventKind = "suspended" // an unclaimed job, by an order
 	EventResumed   EventKind = "resumed"   // the order to suspend was lifted
 	EventOrdered   EventKind = "ordered"   // an order was given that an owner is to carry out
+	EventChanged   EventKind = "changed"   // priority or not-before time are new, or a held job was released
 	EventBegun     EventKind = "begun"     // a watch begins here; nothing has happened to any job
 	EventFlow      EventKind = "flow"      // the job's flow, or some of its steps, changed state
 )
@@ -40,7 +41,7 @@ type Event struct {
 	Reason    string         `json:"reason,omitempty"`
 	Steps     []StepEvent    `json:"steps,omitempty"`      // EventFlow: what changed
 	FlowState string         `json:"flow_state,omitempty"` // EventFlow: set if it changed
-	Order     *StandingOrder `json:"order,omitempty"`      // EventSuspended, EventResumed, EventOrdered: the order
+	Order     *StandingOrder `json:"order,omitempty"`      // EventSuspended, EventResumed, EventOrdered, EventChanged: who wanted it, and why
 }
 
 // StepEvent is the change of one step.

@@ -80,19 +80,22 @@ const DefaultBoard = "default"
 
 // State is where a job stands.
 //
+//	post ──► HELD ──(release)──► DELAYED, or CLAIMABLE if it is due
 //	post ──► DELAYED ──(due)──► CLAIMABLE ──(claim)──► CLAIMED ──(consume)──► COMPLETED
 //	   └────────────────────────► ▲   ▲                │ │ │ └───(trash)────► TRASHED
 //	                              │   └───(abandon)────┘ │ │
 //	                              │                      │ └─(expiry, too many crashes)─► TRASHED
 //	                              └────(due)── COOLING ◄─┘ (expiry; abandon with a delay)
 //
-//	DELAYED, CLAIMABLE, COOLING ──(suspend)──► SUSPENDED ──(resume)──► as before
+//	DELAYED, CLAIMABLE, COOLING ──(change of the not-before time)──► CLAIMABLE, DELAYED
+//	HELD, DELAYED, CLAIMABLE, COOLING ──(suspend)──► SUSPENDED ──(resume)──► as before
 //	CLAIMED, under an order to suspend ──(abandon, expiry)──► SUSPENDED
-//	DELAYED, CLAIMABLE, COOLING, SUSPENDED ──(cancel)──► COMPLETED
+//	CLAIMED, with a later not-before time ──(abandon, expiry)──► DELAYED
+//	HELD, DELAYED, CLAIMABLE, COOLING, SUSPENDED ──(cancel)──► COMPLETED
 //	CLAIMED, under an order to cancel ──(consume, abandon, expiry)──► COMPLETED
 //
 // The last two lines leave out a job whose flow is to be undone: it is CLAIMABLE
-// until an owner has done that. Controller has the whole table of orders.
+// until an owner has done that. Controller has the whole tables of orders and changes.
 //
 // COMPLETED and TRASHED are final; they are kept until the retention policy
 // removes them.
@@ -107,11 +110,14 @@ const (
 	StateCompleted State = "completed" // consumed; Outcome says how it went
 	StateTrashed   State = "trashed"   // cannot be done; Failure says why
 	StateSuspended State = "suspended" // waits for a person to resume it; Order says who stopped it
+	StateHeld      State = "held"      // was posted to wait until a person releases it
 )
 
-// States are all states, in the order of a job's life; the later addition
-// stands at the end, since places in this list are stored.
-var States = []State{StateDelayed, StateClaimable, StateCooling, StateClaimed, StateCompleted, StateTrashed, StateSuspended}
+// States are all states, in the order of a job's life; later additions
+// stand at the end, since places in this list are stored.
+var States = []State{
+	StateDelayed, StateClaimable, StateCooling, StateClaimed, StateCompleted, StateTrashed, StateSuspended, StateHeld,
+}
 
 // ParseState reads the name of a state.
 func ParseState(text string) (State, error) {
@@ -139,7 +145,8 @@ const (
 	OutcomeCancelled Outcome = "cancelled"
 )
 
-// Posting is what a job is made from. What it says never changes afterwards.
+// Posting is what a job is made from. What it says never changes afterwards,
+// but for the three things that a Change can say.
 type Posting struct {
 	ID       JobID    // zero: Post makes one; set it to make a repeated Post safe across restarts of the caller
 	Board    string   // empty: DefaultBoard
@@ -159,6 +166,7 @@ type Posting struct {
 	Details   json.RawMessage // anything that the poster wants to keep with the job
 	Store     logbook.Values  // values for the flow's steps, over those of the flow
 	NotBefore time.Time       // zero: at once
+	Hold      bool            // nobody gets the job until it is released
 }
 
 // Posted is what became of one posting.
@@ -183,11 +191,12 @@ type Job struct {
 	Details   json.RawMessage `json:"details,omitempty"`
 	Store     logbook.Values  `json:"store,omitempty"`
 	NotBefore time.Time       `json:"not_before,omitzero"`
+	Held      bool            `json:"held,omitempty"` // it was posted so, and nobody has released it yet
 
 	PostedAt   time.Time `json:"posted_at"`
 	ModifiedAt time.Time `json:"modified_at"`
 	FinishedAt time.Time `json:"finished_at,omitzero"`
-	DueAt      time.Time `json:"due_at,omitzero"` // when a delayed or cooling job becomes claimable; of a suspended one, not before which
+	DueAt      time.Time `json:"due_at,omitzero"` // when a delayed or cooling job becomes claimable; of a suspended or held one, not before which
 
 	Claim *Claim `json:"claim,omitempty"` // set while the job is claimed
 	// Token is that of the present or the last claim; it outlives the claim,

@@ -96,15 +96,25 @@ func CheckEnding(l logbook.Limits, e *Ending) error {
 // CheckOrder checks an order before it is written. That only a cancellation
 // says Revert is checked by whoever knows the kind.
 func CheckOrder(l logbook.Limits, o *Order) error {
+	return checkDirective(l, "order", directive{o.Job, o.By, o.Reason})
+}
+
+// directive is what everything has in common that a person says about a job.
+type directive struct {
+	job        JobID
+	by, reason string
+}
+
+func checkDirective(l logbook.Limits, what string, d directive) error {
 	switch {
-	case o.Job.IsZero():
-		return &logbook.InvalidError{Field: "order job", Reason: "unset"}
-	case len(o.Reason) > MaxReason:
-		return &logbook.LimitError{Field: "order reason", Limit: MaxReason, Size: int64(len(o.Reason)), Unit: "bytes"}
-	case !utf8.ValidString(o.Reason):
-		return &logbook.InvalidError{Field: "order reason", Reason: "not UTF-8"}
+	case d.job.IsZero():
+		return &logbook.InvalidError{Field: what + " job", Reason: "unset"}
+	case len(d.reason) > MaxReason:
+		return &logbook.LimitError{Field: what + " reason", Limit: MaxReason, Size: int64(len(d.reason)), Unit: "bytes"}
+	case !utf8.ValidString(d.reason):
+		return &logbook.InvalidError{Field: what + " reason", Reason: "not UTF-8"}
 	}
-	return checkOptionalName(l, "order by", o.By)
+	return checkOptionalName(l, what+" by", d.by)
 }
 
 // CheckOpening checks an opening before it is written. A TTL of zero means

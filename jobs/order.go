@@ -13,6 +13,7 @@ const (
 	OrderSuspend OrderKind = "suspend" // stop where it is, until it is resumed
 	OrderResume  OrderKind = "resume"  // go on; it never stands on a job, and only events name it
 	OrderCancel  OrderKind = "cancel"  // never go on
+	OrderChange  OrderKind = "change"  // a Change; it never stands on a job, and only events name it
 )
 
 // Order is how a person steers a job without owning it.
@@ -38,6 +39,7 @@ type StandingOrder struct {
 //
 //	             suspend            resume               cancel
 //	───────────  ─────────────────  ───────────────────  ──────────────────────────────────────────────
+//	HELD         SUSPENDED          nothing to do        COMPLETED, cancelled; or CLAIMABLE to be undone
 //	DELAYED      SUSPENDED          nothing to do        COMPLETED, cancelled; or CLAIMABLE to be undone
 //	CLAIMABLE    SUSPENDED          nothing to do        COMPLETED, cancelled; or stays to be undone
 //	COOLING      SUSPENDED          nothing to do        COMPLETED, cancelled; or stays to be undone
@@ -57,6 +59,23 @@ type StandingOrder struct {
 // cancellation takes the place of a suspension, and of a cancellation that says
 // otherwise about Revert; a cancelled job can be neither suspended nor resumed:
 // ErrConflict. ErrNotFound.
+//
+// A change does this, wherever the job stands:
+//
+//	           release               priority           not before
+//	─────────  ────────────────────  ─────────────────  ─────────────────────────────────────────
+//	HELD       DELAYED or CLAIMABLE  taken over         taken over
+//	DELAYED    nothing to do         taken over         DELAYED, or CLAIMABLE if it is due
+//	CLAIMABLE  nothing to do         moves to its place DELAYED, or CLAIMABLE if it is due
+//	COOLING    nothing to do         taken over         DELAYED if that is longer, otherwise as it is
+//	CLAIMED    nothing to do         taken over         taken over: for when it is given back
+//	SUSPENDED  held no longer        taken over         taken over: for when it is resumed
+//	COMPLETED  nothing to do         ErrConflict        ErrConflict
+//	TRASHED    nothing to do         ErrConflict        ErrConflict
+//
+// A job that is being cancelled does not wait for a time any more: ErrConflict
+// for a new one. A change that says what is so already is a repeat, and
+// changes nothing, in every state.
 type Controller interface {
 	// Suspend keeps a job from going on until it is resumed. Steps that run
 	// come to their end first.
@@ -66,4 +85,7 @@ type Controller interface {
 	// Cancel ends a job before its work is done. ErrConflict also if its flow
 	// has come to another end than REVERTED, and waits to be consumed.
 	Cancel(ctx context.Context, order Order) error
+	// Change gives a job another priority or not-before time, or releases one
+	// that is held: all that the change says, or nothing.
+	Change(ctx context.Context, change Change) error
 }

@@ -169,6 +169,17 @@ func (c *Client) Cancel(ctx context.Context, order jobs.Order) error {
 	return c.order(ctx, "cancel", order, &v1.Command{Kind: &v1.Command_Cancel{Cancel: command.OrderToProto(&order)}})
 }
 
+// Change implements jobs.Controller.
+func (c *Client) Change(ctx context.Context, change jobs.Change) error {
+	name := "change job " + change.Job.String()
+	message := &v1.Command{Kind: &v1.Command_Change{Change: command.ChangeToProto(&change)}}
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.others, name, message)
+	return err
+}
+
 func (c *Client) order(ctx context.Context, verb string, order jobs.Order, message *v1.Command) error {
 	name := verb + " job " + order.Job.String()
 	if err := command.Check(logbook.MaxLimits, message); err != nil {

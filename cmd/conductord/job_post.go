@@ -17,7 +17,7 @@ type postFlags struct {
 	id, name, board, priority string
 	details, notBefore        string
 	sets                      []string
-	wait                      bool
+	wait, hold                bool
 }
 
 func (f *postFlags) add(cmd *cobra.Command) {
@@ -29,12 +29,13 @@ func (f *postFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.details, "details", "", "anything to keep with the job: JSON, or @FILE")
 	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
 	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
+	flags.BoolVar(&f.hold, "hold", false, "nobody gets the job until `job release`")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished; exit 1 unless it is a success")
 }
 
 // posting makes what the flags say, without the work.
 func (p *Program) posting(f *postFlags) (jobs.Posting, error) {
-	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name}
+	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name, Hold: f.hold}
 	var err error
 	if f.id != "" {
 		if posting.ID, err = jobs.ParseJobID(f.id); err != nil {
@@ -52,7 +53,7 @@ func (p *Program) posting(f *postFlags) (jobs.Posting, error) {
 			return posting, err
 		}
 	}
-	posting.NotBefore, err = parseMoment(f.notBefore, time.Now())
+	posting.NotBefore, err = parseMoment("--not-before", f.notBefore, time.Now())
 	return posting, err
 }
 

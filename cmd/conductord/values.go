@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -87,7 +86,7 @@ func parseSets(sets []string) (logbook.Values, error) {
 }
 
 // parseMoment reads --not-before: a moment, or a duration from now.
-func parseMoment(text string, now time.Time) (time.Time, error) {
+func parseMoment(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -96,7 +95,7 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 	}
 	moment, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, usageError{errors.New("--not-before must be a time such as 2030-01-02T15:04:05Z, or a duration from now such as 10m")}
+		return time.Time{}, usageError{fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or a duration from now such as 10m", flag)}
 	}
 	return moment, nil
 }

@@ -73,6 +73,8 @@ func checkClient(limits logbook.Limits, c *v1.Command) error {
 		return checkPlainOrder(limits, kind.Resume)
 	case *v1.Command_Cancel:
 		return checkOrder(limits, kind.Cancel)
+	case *v1.Command_Change:
+		return checkChange(limits, kind.Change)
 	}
 	panic("internal error: no check for command " + Name(c))
 }

@@ -74,7 +74,8 @@ func PositionFromProto(message *v1.Position) jobs.Position {
 func knownEventKind(k jobs.EventKind) bool {
 	switch k {
 	case jobs.EventPosted, jobs.EventDue, jobs.EventClaimed, jobs.EventAbandoned, jobs.EventExpired,
-		jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow, jobs.EventSuspended, jobs.EventResumed, jobs.EventOrdered:
+		jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow, jobs.EventSuspended, jobs.EventResumed, jobs.EventOrdered,
+		jobs.EventChanged:
 		return true
 	}
 	return false

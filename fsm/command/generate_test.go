@@ -230,6 +230,7 @@ var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 		Details:   rawValues.Draw(t, "details"),
 		Store:     values.Draw(t, "store"),
 		NotBefore: times.Draw(t, "not before"),
+		Hold:      rapid.Bool().Draw(t, "hold"),
 	}
 })
 
@@ -253,11 +254,22 @@ var orders = rapid.Custom(func(t *rapid.T) jobs.Order {
 
 var standingOrders = rapid.Custom(func(t *rapid.T) jobs.StandingOrder {
 	return jobs.StandingOrder{
-		Kind:   orUnset(jobs.OrderSuspend, jobs.OrderResume, jobs.OrderCancel).Draw(t, "kind"),
+		Kind:   orUnset(jobs.OrderSuspend, jobs.OrderResume, jobs.OrderCancel, jobs.OrderChange).Draw(t, "kind"),
 		Revert: rapid.Bool().Draw(t, "revert"),
 		By:     rapid.String().Draw(t, "by"),
 		Reason: rapid.String().Draw(t, "reason"),
 		At:     times.Draw(t, "at"),
+	}
+})
+
+var jobChanges = rapid.Custom(func(t *rapid.T) jobs.Change {
+	return jobs.Change{
+		Job:       jobs.JobID{UUID: ids.Draw(t, "job")},
+		Priority:  optional(rapid.Map(rapid.Int32(), func(n int32) jobs.Priority { return jobs.Priority(n) })).Draw(t, "priority"),
+		NotBefore: times.Draw(t, "not before"),
+		Release:   rapid.Bool().Draw(t, "release"),
+		By:        rapid.String().Draw(t, "by"),
+		Reason:    rapid.String().Draw(t, "reason"),
 	}
 })
 
@@ -276,6 +288,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Details:    rawValues.Draw(t, "details"),
 		Store:      values.Draw(t, "store"),
 		NotBefore:  times.Draw(t, "not before"),
+		Held:       rapid.Bool().Draw(t, "held"),
 		PostedAt:   times.Draw(t, "posted"),
 		ModifiedAt: times.Draw(t, "modified"),
 		FinishedAt: times.Draw(t, "finished"),
@@ -368,7 +381,8 @@ var events = rapid.Custom(func(t *rapid.T) jobs.Event {
 	return jobs.Event{
 		Position: positions.Draw(t, "position"),
 		Kind: orUnset(jobs.EventPosted, jobs.EventDue, jobs.EventClaimed, jobs.EventAbandoned, jobs.EventExpired,
-			jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow, jobs.EventSuspended, jobs.EventResumed, jobs.EventOrdered).Draw(t, "kind"),
+			jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow, jobs.EventSuspended, jobs.EventResumed, jobs.EventOrdered,
+			jobs.EventChanged).Draw(t, "kind"),
 		Time:    times.Draw(t, "time"),
 		Board:   rapid.String().Draw(t, "board"),
 		Job:     jobs.JobID{UUID: ids.Draw(t, "job")},

@@ -113,6 +113,10 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_Suspend{Suspend: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "let me look"}}},
 		{Kind: &v1.Command_Resume{Resume: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "go on"}}},
 		{Kind: &v1.Command_Cancel{Cancel: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "not needed", Revert: true}}},
+		{Kind: &v1.Command_Change{Change: &v1.Change{
+			Job: jobA, Priority: proto.Int32(100), NotBefore: timestamppb.New(entryTime.Add(time.Minute)), Release: true,
+			By: "ann@h1", Reason: "they wait",
+		}}},
 		{Kind: &v1.Command_BeginLeadership{BeginLeadership: &v1.BeginLeadershipCommand{Node: "node1"}}},
 		{Kind: &v1.Command_ExpireSession{ExpireSession: &v1.ExpireSessionCommand{
 			Session: sessionA, TimerEpoch: 40, CoolDown: durationpb.New(500 * time.Millisecond), MaxCrashes: 5,

@@ -27,6 +27,7 @@ func PostingToProto(p *jobs.Posting) *v1.Posting {
 		Details:   ValueToProto(p.Details),
 		Store:     ValuesToProto(p.Store),
 		NotBefore: TimeToProto(p.NotBefore),
+		Hold:      p.Hold,
 	}
 }
 
@@ -44,6 +45,7 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 		Details:   ValueFromProto(message.GetDetails()),
 		Store:     ValuesFromProto(message.GetStore()),
 		NotBefore: r.time("posting not_before", message.GetNotBefore()),
+		Hold:      message.GetHold(),
 	}
 	if message.GetBook() != nil {
 		book, err := BookFromProto(message.GetBook())

@@ -26,6 +26,7 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	t.Run("StandingOrder", func(t *testing.T) {
 		roundTrip(t, standingOrders, command.StandingOrderToProto, throughPointer(command.StandingOrderFromProto))
 	})
+	t.Run("Change", func(t *testing.T) { roundTrip(t, jobChanges, command.ChangeToProto, command.ChangeFromProto) })
 	t.Run("ClaimRequest", func(t *testing.T) {
 		roundTrip(t, requests, command.ClaimRequestToProto, command.ClaimRequestFromProto, "Wait")
 	})

@@ -256,6 +256,12 @@ func (b *Board) Cancel(ctx context.Context, order jobs.Order) error {
 	return err
 }
 
+// Change gives a job another priority or time, or releases it.
+func (b *Board) Change(ctx context.Context, change jobs.Change) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Change{Change: command.ChangeToProto(&change)}})
+	return err
+}
+
 // OpenSession opens a session.
 func (b *Board) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
 	result, err := b.run(ctx, &v1.Command{Kind: &v1.Command_OpenSession{OpenSession: command.OpeningToProto(&opening)}})

@@ -70,6 +70,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"endings", endingRows},
 		{"flows", flowRows},
 		{"orders", orderRows},
+		{"changes", changeRows},
 		{"sessions", sessionRows},
 		{"watching", watchRows},
 		{"limits", limitRows},

@@ -354,6 +354,18 @@ func (s *boardService) Cancel(ctx context.Context, request *connect.Request[cond
 		})
 }
 
+// Change implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Change(ctx context.Context, request *connect.Request[conductordv1.ChangeRequest]) (*connect.Response[conductordv1.ChangeResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.ChangeRequest, conductordv1.ChangeResponse] {
+			return c.board.Change
+		},
+		func(ctx context.Context, message *conductordv1.ChangeRequest) (*conductordv1.ChangeResponse, uint64, error) {
+			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Change{Change: message.Change}})
+			return &conductordv1.ChangeResponse{}, index, err
+		})
+}
+
 func orderOf(message *conductordv1.OrderRequest) *conductordv1.OrderCommand {
 	return &conductordv1.OrderCommand{Job: message.Job, By: message.By, Reason: message.Reason, Revert: message.Revert}
 }

@@ -1054,6 +1054,86 @@ func (*OrderResponse) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
+type ChangeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Change        *Change                `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeRequest) Reset() {
+	*x = ChangeRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeRequest) ProtoMessage() {}
+
+func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
+func (*ChangeRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ChangeRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type ChangeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeResponse) Reset() {
+	*x = ChangeResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeResponse) ProtoMessage() {}
+
+func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
+func (*ChangeResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+}
+
 type ExecuteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Commands      []*Command             `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
@@ -1063,7 +1143,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1155,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1168,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -1107,7 +1187,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1199,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1212,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -1151,7 +1231,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1243,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1256,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -1195,7 +1275,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1287,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1300,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -1239,7 +1319,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1331,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1344,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -1282,7 +1362,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1374,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1387,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 type CloseRequest struct {
@@ -1319,7 +1399,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1411,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1424,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CloseRequest) GetSession() string {
@@ -1362,7 +1442,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1454,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1467,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 type RegisterRequest struct {
@@ -1400,7 +1480,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1492,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1505,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RegisterRequest) GetSession() string {
@@ -1450,7 +1530,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1542,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1555,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 type ListSessionsRequest struct {
@@ -1487,7 +1567,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1579,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1592,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -1531,7 +1611,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1623,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1636,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1576,7 +1656,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1668,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1681,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -1627,7 +1707,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1719,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1732,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -1671,7 +1751,7 @@ type SaveBookRequest struct {
 
 func (x *SaveBookRequest) Reset() {
 	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1763,7 @@ func (x *SaveBookRequest) String() string {
 func (*SaveBookRequest) ProtoMessage() {}
 
 func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1776,7 @@ func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
 func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SaveBookRequest) GetBook() *Book {
@@ -1714,7 +1794,7 @@ type SaveBookResponse struct {
 
 func (x *SaveBookResponse) Reset() {
 	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1806,7 @@ func (x *SaveBookResponse) String() string {
 func (*SaveBookResponse) ProtoMessage() {}
 
 func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1819,7 @@ func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
 func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 type GetBookRequest struct {
@@ -1752,7 +1832,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +1844,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +1857,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -1803,7 +1883,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1895,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1908,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -1849,7 +1929,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1941,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1954,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -1907,7 +1987,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +1999,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2012,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -1953,7 +2033,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2045,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2058,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -2012,7 +2092,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2104,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2117,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -2063,7 +2143,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2155,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2168,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -2107,7 +2187,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2199,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2212,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -2151,7 +2231,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2243,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2256,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -2195,7 +2275,7 @@ type DestroyBookRequest struct {
 
 func (x *DestroyBookRequest) Reset() {
 	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2287,7 @@ func (x *DestroyBookRequest) String() string {
 func (*DestroyBookRequest) ProtoMessage() {}
 
 func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2300,7 @@ func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
 func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DestroyBookRequest) GetId() string {
@@ -2238,7 +2318,7 @@ type DestroyBookResponse struct {
 
 func (x *DestroyBookResponse) Reset() {
 	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2330,7 @@ func (x *DestroyBookResponse) String() string {
 func (*DestroyBookResponse) ProtoMessage() {}
 
 func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2343,7 @@ func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
 func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 type StatusRequest struct {
@@ -2274,7 +2354,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2366,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2379,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 type StatusResponse struct {
@@ -2327,7 +2407,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2419,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2432,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -2486,7 +2566,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2578,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2591,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Member) GetName() string {
@@ -2607,7 +2687,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06revert\x18\x04 \x01(\bR\x06revert\"\x0f\n" +
-	"\rOrderResponse\"D\n" +
+	"\rOrderResponse\">\n" +
+	"\rChangeRequest\x12-\n" +
+	"\x06change\x18\x01 \x01(\v2\x15.conductord.v1.ChangeR\x06change\"\x10\n" +
+	"\x0eChangeResponse\"D\n" +
 	"\x0eExecuteRequest\x122\n" +
 	"\bcommands\x18\x01 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"B\n" +
 	"\x0fExecuteResponse\x12/\n" +
@@ -2696,7 +2779,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xf7\a\n" +
+	"apiAddress2\xbe\b\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -2710,7 +2793,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05Trash\x12\x1c.conductord.v1.EndingRequest\x1a\x1d.conductord.v1.EndingResponse\x12D\n" +
 	"\aSuspend\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12C\n" +
 	"\x06Resume\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12C\n" +
-	"\x06Cancel\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12H\n" +
+	"\x06Cancel\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12E\n" +
+	"\x06Change\x12\x1c.conductord.v1.ChangeRequest\x1a\x1d.conductord.v1.ChangeResponse\x12H\n" +
 	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse2\xe4\x03\n" +
 	"\x0eSessionService\x12?\n" +
 	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\x12N\n" +
@@ -2741,7 +2825,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*PostRequest)(nil),           // 0: conductord.v1.PostRequest
 	(*PostResponse)(nil),          // 1: conductord.v1.PostResponse
@@ -2762,148 +2846,154 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*EndingResponse)(nil),        // 16: conductord.v1.EndingResponse
 	(*OrderRequest)(nil),          // 17: conductord.v1.OrderRequest
 	(*OrderResponse)(nil),         // 18: conductord.v1.OrderResponse
-	(*ExecuteRequest)(nil),        // 19: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),       // 20: conductord.v1.ExecuteResponse
-	(*OpenRequest)(nil),           // 21: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),          // 22: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),      // 23: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),     // 24: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),          // 25: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),         // 26: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),       // 27: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 28: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),   // 29: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 30: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),   // 31: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),  // 32: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),       // 33: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),      // 34: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),        // 35: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),       // 36: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),      // 37: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),     // 38: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),        // 39: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),       // 40: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),    // 41: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),   // 42: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),               // 43: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),    // 44: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),   // 45: conductord.v1.DestroyBookResponse
-	(*StatusRequest)(nil),         // 46: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),        // 47: conductord.v1.StatusResponse
-	(*Member)(nil),                // 48: conductord.v1.Member
-	nil,                           // 49: conductord.v1.StatusResponse.JobsEntry
-	(*Posting)(nil),               // 50: conductord.v1.Posting
-	(*Job)(nil),                   // 51: conductord.v1.Job
-	(*Error)(nil),                 // 52: conductord.v1.Error
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
-	(*Position)(nil),              // 54: conductord.v1.Position
-	(*Event)(nil),                 // 55: conductord.v1.Event
-	(*Claimed)(nil),               // 56: conductord.v1.Claimed
-	(*Ending)(nil),                // 57: conductord.v1.Ending
-	(*Command)(nil),               // 58: conductord.v1.Command
-	(*Result)(nil),                // 59: conductord.v1.Result
-	(*Opening)(nil),               // 60: conductord.v1.Opening
-	(*Session)(nil),               // 61: conductord.v1.Session
-	(*Entity)(nil),                // 62: conductord.v1.Entity
-	(*Book)(nil),                  // 63: conductord.v1.Book
-	(*FlowDetail)(nil),            // 64: conductord.v1.FlowDetail
-	(*Update)(nil),                // 65: conductord.v1.Update
-	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
+	(*ChangeRequest)(nil),         // 19: conductord.v1.ChangeRequest
+	(*ChangeResponse)(nil),        // 20: conductord.v1.ChangeResponse
+	(*ExecuteRequest)(nil),        // 21: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),       // 22: conductord.v1.ExecuteResponse
+	(*OpenRequest)(nil),           // 23: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),          // 24: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),      // 25: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),     // 26: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),          // 27: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),         // 28: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),       // 29: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 30: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),   // 31: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 32: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),   // 33: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),  // 34: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),       // 35: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),      // 36: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),        // 37: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),       // 38: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),      // 39: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),     // 40: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),        // 41: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),       // 42: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),    // 43: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),   // 44: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),               // 45: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),    // 46: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),   // 47: conductord.v1.DestroyBookResponse
+	(*StatusRequest)(nil),         // 48: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),        // 49: conductord.v1.StatusResponse
+	(*Member)(nil),                // 50: conductord.v1.Member
+	nil,                           // 51: conductord.v1.StatusResponse.JobsEntry
+	(*Posting)(nil),               // 52: conductord.v1.Posting
+	(*Job)(nil),                   // 53: conductord.v1.Job
+	(*Error)(nil),                 // 54: conductord.v1.Error
+	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
+	(*Position)(nil),              // 56: conductord.v1.Position
+	(*Event)(nil),                 // 57: conductord.v1.Event
+	(*Claimed)(nil),               // 58: conductord.v1.Claimed
+	(*Ending)(nil),                // 59: conductord.v1.Ending
+	(*Change)(nil),                // 60: conductord.v1.Change
+	(*Command)(nil),               // 61: conductord.v1.Command
+	(*Result)(nil),                // 62: conductord.v1.Result
+	(*Opening)(nil),               // 63: conductord.v1.Opening
+	(*Session)(nil),               // 64: conductord.v1.Session
+	(*Entity)(nil),                // 65: conductord.v1.Entity
+	(*Book)(nil),                  // 66: conductord.v1.Book
+	(*FlowDetail)(nil),            // 67: conductord.v1.FlowDetail
+	(*Update)(nil),                // 68: conductord.v1.Update
+	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	50, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	52, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	2,  // 1: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	51, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	52, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	51, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	51, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	53, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	51, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	54, // 8: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	55, // 9: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	54, // 10: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	56, // 11: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	53, // 12: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	56, // 13: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	57, // 14: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	58, // 15: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	59, // 16: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	60, // 17: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	61, // 18: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	62, // 19: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	61, // 20: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	62, // 21: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	63, // 22: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	63, // 23: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	63, // 24: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	64, // 25: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	65, // 26: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	43, // 27: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	52, // 28: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	48, // 29: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	66, // 30: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	49, // 31: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	53, // 32: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	0,  // 33: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	3,  // 34: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	5,  // 35: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	7,  // 36: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	9,  // 37: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	11, // 38: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	13, // 39: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	15, // 40: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	15, // 41: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	15, // 42: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	17, // 43: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	17, // 44: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	17, // 45: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	19, // 46: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	21, // 47: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	23, // 48: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	25, // 49: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	27, // 50: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	29, // 51: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	31, // 52: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	33, // 53: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	35, // 54: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	37, // 55: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	39, // 56: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	41, // 57: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	44, // 58: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	46, // 59: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	1,  // 60: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	4,  // 61: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	6,  // 62: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	8,  // 63: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	10, // 64: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	12, // 65: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	14, // 66: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	16, // 67: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	16, // 68: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	16, // 69: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	18, // 70: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	18, // 71: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	18, // 72: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	20, // 73: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	22, // 74: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	24, // 75: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	26, // 76: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	28, // 77: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	30, // 78: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	32, // 79: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	34, // 80: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	36, // 81: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	38, // 82: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	40, // 83: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	42, // 84: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	45, // 85: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	47, // 86: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	60, // [60:87] is the sub-list for method output_type
-	33, // [33:60] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	53, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	54, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	53, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	53, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	55, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	53, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	56, // 8: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	57, // 9: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	56, // 10: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	58, // 11: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	55, // 12: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	58, // 13: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	59, // 14: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	60, // 15: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	61, // 16: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	62, // 17: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	63, // 18: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	64, // 19: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	65, // 20: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	64, // 21: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	65, // 22: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	66, // 23: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	66, // 24: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	66, // 25: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	67, // 26: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	68, // 27: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	45, // 28: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	54, // 29: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	50, // 30: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	69, // 31: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	51, // 32: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	55, // 33: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	0,  // 34: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	3,  // 35: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	5,  // 36: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	7,  // 37: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	9,  // 38: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	11, // 39: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	13, // 40: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	15, // 41: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	15, // 42: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	15, // 43: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	17, // 44: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	17, // 45: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	17, // 46: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	19, // 47: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	21, // 48: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	23, // 49: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	25, // 50: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	27, // 51: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	29, // 52: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	31, // 53: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	33, // 54: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	35, // 55: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	37, // 56: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	39, // 57: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	41, // 58: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	43, // 59: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	46, // 60: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	48, // 61: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	1,  // 62: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	4,  // 63: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	6,  // 64: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	8,  // 65: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	10, // 66: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	12, // 67: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	14, // 68: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	16, // 69: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	16, // 70: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	16, // 71: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	18, // 72: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	18, // 73: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	18, // 74: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	20, // 75: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	22, // 76: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	24, // 77: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	26, // 78: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	28, // 79: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	30, // 80: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	32, // 81: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	34, // 82: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	36, // 83: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	38, // 84: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	40, // 85: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	42, // 86: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	44, // 87: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	47, // 88: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	49, // 89: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	62, // [62:90] is the sub-list for method output_type
+	34, // [34:62] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -2919,7 +3009,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

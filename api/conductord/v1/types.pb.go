@@ -1208,6 +1208,7 @@ type Posting struct {
 	Details       *Value                 `protobuf:"bytes,9,opt,name=details,proto3" json:"details,omitempty"`
 	Store         map[string]*Value      `protobuf:"bytes,10,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	Hold          bool                   `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"` // nobody gets the job until it is released
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1319,6 +1320,13 @@ func (x *Posting) GetNotBefore() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Posting) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1347,6 +1355,7 @@ type Job struct {
 	Failure       *Failure               `protobuf:"bytes,24,opt,name=failure,proto3" json:"failure,omitempty"`
 	Failures      uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments that brought a failure
 	Order         *Order                 `protobuf:"bytes,26,opt,name=order,proto3" json:"order,omitempty"`
+	Held          bool                   `protobuf:"varint,27,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1563,10 +1572,102 @@ func (x *Job) GetOrder() *Order {
 	return nil
 }
 
+func (x *Job) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+// Change is what is to be otherwise about a job. What is unset stays.
+type Change struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Priority      *int32                 `protobuf:"zigzag32,2,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"` // one that is past: at once
+	Release       bool                   `protobuf:"varint,4,opt,name=release,proto3" json:"release,omitempty"`                     // the job is not held any more
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                                // who, for people
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Change) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Change) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *Change) GetNotBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *Change) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
+}
+
+func (x *Change) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Change) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Order is an order that a job is under, or was under when it ended.
 type Order struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend or cancel; in events also resume
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend or cancel; in events also resume and change
 	Revert        bool                   `protobuf:"varint,2,opt,name=revert,proto3" json:"revert,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1577,7 +1678,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1690,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1703,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Order) GetKind() string {
@@ -1652,7 +1753,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1765,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1778,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Claim) GetSession() string {
@@ -1723,7 +1824,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1836,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1849,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -1795,7 +1896,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1908,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1921,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Ending) GetJob() string {
@@ -1885,7 +1986,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +1998,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2011,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Opening) GetId() string {
@@ -1963,7 +2064,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2076,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2089,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Session) GetId() string {
@@ -2058,7 +2159,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2171,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2184,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Entity) GetKind() string {
@@ -2166,7 +2267,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2279,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2292,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -2230,7 +2331,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2343,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2356,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -2366,7 +2467,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2479,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2492,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StepEvent) GetName() string {
@@ -2424,7 +2525,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2537,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2550,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Error) GetCode() string {
@@ -2625,7 +2726,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xbd\x03\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xd1\x03\n" +
 	"\aPosting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2639,11 +2740,12 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05store\x18\n" +
 	" \x03(\v2!.conductord.v1.Posting.StoreEntryR\x05store\x129\n" +
 	"\n" +
-	"not_before\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x1aN\n" +
+	"not_before\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x12\n" +
+	"\x04hold\x18\f \x01(\bR\x04hold\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xf2\a\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x86\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2674,11 +2776,21 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06reason\x18\x17 \x01(\tR\x06reason\x120\n" +
 	"\afailure\x18\x18 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12\x1a\n" +
 	"\bfailures\x18\x19 \x01(\rR\bfailures\x12*\n" +
-	"\x05order\x18\x1a \x01(\v2\x14.conductord.v1.OrderR\x05order\x1aN\n" +
+	"\x05order\x18\x1a \x01(\v2\x14.conductord.v1.OrderR\x05order\x12\x12\n" +
+	"\x04held\x18\x1b \x01(\bR\x04held\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x87\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xc5\x01\n" +
+	"\x06Change\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1f\n" +
+	"\bpriority\x18\x02 \x01(\x11H\x00R\bpriority\x88\x01\x01\x129\n" +
+	"\n" +
+	"not_before\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x18\n" +
+	"\arelease\x18\x04 \x01(\bR\arelease\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reasonB\v\n" +
+	"\t_priority\"\x87\x01\n" +
 	"\x05Order\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06revert\x18\x02 \x01(\bR\x06revert\x12\x0e\n" +
@@ -2775,7 +2887,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -2792,54 +2904,55 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*AtomChange)(nil),            // 12: conductord.v1.AtomChange
 	(*Posting)(nil),               // 13: conductord.v1.Posting
 	(*Job)(nil),                   // 14: conductord.v1.Job
-	(*Order)(nil),                 // 15: conductord.v1.Order
-	(*Claim)(nil),                 // 16: conductord.v1.Claim
-	(*Claimed)(nil),               // 17: conductord.v1.Claimed
-	(*Ending)(nil),                // 18: conductord.v1.Ending
-	(*Opening)(nil),               // 19: conductord.v1.Opening
-	(*Session)(nil),               // 20: conductord.v1.Session
-	(*Entity)(nil),                // 21: conductord.v1.Entity
-	(*Position)(nil),              // 22: conductord.v1.Position
-	(*Event)(nil),                 // 23: conductord.v1.Event
-	(*StepEvent)(nil),             // 24: conductord.v1.StepEvent
-	(*Error)(nil),                 // 25: conductord.v1.Error
-	nil,                           // 26: conductord.v1.Book.MetaEntry
-	nil,                           // 27: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 28: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 29: conductord.v1.Posting.StoreEntry
-	nil,                           // 30: conductord.v1.Job.StoreEntry
-	nil,                           // 31: conductord.v1.Entity.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*Change)(nil),                // 15: conductord.v1.Change
+	(*Order)(nil),                 // 16: conductord.v1.Order
+	(*Claim)(nil),                 // 17: conductord.v1.Claim
+	(*Claimed)(nil),               // 18: conductord.v1.Claimed
+	(*Ending)(nil),                // 19: conductord.v1.Ending
+	(*Opening)(nil),               // 20: conductord.v1.Opening
+	(*Session)(nil),               // 21: conductord.v1.Session
+	(*Entity)(nil),                // 22: conductord.v1.Entity
+	(*Position)(nil),              // 23: conductord.v1.Position
+	(*Event)(nil),                 // 24: conductord.v1.Event
+	(*StepEvent)(nil),             // 25: conductord.v1.StepEvent
+	(*Error)(nil),                 // 26: conductord.v1.Error
+	nil,                           // 27: conductord.v1.Book.MetaEntry
+	nil,                           // 28: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 29: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 30: conductord.v1.Posting.StoreEntry
+	nil,                           // 31: conductord.v1.Job.StoreEntry
+	nil,                           // 32: conductord.v1.Entity.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,  // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	26, // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	32, // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	32, // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	27, // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	33, // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	33, // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,  // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,  // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,  // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	27, // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	28, // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	28, // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	29, // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,  // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	32, // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	32, // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	33, // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	33, // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,  // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	8,  // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	6,  // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	7,  // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
 	0,  // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	32, // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	33, // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	1,  // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	32, // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	33, // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	10, // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	9,  // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	0,  // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	32, // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	33, // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	1,  // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	32, // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	32, // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	33, // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	33, // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,  // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	2,  // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	2,  // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -2847,55 +2960,56 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,  // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
 	12, // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
 	6,  // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	32, // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	33, // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
 	10, // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
 	9,  // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
 	3,  // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
 	0,  // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	29, // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	32, // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	30, // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	33, // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
 	0,  // 41: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	30, // 42: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	32, // 43: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	32, // 44: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	32, // 45: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	32, // 46: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	32, // 47: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	16, // 48: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	31, // 42: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	33, // 43: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	33, // 44: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	33, // 45: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	33, // 46: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	33, // 47: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	17, // 48: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
 	1,  // 49: conductord.v1.Job.token:type_name -> conductord.v1.Token
 	2,  // 50: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	15, // 51: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	32, // 52: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,  // 53: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	32, // 54: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	14, // 55: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,  // 56: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,  // 57: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,  // 58: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11, // 59: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,  // 60: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	33, // 61: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	33, // 62: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	33, // 63: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	32, // 64: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	31, // 65: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	32, // 66: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	22, // 67: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	32, // 68: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,  // 69: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	24, // 70: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	15, // 71: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	0,  // 72: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 73: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 74: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 75: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 76: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 77: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	16, // 51: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	33, // 52: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	33, // 53: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,  // 54: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	33, // 55: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	14, // 56: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,  // 57: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,  // 58: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,  // 59: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11, // 60: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,  // 61: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	34, // 62: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	34, // 63: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	34, // 64: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	33, // 65: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	32, // 66: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	33, // 67: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	23, // 68: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	33, // 69: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,  // 70: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	25, // 71: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	16, // 72: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	0,  // 73: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 74: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 75: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 76: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 77: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 78: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -2903,13 +3017,14 @@ func file_conductord_v1_types_proto_init() {
 	if File_conductord_v1_types_proto != nil {
 		return
 	}
+	file_conductord_v1_types_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

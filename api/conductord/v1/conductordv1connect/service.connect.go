@@ -73,6 +73,8 @@ const (
 	BoardServiceResumeProcedure = "/conductord.v1.BoardService/Resume"
 	// BoardServiceCancelProcedure is the fully-qualified name of the BoardService's Cancel RPC.
 	BoardServiceCancelProcedure = "/conductord.v1.BoardService/Cancel"
+	// BoardServiceChangeProcedure is the fully-qualified name of the BoardService's Change RPC.
+	BoardServiceChangeProcedure = "/conductord.v1.BoardService/Change"
 	// BoardServiceExecuteProcedure is the fully-qualified name of the BoardService's Execute RPC.
 	BoardServiceExecuteProcedure = "/conductord.v1.BoardService/Execute"
 	// SessionServiceOpenProcedure is the fully-qualified name of the SessionService's Open RPC.
@@ -128,6 +130,7 @@ type BoardServiceClient interface {
 	Suspend(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -222,6 +225,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Cancel")),
 			connect.WithClientOptions(opts...),
 		),
+		change: connect.NewClient[v1.ChangeRequest, v1.ChangeResponse](
+			httpClient,
+			baseURL+BoardServiceChangeProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Change")),
+			connect.WithClientOptions(opts...),
+		),
 		execute: connect.NewClient[v1.ExecuteRequest, v1.ExecuteResponse](
 			httpClient,
 			baseURL+BoardServiceExecuteProcedure,
@@ -246,6 +255,7 @@ type boardServiceClient struct {
 	suspend   *connect.Client[v1.OrderRequest, v1.OrderResponse]
 	resume    *connect.Client[v1.OrderRequest, v1.OrderResponse]
 	cancel    *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	change    *connect.Client[v1.ChangeRequest, v1.ChangeResponse]
 	execute   *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
 }
 
@@ -314,6 +324,11 @@ func (c *boardServiceClient) Cancel(ctx context.Context, req *connect.Request[v1
 	return c.cancel.CallUnary(ctx, req)
 }
 
+// Change calls conductord.v1.BoardService.Change.
+func (c *boardServiceClient) Change(ctx context.Context, req *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error) {
+	return c.change.CallUnary(ctx, req)
+}
+
 // Execute calls conductord.v1.BoardService.Execute.
 func (c *boardServiceClient) Execute(ctx context.Context, req *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {
 	return c.execute.CallUnary(ctx, req)
@@ -338,6 +353,7 @@ type BoardServiceHandler interface {
 	Suspend(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -428,6 +444,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Cancel")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceChangeHandler := connect.NewUnaryHandler(
+		BoardServiceChangeProcedure,
+		svc.Change,
+		connect.WithSchema(boardServiceMethods.ByName("Change")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceExecuteHandler := connect.NewUnaryHandler(
 		BoardServiceExecuteProcedure,
 		svc.Execute,
@@ -462,6 +484,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceResumeHandler.ServeHTTP(w, r)
 		case BoardServiceCancelProcedure:
 			boardServiceCancelHandler.ServeHTTP(w, r)
+		case BoardServiceChangeProcedure:
+			boardServiceChangeHandler.ServeHTTP(w, r)
 		case BoardServiceExecuteProcedure:
 			boardServiceExecuteHandler.ServeHTTP(w, r)
 		default:
@@ -523,6 +547,10 @@ func (UnimplementedBoardServiceHandler) Resume(context.Context, *connect.Request
 
 func (UnimplementedBoardServiceHandler) Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Cancel is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Change is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+func (p *Program) jobReleaseCommand() *cobra.Command {
+	return p.jobChangeCommand(&cobra.Command{
+		Use:   "release ID",
+		Short: "Let a job go that was posted with --hold",
+		Long: "Let a job go that was posted with --hold: it is claimable at once, or when its time has come.\n" +
+			"A job that is not held stays as it is.",
+	}, func(change *jobs.Change) error {
+		change.Release = true
+		return nil
+	})
+}
+
+func (p *Program) jobDelayCommand() *cobra.Command {
+	var (
+		until string
+		span  time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "delay ID",
+		Short: "Change when a job is due",
+		Long: "Change when a job is due: --until a time, or --for a span from now, where 0s means at once. A job that\n" +
+			"somebody has goes on; the new time holds if it is given back. A suspended or held job waits for both.",
+	}
+	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
+		switch given := cmd.Flags().Changed("for"); {
+		case given == (until != ""):
+			return usageError{errors.New("say when the job is due: either --until or --for")}
+		case given && span < 0:
+			return usageError{fmt.Errorf("--for must not be negative, as %s is", span)}
+		case given:
+			change.NotBefore = time.Now().Add(span)
+			return nil
+		}
+		change.NotBefore, err = parseMoment("--until", until, time.Now())
+		return err
+	})
+	cmd.Flags().StringVar(&until, "until", "", "a time (2030-01-02T15:04:05Z)")
+	cmd.Flags().DurationVar(&span, "for", 0, "a span from now (10m); 0s: at once")
+	return cmd
+}
+
+func (p *Program) jobReprioritiseCommand() *cobra.Command {
+	var text string
+	cmd := p.jobChangeCommand(&cobra.Command{
+		Use:   "reprioritise ID",
+		Short: "Change the priority of a job",
+		Long: "Change the priority of a job. It takes its place among the jobs of that priority by when it was posted;\n" +
+			"a job that somebody has keeps its owner.",
+	}, func(change *jobs.Change) error {
+		if text == "" {
+			return usageError{errors.New("say which priority: --priority")}
+		}
+		priority, err := jobs.ParsePriority(text)
+		change.Priority = &priority
+		return err
+	})
+	cmd.Flags().StringVar(&text, "priority", "", "very-low, low, normal, high, very-high, or a number; higher is first")
+	return cmd
+}
+
+// jobChangeCommand completes a command that changes one job. What is changed
+// is for fill to say, when the flags have been read.
+func (p *Program) jobChangeCommand(cmd *cobra.Command, fill func(*jobs.Change) error) *cobra.Command {
+	var change jobs.Change
+	cmd.Long += "\n\nTo repeat it is harmless; a finished job is not changed any more."
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if change.Job, err = jobs.ParseJobID(args[0]); err != nil {
+			return err
+		}
+		if err := fill(&change); err != nil {
+			return err
+		}
+		change.By = operatorName()
+		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.changeJob(ctx, cluster, change)
+		})
+	}
+	cmd.Flags().StringVar(&change.Reason, "reason", "", "why, in one sentence")
+	return cmd
+}
+
+// changeJob changes a job, and shows how it stands then.
+func (p *Program) changeJob(ctx context.Context, cluster Cluster, change jobs.Change) error {
+	if err := cluster.Change(ctx, change); err != nil {
+		return because(err, "change job %s", change.Job)
+	}
+	job, err := cluster.Job(ctx, change.Job)
+	if err != nil {
+		return because(err, "read job %s, which has been changed", change.Job)
+	}
+	if p.json() {
+		return p.writeJSON(job)
+	}
+	line := fmt.Sprintf("%s %s, priority %s", job.ID, howEnded(&job), job.Priority)
+	if !job.DueAt.IsZero() {
+		line += ", due " + timeText(job.DueAt)
+	}
+	return p.writeLines([]string{line})
+}

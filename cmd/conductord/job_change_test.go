@@ -1,0 +1,70 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	main "github.com/conductord/conductord/cmd/conductord"
+	"github.com/conductord/conductord/jobs"
+)
+
+func TestJobChanges(t *testing.T) {
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		name string
+		post string // more flags of the posting
+		args string // several commands on one job, of which the last one is looked at
+		held bool   // by a worker
+		code int
+		out  string
+		err  string // part of it
+	}{
+		{"release", "--hold", "release", false, 0, "ID claimable, priority normal\n", ""},
+		{"release again", "--hold", "release; release", false, 0, "ID claimable, priority normal\n", ""},
+		{"release before its time", "--hold --not-before 1h", "release", false, 0, "ID delayed, priority normal, due TIME\n", ""},
+		{"release what is not held", "", "release", false, 0, "ID claimable, priority normal\n", ""},
+		{"delay for", "", "delay --for 1h", false, 0, "ID delayed, priority normal, due TIME\n", ""},
+		{"delay until", "", "delay --until 2130-01-02T03:04:05Z", false, 0, "ID delayed, priority normal, due TIME\n", ""},
+		{"bring forward", "--not-before 1h", "delay --for 0s", false, 0, "ID claimable, priority normal\n", ""},
+		{"delay what another has", "", "delay --for 1h", true, 0, "ID claimed, priority normal\n", ""},
+		{"delay both ways", "", "delay --for 1h --until 2130-01-02T03:04:05Z", false, main.ExitUsage, "", "either --until or --for"},
+		{"delay without a time", "", "delay", false, main.ExitUsage, "", "either --until or --for"},
+		{"delay into the past", "", "delay --for -1s", false, main.ExitUsage, "", "must not be negative"},
+		{"delay until some day", "", "delay --until monday", false, main.ExitUsage, "", "--until must be a time"},
+		{"delay what is cancelled", "", "cancel; delay --for 1h", false, main.ExitConflict, "", "it is completed"},
+		{"prefer", "", "reprioritise --priority high", false, 0, "ID claimable, priority high\n", ""},
+		{"prefer by number", "", "reprioritise --priority -7", false, 0, "ID claimable, priority -7\n", ""},
+		{"prefer nothing", "", "reprioritise", false, main.ExitUsage, "", "--priority"},
+		{"prefer what is cancelled", "", "cancel; reprioritise --priority high", false, main.ExitConflict, "", "it is completed"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			id := post(t, cluster, append([]string{"--kind", "k"}, strings.Fields(row.post)...)...)
+			if row.held {
+				newWorker(t, cluster, id)
+			}
+			var got said
+			for _, line := range strings.Split(row.args, ";") {
+				got = run(t, cluster, append([]string{"job"}, append(strings.Fields(line), id.String())...)...)
+			}
+			if got.code != row.code || steady(got.out) != row.out || !strings.Contains(got.err, row.err) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	if got := run(t, cluster, "job", "release", jobs.NewJobID().String()); got.code != main.ExitNotFound {
+		t.Errorf("an unknown job: %+v", got)
+	}
+}
+
+func TestJobChangesAreTold(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--kind", "k", "--hold")
+	run(t, cluster, "job", "release", "--reason", "all is there", id.String())
+	run(t, cluster, "job", "cancel", id.String())
+	watched := run(t, cluster, "job", "watch", "--after", "0-0", id.String())
+	for _, want := range []string{` posted ID "k" held`, ` changed ID "k" claimable order=change by=`, ` reason="all is there"`} {
+		if !strings.Contains(steady(watched.out), want) {
+			t.Errorf("the watch does not say %q: %+v", want, watched)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package jobstest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+var changeRows = []row{
+	{"a held job waits until it is released", heldWaits},
+	{"a changed priority gives a job its place", priorityChanged},
+	{"a changed time delays a job and brings it forward", timeChanged},
+	{"a claimed job is changed for when it is given back", changedWhileClaimed},
+	{"changes are all or nothing, and told", changesAreWhole},
+	{"changes are refused where they make no sense", senselessChanges},
+}
+
+// change is a change of a job, as somebody would want it.
+func (k *kit) change(change jobs.Change) {
+	k.Helper()
+	change.By, change.Reason = "ann", "so it is to be"
+	for range 2 {
+		k.wants("Change", k.Board.Change(k.ctx, change), nil)
+	}
+}
+
+func priority(p jobs.Priority) *jobs.Priority { return &p }
+
+// stands checks the state of a job.
+func (k *kit) stands(id jobs.JobID, state jobs.State) jobs.Job {
+	k.Helper()
+	job := k.job(id)
+	if job.State != state {
+		k.Errorf("job is %s, want %s", job.State, state)
+	}
+	return job
+}
+
+func heldWaits(k *kit) {
+	session := k.session("worker")
+	posting := k.posting("a")
+	posting.Hold = true
+	job := k.post(posting)[0]
+	if !k.stands(job.ID, jobs.StateHeld).Held {
+		k.Errorf("the job is not held")
+	}
+	_, err := k.Board.Claim(k.ctx, session, job.ID, jobs.NewNonce())
+	k.wants("Claim", err, jobs.ErrUnclaimable)
+	k.same("jobs to be had", names(k.next(k.request(session))), []string{})
+	k.wants("Suspend", k.Board.Suspend(k.ctx, order(job.ID)), nil)
+	k.wants("Resume", k.Board.Resume(k.ctx, order(job.ID)), nil)
+	k.stands(job.ID, jobs.StateHeld)
+	asleep := k.asleep(session)
+	k.linger(session)
+	k.change(jobs.Change{Job: job.ID, Release: true})
+	if got := k.wakes("ClaimNext", asleep); got.Job.ID != job.ID || got.Job.Held {
+		k.Errorf("got %s", render(got.Job))
+	}
+	if answers, err := k.Board.Post(k.ctx, posting); err != nil || !answers[0].Existed || answers[0].Job.State != jobs.StateClaimed {
+		k.Errorf("posted again: %s, %v", render(answers), err)
+	}
+}
+
+func priorityChanged(k *kit) {
+	session := k.session("worker")
+	var posted []jobs.Job
+	for _, name := range []string{"a", "b", "c", "d"} {
+		posted = append(posted, k.posted(name))
+	}
+	k.change(jobs.Change{Job: posted[3].ID, Priority: priority(jobs.High)})
+	k.change(jobs.Change{Job: posted[2].ID, Priority: priority(jobs.High)})
+	k.change(jobs.Change{Job: posted[0].ID, Priority: priority(-7)})
+	if got := k.job(posted[0].ID).Priority; got != -7 {
+		k.Errorf("the priority is %s", got)
+	}
+	request := k.request(session)
+	request.Max = 4
+	k.same("order", names(k.next(request)), []string{"c", "d", "b", "a"})
+}
+
+func timeChanged(k *kit) {
+	session := k.session("worker")
+	later := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	job := k.posted("a")
+	k.change(jobs.Change{Job: job.ID, NotBefore: later})
+	if got := k.stands(job.ID, jobs.StateDelayed); !got.DueAt.Equal(later) || !got.NotBefore.Equal(later) {
+		k.Errorf("due %v, not before %v, want %v", got.DueAt, got.NotBefore, later)
+	}
+	k.same("jobs to be had", names(k.next(k.request(session))), []string{})
+	k.wants("Suspend", k.Board.Suspend(k.ctx, order(job.ID)), nil)
+	k.change(jobs.Change{Job: job.ID, NotBefore: later.Add(time.Hour)})
+	k.wants("Resume", k.Board.Resume(k.ctx, order(job.ID)), nil)
+	if got := k.stands(job.ID, jobs.StateDelayed); !got.DueAt.Equal(later.Add(time.Hour)) {
+		k.Errorf("due %v, want an hour later than %v", got.DueAt, later)
+	}
+	asleep := k.asleep(session)
+	k.linger(session)
+	k.change(jobs.Change{Job: job.ID, NotBefore: time.Now()})
+	if got := k.wakes("ClaimNext", asleep); got.Job.ID != job.ID {
+		k.Errorf("got %s", render(got.Job))
+	}
+}
+
+func changedWhileClaimed(k *kit) {
+	for how, lose := range k.losses() {
+		session := k.session("worker")
+		claimed := k.owned(session, how)
+		later := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+		k.change(jobs.Change{Job: claimed.Job.ID, NotBefore: later, Priority: priority(jobs.Low)})
+		k.stands(claimed.Job.ID, jobs.StateClaimed)
+		lose(session, claimed)
+		if got := k.stands(claimed.Job.ID, jobs.StateDelayed); !got.DueAt.Equal(later) || got.Priority != jobs.Low {
+			k.Errorf("given back as %s", render(got))
+		}
+	}
+	claimed := k.owned(k.session("worker"), "ends")
+	k.change(jobs.Change{Job: claimed.Job.ID, NotBefore: time.Now().Add(time.Hour)})
+	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
+}
+
+func changesAreWhole(k *kit) {
+	job := k.posted("a")
+	k.wants("Suspend", k.Board.Suspend(k.ctx, order(job.ID)), nil)
+	k.change(jobs.Change{Job: job.ID, Priority: priority(jobs.High), NotBefore: time.Now().Add(time.Hour)})
+	flow := k.travelling(k.session("worker"), "travel")
+	k.begun(flow)
+	k.wants("Cancel", k.Board.Cancel(k.ctx, undo(flow.Job.ID)), nil)
+	both := jobs.Change{Job: flow.Job.ID, Priority: priority(jobs.High), NotBefore: time.Now().Add(time.Hour)}
+	k.wants("Change of when a cancelled job is due", k.Board.Change(k.ctx, both), jobs.ErrConflict)
+	if got := k.job(flow.Job.ID).Priority; got != jobs.Normal {
+		k.Errorf("half of a refused change was made: %s", got)
+	}
+	k.change(jobs.Change{Job: flow.Job.ID, Priority: priority(jobs.High)})
+	events := k.events(jobs.Watch{Job: job.ID}, 3)
+	k.same("events", stories(events), []string{"posted a claimable", "suspended a suspended", "changed a suspended"})
+	if last := events[2]; last.Order == nil || last.Order.Kind != jobs.OrderChange || last.Order.By != "ann" || last.Reason != "so it is to be" {
+		k.Errorf("the change is told as %s", render(last))
+	}
+}
+
+func senselessChanges(k *kit) {
+	done := k.owned(k.session("worker"), "done")
+	k.wants("Consume", k.Board.Consume(k.ctx, success(done)), nil)
+	before := k.job(done.Job.ID)
+	k.wants("Change of nothing", k.Board.Change(k.ctx, jobs.Change{Job: done.Job.ID}), jobs.ErrInvalid)
+	k.wantsInvalid("Change without an id", k.Board.Change(k.ctx, jobs.Change{Release: true}))
+	k.wants("Change of no job", k.Board.Change(k.ctx, jobs.Change{Job: jobs.NewJobID(), Release: true}), jobs.ErrNotFound)
+	k.wants("Change of a finished job", k.Board.Change(k.ctx, jobs.Change{Job: done.Job.ID, Priority: priority(jobs.High)}), jobs.ErrConflict)
+	k.wants("Delay of a finished job", k.Board.Change(k.ctx, jobs.Change{Job: done.Job.ID, NotBefore: time.Now()}), jobs.ErrConflict)
+	k.change(jobs.Change{Job: done.Job.ID, Release: true, Priority: priority(done.Job.Priority)})
+	long := jobs.Change{Job: done.Job.ID, Release: true, Reason: strings.Repeat("x", jobs.MaxReason+1)}
+	k.wantsLimit("Change with a long reason", k.Board.Change(k.ctx, long), jobs.MaxReason, jobs.MaxReason+1)
+	named := jobs.Change{Job: done.Job.ID, Release: true, By: fmt.Sprint("a", string(rune(7)))}
+	k.wantsInvalid("Change by nobody with a name", k.Board.Change(k.ctx, named))
+	k.same("finished job", k.job(done.Job.ID), before)
+}
