@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -32,7 +34,7 @@ func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 // planned and drawn, whose steps refuse to run.
 func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flow.Flow, error) {
 	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
-	built := b.flow(d.Name, d.Pattern, d.Steps)
+	built := b.flow(d.Name, d.Pattern, d.Retry, d.Steps)
 	if len(b.faults) > 0 {
 		return nil, fmt.Errorf("cannot build the flow %q: %w", d.Name, errors.Join(b.faults...))
 	}
@@ -40,9 +42,10 @@ func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flo
 }
 
 // Compile checks the flow as a whole, without handlers: missing requirements,
-// ambiguous providers, cycles. Every input and everything in the store is
-// taken to be there. With targets, the plan is that of these steps and what
-// they wait for: see flow.Plan.Targeted.
+// ambiguous providers, cycles: a *FaultError, which wraps the errors of package
+// flow. Every input and everything in the store is taken to be there. With
+// targets, the plan is that of these steps and what they wait for: see
+// flow.Plan.Targeted.
 func (d *Document) Compile(targets ...string) (*flow.Plan, error) {
 	built, err := d.Build(nil)
 	if err != nil {
@@ -50,9 +53,42 @@ func (d *Document) Compile(targets ...string) (*flow.Plan, error) {
 	}
 	plan, err := flow.Compilation{Inputs: d.Symbols(), Targets: targets}.Compile(built)
 	if err != nil {
-		return nil, fmt.Errorf("cannot compile %s: %w", d.source, err)
+		return nil, d.located(err)
 	}
 	return plan, nil
+}
+
+// named finds what an error of package flow is about.
+var named = regexp.MustCompile(`(?:step|retry|flow|graph) ("(?:[^"\\]|\\.)*")`)
+
+// located gives the faults of a compilation their places in the document:
+// those of the first thing that each one names. They stay what they are to
+// errors.Is.
+func (d *Document) located(err error) error {
+	f := &faults{source: d.source}
+	for _, found := range joinedErrors(err) {
+		var at place
+		for _, match := range named.FindAllStringSubmatch(found.Error(), -1) {
+			name, _ := strconv.Unquote(match[1])
+			if known, ok := d.places[name]; ok {
+				at = known
+				break
+			}
+		}
+		f.note(at, Fault{Reason: found.Error(), Err: found})
+	}
+	return f.err()
+}
+
+// joinedErrors are the single errors of one that errors.Join has made, below
+// whatever is wrapped around it.
+func joinedErrors(err error) []error {
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		if joined, ok := inner.(interface{ Unwrap() []error }); ok {
+			return joined.Unwrap()
+		}
+	}
+	return []error{err}
 }
 
 // Symbols are the names of all that a job finds in its store: the inputs and
@@ -113,7 +149,15 @@ type builder struct {
 	faults   []error
 }
 
-func (b *builder) flow(name string, pattern Pattern, steps []Step) *flow.Flow {
+func (b *builder) flow(name string, pattern Pattern, rounds *Rounds, steps []Step) *flow.Flow {
+	built := b.ordered(name, pattern, steps)
+	if rounds != nil {
+		built.WithRetry(rounds.retrier())
+	}
+	return built
+}
+
+func (b *builder) ordered(name string, pattern Pattern, steps []Step) *flow.Flow {
 	nodes := make([]flow.Node, len(steps))
 	for i := range steps {
 		nodes[i] = b.node(&steps[i])
@@ -129,13 +173,20 @@ func (b *builder) flow(name string, pattern Pattern, steps []Step) *flow.Flow {
 		for _, before := range steps[i].After {
 			graph.Link(before, steps[i].Name)
 		}
+		for n := range steps[i].When {
+			condition := &steps[i].When[n]
+			if from, found := holder(steps, condition.Step); found {
+				graph.Link(steps[from].Name, steps[i].Name,
+					flow.Decide(condition.String(), condition.decider()), flow.Reaching(depths[condition.Depth]))
+			}
+		}
 	}
 	return graph
 }
 
 func (b *builder) node(s *Step) flow.Node {
 	if s.Nested() {
-		return b.flow(s.Name, s.Pattern, s.Steps)
+		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps)
 	}
 	options := []flow.Option{
 		flow.Requires(slices.Sorted(maps.Keys(s.Requires))...),
@@ -158,6 +209,10 @@ func (b *builder) node(s *Step) flow.Node {
 		options = append(options, flow.AtMostOnce())
 	}
 	return flow.NewStep(s.Name, b.task(s), options...)
+}
+
+func (r *Rounds) backoff() flow.Backoff {
+	return flow.Backoff{Delay: time.Duration(r.Delay), Multiplier: r.Multiplier, MaxDelay: time.Duration(r.MaxDelay), Jitter: r.Jitter}
 }
 
 func (r *Retry) policy() flow.RetryPolicy {

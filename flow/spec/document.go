@@ -30,9 +30,21 @@
 //	version  = "2"
 //
 // A step that has steps of its own is a flow within the flow: it has a name,
-// a description, a pattern, after, and steps, and nothing else.
+// a description, a pattern, after, when, retry and steps, and nothing else.
 //
-// Parse reports all faults of a document at once, with their lines. What is
+// The retry of a flow, or of the document, says what becomes of it as a whole
+// when one of its steps has failed for good; it is not the retry of a step:
+//
+//	retry = {times = 3, delay = "1s", jitter = 0.2}
+//	retry = {for_each = ["eu", "us"], provides = "region"}
+//
+// A step or flow of a graph may have conditions on the results of those before
+// it. There is no code in a document, and so a closed set of them: see
+// Condition.
+//
+//	when = {step = "check", field = "total", is = "over", value = 100}
+//
+// Parse reports all faults of a document at once, with their places. What is
 // unknown is refused: a misspelt key must not pass for a default.
 package spec
 
@@ -66,9 +78,11 @@ type Document struct {
 	Pattern     Pattern        `json:"pattern"`
 	Inputs      []string       `json:"inputs,omitempty"` // values that a job must bring
 	Store       logbook.Values `json:"store,omitempty"`  // values that a job may bring, with their defaults
+	Retry       *Rounds        `json:"retry,omitempty"`  // of the flow as a whole
 	Steps       []Step         `json:"steps"`
 
-	source string // where it was read, for messages
+	source string           // where it was read, for messages
+	places map[string]place // of the steps, flows and retries, by name
 }
 
 // Step is one step of a document, or, if it has Steps, a flow within the flow.
@@ -81,13 +95,29 @@ type Step struct {
 	Optional    Arguments `json:"optional,omitempty"`
 	Provides    Provides  `json:"provides,omitzero"`
 	After       []string  `json:"after,omitempty"`
-	Timeout     Duration  `json:"timeout,omitzero"`
-	Retry       *Retry    `json:"retry,omitempty"`
-	AtMostOnce  bool      `json:"at_most_once,omitempty"`
-	Version     string    `json:"version,omitempty"`
+	// When are the conditions under which the step, or flow, is run: all of them.
+	When       []Condition `json:"when,omitempty"`
+	Timeout    Duration    `json:"timeout,omitzero"`
+	Retry      *Retry      `json:"retry,omitempty"`
+	AtMostOnce bool        `json:"at_most_once,omitempty"`
+	Version    string      `json:"version,omitempty"`
 
+	// Of a flow within the flow. In a document its Rounds are called retry.
 	Pattern Pattern `json:"pattern,omitempty"`
+	Rounds  *Rounds `json:"-"`
 	Steps   []Step  `json:"steps,omitempty"`
+}
+
+// MarshalJSON writes the retry of a flow under the key that it has there.
+func (s Step) MarshalJSON() ([]byte, error) {
+	type plain Step
+	if s.Rounds == nil {
+		return encode(plain(s))
+	}
+	return encode(struct {
+		plain
+		Rounds *Rounds `json:"retry"`
+	}{plain(s), s.Rounds})
 }
 
 // Nested tells whether the step is a flow within the flow.
@@ -110,9 +140,9 @@ func (p Provides) IsZero() bool { return p.Whole == "" && len(p.Fields) == 0 }
 // MarshalJSON writes a string for the whole, a list for fields.
 func (p Provides) MarshalJSON() ([]byte, error) {
 	if p.Whole != "" {
-		return json.Marshal(p.Whole)
+		return encode(p.Whole)
 	}
-	return json.Marshal(p.Fields)
+	return encode(p.Fields)
 }
 
 // Duration is a time as people write it: "30s", "1h30m".
@@ -123,10 +153,49 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 
 // Retry is how often a step is tried, and how long it waits between.
 type Retry struct {
-	Attempts   int      `json:"attempts"`
+	Attempts int `json:"attempts"`
+	Pause
+}
+
+// Pause is a wait that grows from one time to the next.
+type Pause struct {
 	Delay      Duration `json:"delay,omitzero"`
 	Multiplier float64  `json:"multiplier,omitempty"`
 	MaxDelay   Duration `json:"max_delay,omitzero"`
+}
+
+// Rounds is the retry of a flow: whether all of it is begun again when a step
+// of it has failed for good. It is one of Times, ForEach, AlwaysRevert and
+// AlwaysRevertAll.
+type Rounds struct {
+	Name            string `json:"name"`
+	Times           int    `json:"times,omitempty"`
+	ForEach         List   `json:"for_each,omitzero"`
+	AlwaysRevert    bool   `json:"always_revert,omitempty"`
+	AlwaysRevertAll bool   `json:"always_revert_all,omitempty"`
+
+	Provides string `json:"provides,omitempty"` // the value of a round
+	Pause
+	Jitter       float64 `json:"jitter,omitempty"`
+	RevertingAll bool    `json:"reverting_all,omitempty"`
+	Version      string  `json:"version,omitempty"`
+}
+
+// List is a list of values, or the symbol of one.
+type List struct {
+	Values []json.RawMessage
+	Symbol string
+}
+
+// IsZero tells whether there is no list.
+func (l List) IsZero() bool { return l.Symbol == "" && len(l.Values) == 0 }
+
+// MarshalJSON writes a string for a symbol, a list for values.
+func (l List) MarshalJSON() ([]byte, error) {
+	if l.Symbol != "" {
+		return encode(l.Symbol)
+	}
+	return encode(l.Values)
 }
 
 // JSON is the one form of the document whatever it was read from: the

@@ -12,8 +12,10 @@ import (
 // Fault is one thing wrong with a document.
 type Fault struct {
 	Line   int    // 0 if it is not known
+	Column int    // in bytes, from 1; 0 if it is not known
 	Where  string // such as: step "book-flight", timeout
 	Reason string
+	Err    error // what was found, of a fault of the flow as a whole; else nil
 }
 
 func (f Fault) String() string {
@@ -42,6 +44,9 @@ func (e *FaultError) Error() string {
 		if fault.Line > 0 {
 			place = fmt.Sprintf("%s:%d", e.Source, fault.Line)
 		}
+		if fault.Line > 0 && fault.Column > 0 {
+			place = fmt.Sprintf("%s:%d", place, fault.Column)
+		}
 		lines = append(lines, place+": "+fault.String())
 	}
 	if e.More > 0 {
@@ -53,37 +58,58 @@ func (e *FaultError) Error() string {
 // Is makes errors.Is(err, logbook.ErrInvalid) hold.
 func (e *FaultError) Is(target error) bool { return target == logbook.ErrInvalid }
 
+// Unwrap are the errors that package flow has found.
+func (e *FaultError) Unwrap() []error {
+	var found []error
+	for _, fault := range e.Faults {
+		if fault.Err != nil {
+			found = append(found, fault.Err)
+		}
+	}
+	return found
+}
+
+// place is where something stands in a document.
+type place struct{ line, column int }
+
 // faults collects what is wrong, and where each key of the document stands.
 type faults struct {
 	source string
-	lines  map[string]int // the line of a path such as steps[0].name
+	places map[string]place // of paths such as steps[0].name
 	found  []Fault
 	more   int
 }
 
-// add notes a fault at a path, or at the nearest thing above it whose line is known.
+// add notes a fault at a path, or at the nearest thing above it whose place is known.
 func (f *faults) add(path, where, reason string) {
+	f.note(f.place(path), Fault{Where: where, Reason: reason})
+}
+
+func (f *faults) note(at place, fault Fault) {
 	if len(f.found) == MaxFaults {
 		f.more++
 		return
 	}
-	f.found = append(f.found, Fault{Line: f.line(path), Where: where, Reason: reason})
+	fault.Line, fault.Column = at.line, at.column
+	f.found = append(f.found, fault)
 }
 
-func (f *faults) line(path string) int {
+func (f *faults) place(path string) place {
 	for path != "" {
-		if line, known := f.lines[path]; known {
-			return line
+		if at, known := f.places[path]; known {
+			return at
 		}
 		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
 	}
-	return 0
+	return place{}
 }
 
 func (f *faults) err() error {
 	if len(f.found) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(f.found, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(f.found, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 	return &FaultError{Source: f.source, Faults: f.found, More: f.more}
 }

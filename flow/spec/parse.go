@@ -34,7 +34,7 @@ func Parse(data []byte, name string) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{faults: f, names: map[string]bool{}}
+	r := &reader{faults: f, named: map[string]place{}}
 	document := r.document(newTable(f, "", "", values))
 	if most := logbook.MaxLimits.Steps; r.steps > most {
 		return nil, fmt.Errorf("cannot use the document: %w", &logbook.LimitError{Field: name, Limit: int64(most), Size: int64(r.steps), Unit: "steps"})
@@ -42,7 +42,7 @@ func Parse(data []byte, name string) (*Document, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	document.source = name
+	document.source, document.places = name, r.named
 	if err := logbook.MaxLimits.CheckValue("the JSON form of "+name, document.JSON()); err != nil {
 		return nil, fmt.Errorf("cannot use the document: %w", err)
 	}
@@ -52,7 +52,7 @@ func Parse(data []byte, name string) (*Document, error) {
 // reader makes a document of plain values.
 type reader struct {
 	faults *faults
-	names  map[string]bool // of all steps and flows so far
+	named  map[string]place // all steps, flows and retries so far
 	steps  int
 }
 
@@ -70,7 +70,11 @@ func (r *reader) document(t *table) *Document {
 			t.fault("inputs", "%q has a default in store, and so need not be brought", input)
 		}
 	}
+	d.Retry = r.rounds(t, d.Name)
 	d.Steps = r.stepsOf(t, d.Pattern)
+	if _, taken := r.named[d.Name]; !taken {
+		r.named[d.Name] = r.faults.place("name") // for messages; a step may be called the same
+	}
 	t.rest()
 	return d
 }
@@ -98,6 +102,7 @@ func (r *reader) stepsOf(t *table, pattern Pattern) []Step {
 		places = append(places, place)
 	}
 	r.checkAfter(steps, places, pattern)
+	r.checkConditions(steps, places, pattern)
 	return steps
 }
 
@@ -106,19 +111,31 @@ func (r *reader) step(t *table) Step {
 		Name:        r.name(t, "name"),
 		Description: t.text("description"),
 		After:       t.texts("after"),
+		When:        r.conditions(t),
 	}
-	if s.Name != "" && r.names[s.Name] {
-		t.fault("name", "another step has the same name")
-	}
-	r.names[s.Name] = true
+	r.claim(t, "name", s.Name)
 	if t.has("steps") {
 		s.Pattern = r.pattern(t)
+		s.Rounds = r.rounds(t, s.Name)
 		s.Steps = r.stepsOf(t, s.Pattern)
 	} else {
 		r.work(t, &s)
 	}
 	t.rest()
 	return s
+}
+
+// claim keeps a name for its first owner: it is that of an atom, or of a flow
+// that links and conditions speak of.
+func (r *reader) claim(t *table, key, name string) {
+	if name == "" {
+		return
+	}
+	if _, taken := r.named[name]; taken {
+		t.fault(key, "another step has the same name")
+		return
+	}
+	r.named[name] = r.faults.place(t.pathOf(key))
 }
 
 // work reads what a step has that a flow has not.
@@ -170,7 +187,8 @@ func (r *reader) pattern(t *table) Pattern {
 		return pattern
 	default:
 		if t.has("pattern") && !t.failed("pattern") {
-			t.fault("pattern", "%s is none of linear, unordered, graph", quoted(string(pattern)))
+			t.fault("pattern", "%s is none of linear, unordered, graph%s", quoted(string(pattern)),
+				meant(string(pattern), []string{string(Linear), string(Unordered), string(Graph)}))
 		}
 		return Graph
 	}
@@ -250,23 +268,24 @@ func (r *reader) provides(t *table) Provides {
 }
 
 func (r *reader) retry(t *table) *Retry {
-	values := t.table("retry")
-	if values == nil {
+	inner := t.inner("retry")
+	if inner == nil {
 		return nil
 	}
-	where := strings.TrimPrefix(t.where+", retry", ", ")
-	inner := newTable(r.faults, t.pathOf("retry"), where, values)
-	retry := &Retry{
-		Attempts:   inner.integer("attempts", 1, flow.MaxAttempts),
-		Delay:      inner.duration("delay"),
-		Multiplier: inner.number("multiplier", 1, maxMultiplier),
-		MaxDelay:   inner.duration("max_delay"),
-	}
+	retry := &Retry{Attempts: inner.integer("attempts", 1, flow.MaxAttempts), Pause: r.pause(inner)}
 	if !inner.has("attempts") {
 		inner.fault("attempts", "missing; it counts the first attempt too")
 	}
 	inner.rest()
 	return retry
+}
+
+func (r *reader) pause(t *table) Pause {
+	return Pause{
+		Delay:      t.duration("delay"),
+		Multiplier: t.number("multiplier", 1, maxMultiplier),
+		MaxDelay:   t.duration("max_delay"),
+	}
 }
 
 func (r *reader) store(t *table, key string) logbook.Values {
@@ -335,7 +354,7 @@ func (r *reader) checkAfter(steps []Step, places []*table, pattern Pattern) {
 			case name == steps[i].Name:
 				places[i].fault("after", "a step cannot come after itself")
 			case !siblings[name]:
-				places[i].fault("after", "there is no step %s in the same flow", quoted(name))
+				places[i].fault("after", "there is no step %s in the same flow%s", quoted(name), meant(name, slices.Sorted(maps.Keys(siblings))))
 			}
 		}
 	}

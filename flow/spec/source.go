@@ -15,7 +15,7 @@ import (
 
 // decode reads the bytes of a document into plain values (map[string]any,
 // []any, string, bool, int64, float64, json.Number, time.Time), and notes the
-// line of each key.
+// place of each key.
 func decode(data []byte, f *faults) (map[string]any, error) {
 	if len(data) > logbook.MaxLimits.Value {
 		return nil, &logbook.LimitError{
@@ -45,7 +45,7 @@ func isJSON(data []byte, name string) bool {
 
 func decodeTOML(data []byte, f *faults) map[string]any {
 	index := indexTOML(string(data))
-	f.lines = index.lines
+	f.places = index.places
 	if index.deepest > logbook.MaxJSONDepth {
 		f.found = append(f.found, Fault{Reason: fmt.Sprintf("nested too deeply; the limit is %d levels", logbook.MaxJSONDepth)})
 		return nil
@@ -55,7 +55,7 @@ func decodeTOML(data []byte, f *faults) map[string]any {
 		fault := Fault{Reason: err.Error()}
 		var parse toml.ParseError
 		if errors.As(err, &parse) {
-			fault = Fault{Line: parse.Position.Line, Reason: parse.Message}
+			fault = Fault{Line: parse.Position.Line, Column: parse.Position.Col, Reason: parse.Message}
 			if parse.Message == "" {
 				fault.Reason = strings.TrimPrefix(err.Error(), "toml: ")
 			}
@@ -89,9 +89,10 @@ func plain(value any) any {
 
 func decodeJSON(data []byte, f *faults) map[string]any {
 	walk := &jsonWalk{data: data, faults: f, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
-	f.lines = map[string]int{}
+	f.places = map[string]place{}
 	if err := logbook.MaxLimits.CheckValue("document", data); err != nil {
-		f.found = append(f.found, Fault{Line: walk.faultLine(), Reason: reasonOf(err)})
+		at := walk.faultPlace()
+		f.found = append(f.found, Fault{Line: at.line, Column: at.column, Reason: reasonOf(err)})
 		return nil
 	}
 	walk.decoder.UseNumber()
@@ -110,6 +111,7 @@ type jsonWalk struct {
 	decoder *json.Decoder
 
 	line   int // of offset
+	begin  int // of the line
 	offset int
 }
 
@@ -121,7 +123,11 @@ func (w *jsonWalk) value(path string) any {
 	case json.Delim('['):
 		list := []any{}
 		for i := 0; w.decoder.More(); i++ {
-			list = append(list, w.value(fmt.Sprintf("%s[%d]", path, i)))
+			inner := fmt.Sprintf("%s[%d]", path, i)
+			if at := w.upcoming(); w.data[w.offset] == '{' {
+				w.faults.places[inner] = at
+			}
+			list = append(list, w.value(inner))
 		}
 		w.next()
 		return list
@@ -133,11 +139,11 @@ func (w *jsonWalk) value(path string) any {
 func (w *jsonWalk) object(path string) map[string]any {
 	object := map[string]any{}
 	for w.decoder.More() {
+		at := w.upcoming()
 		key, _ := w.next().(string)
 		inner := joined(path, key)
-		line := w.at(int(w.decoder.InputOffset()))
 		if inner != path {
-			w.faults.lines[inner] = line
+			w.faults.places[inner] = at
 		}
 		if _, twice := object[key]; twice {
 			w.faults.add(inner, shortened(key), "stands twice in the same object")
@@ -153,21 +159,35 @@ func (w *jsonWalk) next() json.Token {
 	return token
 }
 
-// at counts lines; offsets only grow.
-func (w *jsonWalk) at(offset int) int {
-	w.line += bytes.Count(w.data[w.offset:offset], []byte("\n"))
-	w.offset = offset
-	return w.line
+// upcoming is the place of the next key or element.
+func (w *jsonWalk) upcoming() place {
+	offset := int(w.decoder.InputOffset())
+	for offset < len(w.data) && strings.IndexByte(" \t\r\n,", w.data[offset]) >= 0 {
+		offset++
+	}
+	return w.at(offset)
 }
 
-// faultLine is the line on which the data stops being JSON; 0 if it does not.
-func (w *jsonWalk) faultLine() int {
+// at counts lines; offsets only grow.
+func (w *jsonWalk) at(offset int) place {
+	passed := w.data[w.offset:offset]
+	w.line += bytes.Count(passed, []byte("\n"))
+	if last := bytes.LastIndexByte(passed, '\n'); last >= 0 {
+		w.begin = w.offset + last + 1
+	}
+	w.offset = offset
+	return place{line: w.line, column: offset - w.begin + 1}
+}
+
+// faultPlace is where the data stops being JSON; nowhere if it does not.
+func (w *jsonWalk) faultPlace() place {
 	var raw json.RawMessage
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(w.data, &raw); errors.As(err, &syntax) {
-		return w.at(min(int(syntax.Offset), len(w.data)))
+		// The offset is behind the byte that should not be there.
+		return w.at(max(0, min(int(syntax.Offset), len(w.data))-1))
 	}
-	return 0
+	return place{}
 }
 
 // reasonOf leaves the field out of an error whose place is told otherwise.

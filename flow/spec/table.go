@@ -48,7 +48,8 @@ func (t *table) has(key string) bool {
 func (t *table) rest() {
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
 		if !t.known[key] {
-			t.fault(shortened(key), "unknown key; known are %s", strings.Join(slices.Sorted(maps.Keys(t.known)), ", "))
+			known := slices.Sorted(maps.Keys(t.known))
+			t.fault(shortened(key), "unknown key%s; known are %s", meant(key, known), strings.Join(known, ", "))
 		}
 	}
 }
@@ -156,6 +157,28 @@ func (t *table) table(key string) map[string]any {
 		t.fault(key, "%s where a table belongs", kindOf(t.values[key]))
 	}
 	return values
+}
+
+// inner is the table under a key; nil if there is none.
+func (t *table) inner(key string) *table {
+	values := t.table(key)
+	if values == nil {
+		return nil
+	}
+	return newTable(t.faults, t.pathOf(key), strings.TrimPrefix(t.where+", "+key, ", "), values)
+}
+
+// choice reads one of several words; empty if there is none, or none of them.
+func (t *table) choice(key string, words []string) string {
+	word := t.text(key)
+	if t.failed(key) || !t.has(key) {
+		return ""
+	}
+	if !slices.Contains(words, word) {
+		t.fault(key, "%s is none of %s%s", quoted(word), strings.Join(words, ", "), meant(word, words))
+		return ""
+	}
+	return word
 }
 
 func (t *table) tables(key string) []map[string]any {

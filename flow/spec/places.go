@@ -3,25 +3,28 @@ package spec
 import (
 	"fmt"
 	"strings"
+
+	"github.com/conductord/conductord/logbook"
 )
 
 // tomlIndex is where the keys of a TOML text stand. The TOML library tells
-// the line of a syntax error only, and a fault of meaning is as hard to find.
+// the place of a syntax error only, and a fault of meaning is as hard to find.
 // The index is for messages alone: it follows TOML's headers, keys, strings
 // and brackets, and where a text is not TOML it may be wrong without harm.
 type tomlIndex struct {
-	lines   map[string]int // by paths such as steps[0].retry
-	deepest int            // nesting of brackets, or parts of a dotted key
+	places  map[string]place // by paths such as steps[0].retry
+	deepest int              // nesting of brackets, or parts of a dotted key
 
 	text   string
 	at     int
 	line   int
+	begin  int            // of the line
 	table  string         // the path of the table whose keys are being read
 	tables map[string]int // how many tables each array of tables has so far
 }
 
 func indexTOML(text string) *tomlIndex {
-	x := &tomlIndex{lines: map[string]int{}, text: text, line: 1, tables: map[string]int{}}
+	x := &tomlIndex{places: map[string]place{}, text: text, line: 1, tables: map[string]int{}}
 	for x.at < len(x.text) {
 		switch c := x.text[x.at]; c {
 		case '\n', ' ', '\t', '\r':
@@ -40,9 +43,16 @@ func indexTOML(text string) *tomlIndex {
 // advance moves on by n bytes and counts lines.
 func (x *tomlIndex) advance(n int) {
 	n = min(n, len(x.text)-x.at)
-	x.line += strings.Count(x.text[x.at:x.at+n], "\n")
+	passed := x.text[x.at : x.at+n]
+	x.line += strings.Count(passed, "\n")
+	if last := strings.LastIndexByte(passed, '\n'); last >= 0 {
+		x.begin = x.at + last + 1
+	}
 	x.at += n
 }
+
+// here is the place of what comes next.
+func (x *tomlIndex) here() place { return place{line: x.line, column: x.at - x.begin + 1} }
 
 func (x *tomlIndex) skipLine() {
 	for x.at < len(x.text) && x.text[x.at] != '\n' {
@@ -52,7 +62,7 @@ func (x *tomlIndex) skipLine() {
 
 // header reads [table] or [[table]].
 func (x *tomlIndex) header() {
-	line, array := x.line, strings.HasPrefix(x.text[x.at:], "[[")
+	at, array := x.here(), strings.HasPrefix(x.text[x.at:], "[[")
 	x.advance(1)
 	if array {
 		x.advance(1)
@@ -65,24 +75,29 @@ func (x *tomlIndex) header() {
 		x.tables[path]++
 	}
 	x.table = x.indexed(path)
-	x.note(x.table, line)
+	x.note(x.table, at)
 }
 
 // pair reads key = value.
-func (x *tomlIndex) pair() {
-	line := x.line
-	path := x.table
+func (x *tomlIndex) pair() { x.entry(x.table, 0) }
+
+// entry reads key = value in a table, or in braces so deep.
+func (x *tomlIndex) entry(path string, depth int) {
+	at := x.here()
 	for _, part := range x.key("=") {
 		path = joined(path, part)
-		x.note(path, line)
+		x.note(path, at)
 	}
-	x.value()
+	if x.at < len(x.text) && x.text[x.at] == '=' {
+		x.advance(1)
+		x.value(path, depth)
+	}
 }
 
-// note keeps the first line of a path: a dotted key names its table each time.
-func (x *tomlIndex) note(path string, line int) {
-	if _, known := x.lines[path]; !known {
-		x.lines[path] = line
+// note keeps the first place of a path: a dotted key names its table each time.
+func (x *tomlIndex) note(path string, at place) {
+	if _, known := x.places[path]; !known {
+		x.places[path] = at
 	}
 }
 
@@ -110,28 +125,65 @@ func (x *tomlIndex) key(end string) []string {
 	return parts
 }
 
-// value skips a value: to the end of the line, or of the bracket that it opens.
-func (x *tomlIndex) value() {
-	depth := 0
-	for x.at < len(x.text) {
-		switch c := x.text[x.at]; c {
-		case '"', '\'':
-			x.quoted()
-			continue
-		case '#':
-			x.skipLine()
-			continue
-		case '[', '{':
-			depth++
-			x.deepest = max(x.deepest, depth)
-		case ']', '}':
-			depth--
-		case '\n':
-			if depth <= 0 {
-				return
-			}
+// value reads a value: to its end, or to that of the bracket that it opens.
+func (x *tomlIndex) value(path string, depth int) {
+	x.deepest = max(x.deepest, depth)
+	if depth > logbook.MaxJSONDepth {
+		x.at = len(x.text) // the document is refused; nobody asks for places
+	}
+	x.blanks(" \t\r")
+	if x.at == len(x.text) {
+		return
+	}
+	switch c := x.text[x.at]; c {
+	case '"', '\'':
+		x.quoted()
+	case '[':
+		x.bracket("]", func(i int) { x.element(fmt.Sprintf("%s[%d]", path, i), depth+1) })
+	case '{':
+		x.bracket("}", func(int) { x.entry(path, depth+1) })
+	default:
+		for x.at < len(x.text) && !strings.ContainsRune(",]}#\n", rune(x.text[x.at])) {
+			x.at++
 		}
-		x.advance(1)
+	}
+}
+
+// bracket reads what stands up to the closing bracket, part by part.
+func (x *tomlIndex) bracket(end string, part func(i int)) {
+	x.advance(1)
+	for i := 0; x.at < len(x.text); i++ {
+		x.blanks(" \t\r\n,")
+		if strings.HasPrefix(x.text[x.at:], end) {
+			x.advance(1)
+			return
+		}
+		before := x.at
+		if part(i); x.at == before {
+			x.advance(1) // not TOML; the library says so
+		}
+	}
+}
+
+func (x *tomlIndex) element(path string, depth int) {
+	if strings.HasPrefix(x.text[x.at:], "{") {
+		x.note(path, x.here())
+	}
+	x.value(path, depth)
+}
+
+// blanks skips these characters, and comments where lines may end.
+func (x *tomlIndex) blanks(these string) {
+	comments := strings.Contains(these, "\n")
+	for x.at < len(x.text) {
+		switch c := x.text[x.at]; {
+		case comments && c == '#':
+			x.skipLine()
+		case strings.IndexByte(these, c) >= 0:
+			x.advance(1)
+		default:
+			return
+		}
 	}
 }
 

@@ -1,0 +1,127 @@
+//go:build unix
+
+package examples_test
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/examples"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/logbook"
+)
+
+// carried is what has become of a flow document that the engine has run.
+type carried struct {
+	engine.Result
+	err error
+}
+
+// carryOut runs a document in the engine, with the handlers of the examples.
+func carryOut(t *testing.T, file string, given logbook.Values) carried {
+	t.Helper()
+	text, err := fs.ReadFile(examples.Files, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := spec.Parse(text, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := document.Fill(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := document.Build(handlers(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := engine.RunLocal(context.Background(), built, store)
+	return carried{result, err}
+}
+
+// states are those of the steps that were recorded, in order of their names.
+func (c *carried) states() string {
+	var states []string
+	for i := range c.Detail.Atoms {
+		states = append(states, c.Detail.Atoms[i].Name+" "+string(c.Detail.Atoms[i].State))
+	}
+	slices.Sort(states)
+	return strings.Join(states, ", ")
+}
+
+// said is what the executions of a step, or its reverts, wrote on stderr.
+func (c *carried) said(step string, action logbook.Action) string {
+	atom, _ := c.Detail.Atom(step)
+	var said strings.Builder
+	for i := range atom.Attempts {
+		if atom.Attempts[i].Action == action {
+			said.WriteString(atom.Attempts[i].Stderr)
+		}
+	}
+	return said.String()
+}
+
+func set(name, value string) logbook.Values { return logbook.Values{name: json.RawMessage(value)} }
+
+// TestRetryExample: a machine is placed in the second region, since the first
+// is full, and what was reserved in the first is given back.
+func TestRetryExample(t *testing.T) {
+	got := carryOut(t, "retry.toml", nil)
+	if got.err != nil || !strings.HasSuffix(string(got.Steps["start-machine"]), ` in us"`) {
+		t.Fatalf("the machine is %s, %v", got.Steps["start-machine"], got.err)
+	}
+	if released := got.said("reserve-address", logbook.ActionRevert); !strings.HasPrefix(released, "10.0.0.") {
+		t.Errorf("released is %q", released)
+	}
+	got = carryOut(t, "retry.toml", set("full", `"eu us asia"`))
+	if got.err == nil || got.State != logbook.FlowReverted || len(got.Steps) != 0 {
+		t.Errorf("where all is full: %s, %v", got.State, got.err)
+	}
+}
+
+// TestDecisionExample: what is asked decides who runs, and packing comes after
+// the approval where there is one.
+func TestDecisionExample(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		given  logbook.Values
+		parcel string
+		states string
+	}{
+		{"large", nil, `"12 x lamp, approved by Grace"`,
+			"approve-order SUCCESS, declare-to-customs IGNORE, pack-order SUCCESS, price-order SUCCESS"},
+		{"small", set("amount", "2"), `"2 x lamp, not to be approved"`,
+			"approve-order IGNORE, declare-to-customs IGNORE, pack-order SUCCESS, price-order SUCCESS"},
+		{"abroad", set("item", `"globe"`), `"12 x globe, approved by Grace"`,
+			"approve-order SUCCESS, declare-to-customs SUCCESS, pack-order SUCCESS, price-order SUCCESS"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := carryOut(t, "decision.toml", row.given)
+			if got.err != nil || string(got.Steps["pack-order"]) != row.parcel || got.states() != row.states {
+				t.Errorf("packed %s; %s; %v", got.Steps["pack-order"], got.states(), got.err)
+			}
+		})
+	}
+}
+
+// TestEveryExampleIsRun: a document that stands here and is run by no test
+// would not be known to work.
+func TestEveryExampleIsRun(t *testing.T) {
+	run := []string{"decision.toml", "hello.toml", "retry.toml", "travel.toml"}
+	entries, err := fs.ReadDir(examples.Files, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if path.Ext(entry.Name()) == ".toml" && !slices.Contains(run, entry.Name()) {
+			t.Errorf("%s is run by no test", entry.Name())
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package spec
+
+import "unicode/utf8"
+
+const (
+	// maxMisspelt bounds the words that are compared letter by letter.
+	maxMisspelt = 40
+	// maxCandidates bounds with how many: a name that stands nowhere may have
+	// to be compared with ten thousand, and fifty times over.
+	maxCandidates = 500
+)
+
+// meant says which of the known words was perhaps meant by one that is not
+// among them, as the end of a sentence; nothing if none is like it.
+func meant(word string, known []string) string {
+	const most, share = 2, 3 // letters that may differ: two, and not more than a third
+	best, least := "", most+1
+	for i, candidate := range known {
+		if i == maxCandidates {
+			break
+		}
+		if len(word) > maxMisspelt || len(candidate) > maxMisspelt {
+			continue
+		}
+		differing := distance([]rune(word), []rune(candidate))
+		if differing < least && differing*share <= utf8.RuneCountInString(candidate) {
+			best, least = candidate, differing
+		}
+	}
+	if best == "" || best == word {
+		return ""
+	}
+	return "; did you mean " + quoted(best) + "?"
+}
+
+// distance is how many letters must be changed, added, removed or exchanged
+// with their neighbours to make one word of another.
+func distance(from, to []rune) int {
+	before, previous := make([]int, len(to)+1), make([]int, len(to)+1)
+	for j := range previous {
+		previous[j] = j
+	}
+	for i := range from {
+		row := make([]int, len(to)+1)
+		row[0] = i + 1
+		for j := range to {
+			changed := previous[j]
+			if from[i] != to[j] {
+				changed++
+			}
+			row[j+1] = min(changed, previous[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && from[i] == to[j-1] && from[i-1] == to[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, previous = previous, row
+	}
+	return previous[len(to)]
+}

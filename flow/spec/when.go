@@ -1,0 +1,213 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+
+	"github.com/conductord/conductord/flow"
+)
+
+// MaxConditions bounds those of one step. They are all asked in one go.
+const MaxConditions = 20
+
+// conditions reads when: a condition, or a list of them.
+func (r *reader) conditions(t *table) []Condition {
+	if !t.has("when") {
+		return nil
+	}
+	if values, ok := t.values["when"].(map[string]any); ok {
+		return []Condition{r.condition(newTable(r.faults, t.pathOf("when"), t.where+", when", values))}
+	}
+	tables := t.tables("when")
+	if t.failed("when") {
+		return nil
+	}
+	if len(tables) == 0 || len(tables) > MaxConditions {
+		t.fault("when", "%d conditions are not between 1 and %d", len(tables), MaxConditions)
+		return nil
+	}
+	var conditions []Condition
+	for i, values := range tables {
+		if values == nil {
+			continue // not a table: a fault already
+		}
+		key := fmt.Sprintf("when[%d]", i)
+		conditions = append(conditions, r.condition(newTable(r.faults, t.pathOf(key), t.where+", "+key, values)))
+	}
+	return conditions
+}
+
+func (r *reader) condition(t *table) Condition {
+	c := Condition{
+		Name:  t.text("name"),
+		Step:  r.name(t, "step"),
+		Field: t.text("field"),
+		Is:    Test(t.choice("is", tests)),
+		Depth: t.choice("depth", []string{
+			flow.DepthAll.String(), flow.DepthFlow.String(), flow.DepthNeighbors.String(), flow.DepthAtom.String(),
+		}),
+	}
+	if !t.has("is") {
+		t.fault("is", "missing; it says what is asked, such as equals or over")
+	}
+	if t.has("name") && !t.failed("name") {
+		r.checkSymbol(t, "name", c.Name)
+	}
+	if t.has("field") && !t.failed("field") {
+		r.checkField(t, c.Field)
+	}
+	r.compared(t, &c)
+	t.rest()
+	return c
+}
+
+func (r *reader) checkField(t *table, field string) {
+	switch {
+	case field == "":
+		t.fault("field", "empty; leave it out to ask about the whole result")
+	case len(field) > maxField:
+		t.fault("field", "%d bytes, and the limit is %d", len(field), maxField)
+	}
+}
+
+// compared reads the value that a condition compares with.
+func (r *reader) compared(t *table, c *Condition) {
+	value, given := t.values["value"], t.has("value")
+	switch {
+	case c.Is == "":
+		return // a fault already: who knows which value belongs to it
+	case c.Is == Exists || c.Is == Missing:
+		if given {
+			t.fault("value", "%s takes none", c.Is)
+		}
+		return
+	case !given:
+		t.fault("value", "missing; %s compares with it", c.Is)
+		return
+	case value == nil:
+		t.fault("value", "null; whether something is there is asked by exists and missing")
+		return
+	}
+	if c.Value = r.json(t, "value", value); t.failed("value") {
+		return
+	}
+	if reason := c.unfit(value); reason != "" {
+		t.fault("value", "%s", reason)
+	}
+}
+
+// unfit says why a condition cannot compare with a value.
+func (c *Condition) unfit(value any) string {
+	exact, err := valueOf(c.Value)
+	if err != nil {
+		return err.Error()
+	}
+	switch c.Is {
+	case Over, Under, AtLeast, AtMost:
+		if _, ok := exact.(json.Number); !ok {
+			return fmt.Sprintf("%s where a number belongs, for %s", kindOf(value), c.Is)
+		}
+	case In, NotIn:
+		list, ok := exact.([]any)
+		if !ok || len(list) == 0 {
+			return fmt.Sprintf("%s where a list of one or more values belongs, for %s", kindOf(value), c.Is)
+		}
+		if slices.Contains(list, nil) {
+			return "null in the list; whether something is there is asked by exists and missing"
+		}
+	case Matches:
+		return unfitPattern(value)
+	}
+	// A number that is too large to be compared shows when it is compared
+	// with itself.
+	if _, err := equal(exact, exact); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func unfitPattern(value any) string {
+	pattern, ok := value.(string)
+	switch {
+	case !ok:
+		return kindOf(value) + " where a regular expression belongs, for matches"
+	case len(pattern) > maxPattern:
+		return fmt.Sprintf("a regular expression of %d bytes, and the limit is %d", len(pattern), maxPattern)
+	}
+	if _, err := regexp.Compile(pattern); err != nil {
+		return err.Error()
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return err.Error()
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return err.Error()
+	}
+	if len(program.Inst) > maxProgram {
+		return fmt.Sprintf("the regular expression repeats too much: it makes %d instructions, and the limit is %d", len(program.Inst), maxProgram)
+	}
+	return ""
+}
+
+// checkConditions checks who is asked by the steps of one flow.
+func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern) {
+	for i := range steps {
+		if len(steps[i].When) == 0 {
+			continue
+		}
+		if pattern != Graph {
+			places[i].fault("when", "only steps of a graph have conditions, and this flow is %s", pattern)
+			continue
+		}
+		for _, c := range steps[i].When {
+			if c.Step == "" {
+				continue
+			}
+			switch child, found := holder(steps, c.Step); {
+			case found && child == i:
+				places[i].fault("when", "a step cannot ask itself")
+			case !found && isFlow(steps, c.Step):
+				places[i].fault("when", "%s is a flow, which has no result; ask one of its steps", quoted(c.Step))
+			case !found:
+				places[i].fault("when", "there is no step %s in the same graph, nor in a flow of it%s", quoted(c.Step), meant(c.Step, stepNames(steps)))
+			}
+		}
+	}
+}
+
+// holder is the place of the step of a flow that a name means, or of the flow
+// within the flow in which it stands.
+func holder(steps []Step, name string) (int, bool) {
+	for i := range steps {
+		if !steps[i].Nested() {
+			if steps[i].Name == name {
+				return i, true
+			}
+			continue
+		}
+		if _, found := holder(steps[i].Steps, name); found {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+func isFlow(steps []Step, name string) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool { return s.Nested() && s.Name == name })
+}
+
+func stepNames(steps []Step) []string {
+	names := map[string]bool{}
+	for i := range steps {
+		if !steps[i].Nested() {
+			names[steps[i].Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
