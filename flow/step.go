@@ -38,6 +38,7 @@ type Step struct {
 	timeout        time.Duration
 	retry          RetryPolicy
 	atMostOnce     bool
+	waitAtMost     time.Duration
 
 	// Of the atom of a Retrier, which has no task.
 	retrier      bool
@@ -134,7 +135,8 @@ func RevertRequires(names ...string) Option {
 }
 
 // Timeout ends the context of each execution and each revert after a while;
-// an error that comes back then is a failure of kind "timeout". 0: never.
+// an error that comes back then is a failure of kind "timeout". 0: never. Of a
+// step that says "not yet" it holds each time it is asked: see WaitAtMost.
 func Timeout(d time.Duration) Option { return func(s *Step) { s.timeout = d } }
 
 // Retry tries the step again after a failure that is not permanent; it holds
@@ -285,6 +287,12 @@ func (s *Step) check() {
 	if s.timeout < 0 {
 		s.fault("its timeout is negative: %s", s.timeout)
 	}
+	if s.waitAtMost < 0 {
+		s.fault("the wait at most is negative: %s", s.waitAtMost)
+	}
+	if s.atMostOnce && s.waitAtMost > 0 {
+		s.fault("it is to run at most once, so that it can never be waited for")
+	}
 	if s.atMostOnce && s.retry.Attempts > 1 {
 		s.fault("it is to run at most once, and to be tried %d times", s.retry.Attempts)
 	}
@@ -310,7 +318,7 @@ func (s *Step) checkRetrier() {
 	if s.controller == nil {
 		s.fault("it is a retry and has no controller")
 	}
-	if s.timeout != 0 || s.atMostOnce || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
+	if s.timeout != 0 || s.atMostOnce || s.waitAtMost != 0 || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
 		s.fault("it is a retry, and has an option that only steps take")
 	}
 	if s.pause != nil {

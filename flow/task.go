@@ -17,7 +17,8 @@ type Task interface {
 	// is to stop; Execute must then return soon. It may be called again for
 	// the same step: after a failure if the step's policy says so, and after
 	// a crash, when nobody knows how far it came. An error of type
-	// *logbook.Failure is recorded as it is; others by their registered kind.
+	// *logbook.Failure is recorded as it is; others by their registered kind;
+	// NotYet is no failure.
 	Execute(ctx context.Context, call *Call) (result any, err error)
 }
 
@@ -40,6 +41,7 @@ type Call struct {
 	Flow    logbook.FlowID
 	Step    string
 	Attempt int // counts from 1
+	Asked   int // how often this attempt has said NotYet
 	// Token is the fence of the claim. Show it to outside systems that can
 	// refuse an older one.
 	Token logbook.Token

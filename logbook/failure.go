@@ -56,6 +56,7 @@ const (
 	FailureOperator = "operator"       // a person has ended it
 
 	// FailureAtMostOnce: a step that must not start twice was running when
-	// its conductor died, so nobody knows whether it has happened.
+	// its conductor died, so nobody knows whether it has happened; or it has
+	// said "not yet", and so asked to be started twice.
 	FailureAtMostOnce = "at_most_once"
 )

@@ -20,6 +20,7 @@ type core struct {
 	store logbook.Values
 	call  flow.Call // what is the same in every call
 	owner string
+	began time.Time // this run
 	out   *builder
 	// limits of the logbook, to which failures are cut whoever made them: an
 	// update that is refused would be refused again by every conductor.
@@ -57,7 +58,7 @@ type vertex struct {
 	before    int
 	after     int
 	behind    int              // for countUndone alone
-	attempt   *logbook.Attempt // the one that is open, as its mark in the update says; not to be written to
+	attempt   *logbook.Attempt // the one that is open, as its mark in the update says, or that waits to be asked again; not to be written to
 
 	executions, reverts          int  // attempts begun
 	failedExecutions, failedUndo int  // attempts that have ended in a failure
@@ -80,6 +81,7 @@ type outcome struct {
 	step            int
 	result          []byte
 	failure         *logbook.Failure
+	notYet          *flow.NotYetError // instead of both
 	stderr          string
 	stderrTruncated bool
 	ended           time.Time
@@ -87,6 +89,7 @@ type outcome struct {
 
 // begin makes the changes that follow from how the flow was found.
 func (c *core) begin(now time.Time) {
+	c.began = now
 	if c.reverting {
 		c.beginRevert(c.cause, now)
 		return
@@ -148,15 +151,20 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	} else {
 		v.failure = nil
 	}
-	*number++
-	v.started, v.open, v.retryAt = true, true, time.Time{}
 	begun := []logbook.Attempt{{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now}}
+	if v.isAsked(action) {
+		begun[0].StartedAt, begun[0].Asked = v.attempt.StartedAt, v.attempt.Asked
+	} else {
+		*number++
+		begun[0].Number = *number
+	}
+	v.started, v.open, v.retryAt = true, true, time.Time{}
 	v.attempt = &begun[0]
 	c.change(step, logbook.AtomChange{State: state, Attempts: begun}, now)
 	c.running++
 
 	call := c.call
-	call.Action, call.Step, call.Attempt = action, s.Name(), *number
+	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
 	arguments, failure := c.arguments(step, action)
 	if failure != nil {
 		if action == logbook.ActionRevert && v.failure != nil && v.failure.Kind == logbook.FailureArgument {
@@ -188,6 +196,12 @@ func (c *core) finish(o outcome, now time.Time) {
 	c.running--
 	v.open = false
 	attempt := *v.attempt
+	if o.notYet != nil {
+		if o.failure = c.refusal(o.step, &attempt, now); o.failure == nil {
+			c.askLater(o.step, attempt, o.notYet, now)
+			return
+		}
+	}
 	attempt.EndedAt, attempt.Result, attempt.Failure = o.ended, o.result, o.failure
 	attempt.Stderr, attempt.StderrTruncated = o.stderr, o.stderrTruncated
 	v.attempt = nil

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -25,6 +26,14 @@ import (
 // interrupted, the flow comes to the end that it has without a crash, and no
 // step is called that its record does not allow.
 func TestCrashAtEveryWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { crashAtEveryWrite(timeless{t}) }) // steps wait to be asked again
+}
+
+// timeless is a test that is not asked for its deadline, which it does not
+// tell in fake time.
+type timeless struct{ testing.TB }
+
+func crashAtEveryWrite(t timeless) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers")}
 		plan, err := flow.Compile(w.draw(rt, "root", 3), "input")
@@ -177,6 +186,10 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 		task.once, w.once, attempts = true, true, 1
 		options = append(options, flow.AtMostOnce())
 	}
+	if !task.once {
+		task.asks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "asks")
+	}
+	task.undoAsks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "undo asks")
 	task.fail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "fail")
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "undo fail")
 	w.fails = w.fails || task.fail >= attempts
@@ -458,6 +471,7 @@ type drawnTask struct {
 	world          *world
 	name           string
 	fail, undoFail int
+	asks, undoAsks int
 	once, undo     bool
 	rounds         int
 	value          string // the name of the retry's, under which it stands
@@ -486,6 +500,9 @@ func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	d.world.allow(call)
 	d.began()
 	d.world.event()
+	if call.Asked < d.asks {
+		return nil, flow.NotYet(flow.MinAsk, call.Asked)
+	}
 	if d.rounds > 0 && d.round(call) <= d.rounds {
 		return nil, flow.Permanent(errors.New("not in this round"))
 	}
@@ -510,6 +527,9 @@ type drawnUndoable struct{ *drawnTask }
 func (d *drawnUndoable) Revert(_ context.Context, call *flow.Call) error {
 	d.world.allow(call)
 	d.world.event()
+	if call.Asked < d.undoAsks {
+		return flow.NotYet(flow.MinAsk)
+	}
 	if call.Attempt <= d.undoFail {
 		return errors.New("nasty")
 	}

@@ -11,9 +11,10 @@ import (
 
 // newCore takes a flow up where its detail stands:
 //
-//	PENDING         executed when ready, and not before RetryAt
-//	RUNNING         executed again; nobody knows how far it came. At most once:
-//	                a failure. In a flow that reverts: reverted, without a result
+//	PENDING         executed when ready, and not before RetryAt. One whose last
+//	                attempt is open has said "not yet", and is asked again
+//	RUNNING         executed again, or asked again; nobody knows how far it came.
+//	                At most once: a failure. In a flow that reverts: reverted, without a result
 //	SUCCESS         kept; in a flow that reverts: reverted when ready
 //	FAILURE         the flow reverts, whether it had recorded that or not
 //	REVERTING       reverted again, and not before RetryAt
@@ -114,8 +115,11 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	}
 	if last != nil && last.Ended() {
 		v.result, v.failure = last.Result, last.Failure
-	} else if last != nil && (atom.State == logbook.AtomRunning || atom.State == logbook.AtomRetrying) {
+	} else if last != nil && (atom.State == logbook.AtomRunning || atom.State == logbook.AtomRetrying || atom.State == logbook.AtomPending) {
 		v.attempt = last
+	}
+	if undo, ok := atom.Last(logbook.ActionRevert); ok && v.undone && atom.State == logbook.AtomReverting && !undo.Ended() && undo.Asked > 0 {
+		v.attempt = undo
 	}
 	if c.plan.Step(step).IsRetry() {
 		return c.loadRounds(step, atom)
@@ -157,7 +161,7 @@ func (c *core) checkState(step int, last *logbook.Attempt) error {
 	possible := false
 	switch v.state {
 	case logbook.AtomPending:
-		possible = last == nil || failed
+		possible = last == nil || failed || !last.Ended() && last.Asked > 0
 	case logbook.AtomIgnored:
 		possible = last == nil
 	case logbook.AtomRunning:
@@ -290,7 +294,7 @@ func (c *core) resume(now time.Time) {
 // than its policy could have said, counted from now.
 func (c *core) await(step, failures int, now time.Time) {
 	at := c.vertices[step].retryAt
-	if latest := now.Add(c.plan.Step(step).Retry().Longest(failures)); at.After(latest) {
+	if latest := now.Add(c.longestWait(step, failures, now)); at.After(latest) {
 		at = latest
 	}
 	if at.After(now) {

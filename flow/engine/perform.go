@@ -44,7 +44,10 @@ func (l *loop) perform(s start) {
 	var err error
 	r.result, err = l.act(ctx, step, s.call)
 	if err != nil {
-		r.result, r.failure = nil, failureOf(ctx, step, err)
+		r.result = nil
+		if r.notYet, err = notYet(ctx, &l.options.Limits, err); r.notYet == nil {
+			r.failure = failureOf(ctx, step, err)
+		}
 	}
 	stderr, truncated := s.call.Stderr()
 	r.stderr, r.stderrTruncated = keepEnd(stderr, truncated, stderrLimit(l.options.Limits, step))
@@ -90,6 +93,20 @@ func encode(value any, limits *logbook.Limits) (json.RawMessage, error) {
 		return nil, flow.Fail(logbook.FailureResult, err)
 	}
 	return result, nil
+}
+
+// notYet finds what is no failure. Of a step whose time was up, and of details
+// that this logbook does not take, it is one.
+func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYetError, error) {
+	said, ok := flow.AsNotYet(err)
+	if !ok || context.Cause(ctx) == errTimeout {
+		return nil, err
+	}
+	details := logbook.Limits{Value: detailsLimit(limits)}
+	if err := details.CheckValue("details of \"not yet\"", said.Details); err != nil {
+		return nil, flow.Fail(logbook.FailureResult, err)
+	}
+	return said, nil
 }
 
 // failureOf makes a failure of an error, and says of one that came after the

@@ -108,3 +108,88 @@ func TestRoundsAreHeldToTheirPause(t *testing.T) {
 		})
 	}
 }
+
+// patient says "not yet" until it has been asked so many times.
+type patient struct {
+	times int
+	calls []string
+}
+
+func (a *patient) Execute(_ context.Context, call *flow.Call) (any, error) {
+	a.calls = append(a.calls, fmt.Sprintf("%s %d asked %d", call.Action, call.Attempt, call.Asked))
+	if call.Asked < a.times {
+		return nil, flow.NotYet(time.Minute, map[string]int{"asked": call.Asked})
+	}
+	return "done", nil
+}
+
+func TestNotYetIsRecordedWithItsDetails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		task := &patient{times: 2}
+		root := flow.NewStep("a", task, flow.Timeout(time.Second)) // of each call, and not of the wait
+		end, detail, err := runAll(t, t.Context(), engine.Options{Plan: compile(t, root)})
+		if err != nil || end.State != logbook.FlowSuccess {
+			t.Fatal(end, err)
+		}
+		if got := fmt.Sprint(task.calls); got != "[execute 1 asked 0 execute 1 asked 1 execute 1 asked 2]" {
+			t.Error(got)
+		}
+		atom := detail.Atoms[0]
+		if n := len(atom.Attempts); n != 1 || atom.Attempts[0].Asked != 2 || atom.Attempts[0].EndedAt.Sub(atom.Attempts[0].StartedAt) != 2*time.Minute {
+			t.Errorf("the attempts are %+v", atom.Attempts)
+		}
+		if atom.Progress == nil || string(atom.Progress.Details) != `{"asked":1}` {
+			t.Errorf("the progress is %+v", atom.Progress)
+		}
+	})
+}
+
+// TestWhatNotYetDoesNotExcuse: a step whose time was up, and details that the
+// logbook does not take.
+func TestWhatNotYetDoesNotExcuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := act("a", func(ctx context.Context) error { <-ctx.Done(); return flow.NotYet(time.Minute) }, flow.Timeout(time.Second))
+		large := act("a", func(context.Context) error { return flow.NotYet(time.Minute, make([]int, 1000)) })
+		for kind, step := range map[string]*flow.Step{logbook.FailureTimeout: late, logbook.FailureResult: large} {
+			end, _, err := runAll(t, t.Context(), engine.Options{Plan: compile(t, step), Limits: logbook.Limits{Value: 1000}})
+			if err != nil || !end.Cause.Matches(kind) {
+				t.Errorf("%s: %+v, %v", kind, end.Cause, err)
+			}
+		}
+	})
+}
+
+// TestTimesToAskAreHeldToTheirBounds: a time that a clock far ahead of ours has
+// recorded is held to what can have been meant.
+func TestTimesToAskAreHeldToTheirBounds(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		began time.Duration // of the attempt, before now
+		ahead time.Duration
+		most  time.Duration
+		want  time.Duration
+	}{
+		{"soon", 0, time.Second, 0, time.Second},
+		{"over", 0, -time.Second, 0, 0},
+		{"by far", 0, 1 << 62, 0, flow.MaxAsk},
+		{"by far, and it waits no longer than so", 30 * time.Second, 1 << 62, time.Minute, 30 * time.Second},
+		{"it began in the future", -time.Hour, 1 << 62, time.Minute, time.Minute},
+		{"it has waited long enough", time.Hour, time.Hour, time.Minute, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				now := time.Now()
+				atom := logbook.NewAtom("a", logbook.KindTask)
+				atom.RetryAt = now.Add(row.ahead)
+				atom.Attempts = []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, StartedAt: now.Add(-row.began), Asked: 1}}
+				detail := newDetail()
+				detail.State, detail.Atoms = logbook.FlowRunning, []logbook.AtomDetail{atom}
+				plan := compile(t, flow.NewStep("a", &patient{times: 1}, flow.WaitAtMost(row.most)))
+				end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: detail, Journal: newJournal(detail)})
+				if took := time.Since(now); err != nil || end.State != logbook.FlowSuccess || took != row.want {
+					t.Errorf("it took %s, not %s: %v, %v", took, row.want, end, err)
+				}
+			})
+		})
+	}
+}

@@ -282,6 +282,8 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	permanent   its failures are permanent
 //	takes=D     each execution takes so long
 //	timeout=D   and may take so long
+//	asks=N,D    says "not yet" N times, a delay apart (undoasks: its reverts)
+//	waits=D     and may for so long
 //	may=A       is given A where it is provided
 //	needs=A     requires A     gives=A  provides A
 //	shows=A     requires A, and its value is printed with each call
@@ -310,6 +312,12 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, flow.AtMostOnce())
 		case "timeout":
 			options = append(options, flow.Timeout(duration(value)))
+		case "asks":
+			task.asks, task.again = asking(value)
+		case "undoasks":
+			task.undoAsks, task.undoAgain = asking(value)
+		case "waits":
+			options = append(options, flow.WaitAtMost(duration(value)))
 		case "takes":
 			task.takes = duration(value)
 		case "needs":
@@ -342,6 +350,11 @@ func count(text string) int {
 		panic(err)
 	}
 	return n
+}
+
+func asking(text string) (times int, apart time.Duration) {
+	number, delay, _ := strings.Cut(text, ",")
+	return count(number), duration(delay)
 }
 
 func duration(text string) time.Duration {
@@ -476,6 +489,9 @@ func formatUpdate(u *logbook.Update) string {
 		}
 		for _, a := range change.Attempts {
 			mark := "?"
+			if a.Asked > 0 {
+				mark += fmt.Sprintf("(%d)", a.Asked)
+			}
 			switch {
 			case a.Ended() && a.Failure == nil:
 				mark = "+"
@@ -541,6 +557,9 @@ type scriptedTask struct {
 	fail, undoFail int
 	takes, moment  time.Duration
 	flaw           string
+	asks, undoAsks int
+	again          time.Duration
+	undoAgain      time.Duration
 	shows          string
 	failOn         []string
 	calls          *callLog
@@ -553,6 +572,9 @@ func (s *scriptedTask) Execute(ctx context.Context, call *flow.Call) (any, error
 	case <-time.After(s.takes + s.moment):
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	if call.Asked < s.asks {
+		return nil, flow.NotYet(s.again)
 	}
 	if slices.Contains(s.failOn, value) {
 		return nil, errors.New("woot")
@@ -586,6 +608,9 @@ func (s *undoableTask) Revert(_ context.Context, call *flow.Call) error {
 	}
 	s.calls.add(known + ":" + s.name)
 	<-time.After(s.moment)
+	if call.Asked < s.undoAsks {
+		return flow.NotYet(s.undoAgain)
+	}
 	if call.Attempt <= s.undoFail {
 		return errors.New("nasty")
 	}

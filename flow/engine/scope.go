@@ -273,6 +273,7 @@ func (c *core) resetStep(step int, now time.Time) {
 	}
 	v.started, v.failedExecutions, v.failedUndo = false, 0, 0
 	v.result, v.fields, v.failure, v.retryAt = nil, nil, nil, time.Time{}
+	v.attempt = nil // that had said "not yet"
 }
 
 // eachVertex visits the steps and gates of a scope.

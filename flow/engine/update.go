@@ -16,6 +16,8 @@ const (
 	// attempt, so that both, with a failure, always fit into one update.
 	resultShare = 2
 	stderrShare = 8
+	// detailsShare is that of the details of one attempt's progress.
+	detailsShare = 16
 	// What is kept of all attempts that a step's policy allows, for execute
 	// and revert each. An atom is read in one message, of which it may take
 	// 3 MiB: a step that complains a hundred times must not make its flow
@@ -24,10 +26,11 @@ const (
 	failuresOfStep = 512 << 10
 	// Estimates of what an encoded update and its parts take besides their texts;
 	// generous, since a split too early costs an update, and one too late the flow.
-	updateOverhead  = 128
-	changeOverhead  = 64
-	attemptOverhead = 160
-	failureOverhead = 48
+	updateOverhead   = 128
+	changeOverhead   = 64
+	attemptOverhead  = 160
+	failureOverhead  = 48
+	progressOverhead = 48
 	// usualChanges is the room that an update begins with: for the end of one
 	// step and the mark of the next.
 	usualChanges = 2
@@ -150,6 +153,9 @@ func absorb(earlier *logbook.AtomChange, change logbook.AtomChange) {
 	if change.Intention == "" {
 		change.Intention = earlier.Intention
 	}
+	if change.Progress == nil {
+		change.Progress = earlier.Progress
+	}
 	*earlier = change
 }
 
@@ -190,6 +196,11 @@ func stderrLimit(limits logbook.Limits, step *flow.Step) int {
 	return min(logbook.MaxStderr, limits.Command/stderrShare, stderrOfStep/max(1, step.Retry().Attempts))
 }
 
+// detailsLimit is how many bytes of details are kept with an attempt.
+func detailsLimit(limits *logbook.Limits) int {
+	return min(flow.MaxDetails, limits.Value, limits.Command/detailsShare)
+}
+
 // fitFailure cuts the failure of one attempt to what the logbook takes, and
 // to its share of what is kept of all.
 func fitFailure(limits logbook.Limits, step *flow.Step, failure *logbook.Failure) *logbook.Failure {
@@ -209,6 +220,9 @@ func UpdateSize(u *logbook.Update) int {
 
 func sizeOf(change *logbook.AtomChange) int {
 	size := changeOverhead + len(change.Name) + len(change.Version)
+	if change.Progress != nil {
+		size += progressOverhead + len(change.Progress.Details)
+	}
 	for i := range change.Attempts {
 		attempt := &change.Attempts[i]
 		size += attemptOverhead + len(attempt.Owner) + len(attempt.Result) + len(attempt.Stderr) + sizeOfFailure(attempt.Failure)

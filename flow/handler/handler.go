@@ -22,6 +22,7 @@
 //	CONDUCTORD_JOB, CONDUCTORD_FLOW, CONDUCTORD_STEP   who calls
 //	CONDUCTORD_ACTION    execute or revert
 //	CONDUCTORD_ATTEMPT   counts from 1
+//	CONDUCTORD_ASKED     how often this attempt has said "not yet"
 //	CONDUCTORD_TOKEN     generation-index, the fence of the claim
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats
 //
@@ -35,6 +36,16 @@
 // that trying again is useless, and every other status is tried again as
 // often as the step's policy says, as 75 is. The end of stderr is kept with
 // the attempt.
+//
+// A handler that has begun something which is not done yet prints an object
+// with the field not_yet, the time until it is to be asked again, and
+// optionally details for people, and ends with status 75:
+//
+//	{"not_yet": "30s", "details": {"build": 4711}}
+//
+// That is no failure and uses up no attempt (flow.NotYet): the handler is run
+// again then, to execute or to revert as before, and finds in CONDUCTORD_ASKED
+// that it has been asked before.
 //
 // # What is guaranteed
 //

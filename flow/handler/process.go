@@ -76,6 +76,7 @@ func environment(path, directory string, call *flow.Call) []string {
 		"CONDUCTORD_STEP=" + call.Step,
 		"CONDUCTORD_ACTION=" + string(call.Action),
 		fmt.Sprintf("CONDUCTORD_ATTEMPT=%d", call.Attempt),
+		fmt.Sprintf("CONDUCTORD_ASKED=%d", call.Asked),
 		"CONDUCTORD_TOKEN=" + call.Token.String(),
 		"CONDUCTORD_KEY=" + call.Key(),
 	}

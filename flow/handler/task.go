@@ -17,7 +17,7 @@ import (
 // The exit statuses that mean something, as in sysexits.h.
 const (
 	ExitPermanent = 65 // EX_DATAERR: trying again is useless
-	ExitTryAgain  = 75 // EX_TEMPFAIL: try again later
+	ExitTryAgain  = 75 // EX_TEMPFAIL: try again later, or with not_yet on stdout: ask again
 )
 
 const (
@@ -74,7 +74,8 @@ func Scratch(directory string) Option { return func(s *settings) { s.scratch = d
 // The handlers are looked up at each run, not here; Check looks now.
 //
 // A failure is a *logbook.Failure of kind handler (it cannot be found or
-// started), handler.exit, handler.signal, result or timeout. When the context
+// started), handler.exit, handler.signal, result or timeout. A handler that has
+// said so gives a flow.NotYet, which is no failure. When the context
 // is cancelled the error wraps its cause.
 func (s *Set) Task(execute, revert string, options ...Option) flow.Task {
 	t := task{set: s, execute: execute, settings: settings{
@@ -214,6 +215,11 @@ func (t *task) outcome(ctx context.Context, name string, p *process, end ending)
 	case ok && status.Signaled():
 		return nil, failure(logbook.FailureSignal, int(status.Signal()),
 			fmt.Sprintf("handler %s was killed by signal %d (%s)", name, status.Signal(), status.Signal()), said)
+	case end.state.ExitCode() == ExitTryAgain:
+		if err := notYet(name, p.stdout.kept); err != nil {
+			return nil, err
+		}
+		return nil, exitFailure(name, ExitTryAgain, said)
 	case !end.state.Success():
 		return nil, exitFailure(name, end.state.ExitCode(), said)
 	}

@@ -117,14 +117,21 @@ func formatChange(change *logbook.AtomChange) string {
 		out.WriteString(" " + formatAttempt(&change.Attempts[i]))
 		ended = change.Attempts[i].EndedAt
 	}
-	if !change.RetryAt.IsZero() && !ended.IsZero() {
+	switch {
+	case change.RetryAt.IsZero():
+	case !ended.IsZero():
 		fmt.Fprintf(&out, " again in %s", change.RetryAt.Sub(ended).Round(time.Millisecond))
+	case len(change.Attempts) > 0:
+		out.WriteString(" not yet")
 	}
 	return out.String()
 }
 
 func formatAttempt(a *logbook.Attempt) string {
 	mark := "?"
+	if a.Asked > 0 {
+		mark += fmt.Sprintf("(%d)", a.Asked)
+	}
 	switch {
 	case a.Ended() && a.Failure == nil:
 		mark = "+"

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// isAsked tells whether the open attempt is one at this action that has said
+// "not yet": then it goes on, and no other begins.
+func (v *vertex) isAsked(action logbook.Action) bool {
+	return v.attempt != nil && v.attempt.Asked > 0 && v.attempt.Action == action
+}
+
+// refusal is why an attempt that says "not yet" has failed; nil if it may.
+func (c *core) refusal(step int, attempt *logbook.Attempt, now time.Time) *logbook.Failure {
+	s := c.plan.Step(step)
+	if s.AtMostOnce() && attempt.Action == logbook.ActionExecute {
+		return &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true,
+			Message: "it says \"not yet\", and must not be started twice, so that it cannot be asked again"}
+	}
+	if end, bounded := c.askedUntil(step, attempt, now); bounded && !end.After(now) {
+		return &logbook.Failure{Kind: logbook.FailureTimeout, Message: fmt.Sprintf("it still says \"not yet\" after %s", s.WaitAtMost())}
+	}
+	return nil
+}
+
+// askedUntil is when an attempt is asked for the last time. One that began in
+// the future was begun by a clock ahead of ours, before this run.
+func (c *core) askedUntil(step int, attempt *logbook.Attempt, now time.Time) (time.Time, bool) {
+	most := c.plan.Step(step).WaitAtMost()
+	began := attempt.StartedAt
+	if began.After(now) {
+		began = c.began
+	}
+	return began.Add(most), most > 0
+}
+
+// askLater leaves an attempt open that has said "not yet". In a flow that is
+// undone nobody waits for what an execution would come to.
+func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetError, now time.Time) {
+	v := &c.vertices[step]
+	attempt.Asked++
+	change := logbook.AtomChange{State: logbook.AtomPending, Attempts: []logbook.Attempt{attempt}}
+	v.attempt = &change.Attempts[0]
+	if attempt.Action == logbook.ActionRevert {
+		change.State = logbook.AtomReverting
+	}
+	if said.Details != nil {
+		change.Progress = &logbook.Progress{Details: said.Details, At: now}
+	}
+	if attempt.Action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
+		c.change(step, change, now)
+		c.tryRevert(step, now)
+		return
+	}
+	at := now.Add(said.After)
+	if end, bounded := c.askedUntil(step, &attempt, now); bounded && at.After(end) {
+		at = end
+	}
+	v.retryAt, change.RetryAt = at, at
+	c.change(step, change, now)
+	if !c.broken {
+		c.due.push(dueStep{at: at, step: step})
+	}
+}
+
+// longestWait bounds how long a step that waits can have been meant to wait,
+// after so many failures.
+func (c *core) longestWait(step, failures int, now time.Time) time.Duration {
+	v := &c.vertices[step]
+	if v.attempt == nil || v.attempt.Asked == 0 {
+		return c.plan.Step(step).Retry().Longest(failures)
+	}
+	longest := flow.MaxAsk
+	if end, bounded := c.askedUntil(step, v.attempt, now); bounded {
+		longest = min(longest, end.Sub(now))
+	}
+	return longest
+}

@@ -1,0 +1,39 @@
+package handler
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// notYet reads what a handler that ends with ExitTryAgain has printed: nil,
+// unless it is an object with the field not_yet. It takes both, so that no
+// result and no failure is mistaken for it.
+func notYet(name string, answer []byte) error {
+	var said struct {
+		NotYet  json.RawMessage `json:"not_yet"`
+		Details json.RawMessage `json:"details"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil || said.NotYet == nil {
+		return nil
+	}
+	var text string
+	err := json.Unmarshal(said.NotYet, &text)
+	var after time.Duration
+	if err == nil {
+		after, err = time.ParseDuration(text)
+	}
+	if err != nil {
+		const excerpt = 80
+		return failure(logbook.FailureResult, ExitTryAgain,
+			fmt.Sprintf("handler %s says \"not yet\", and not_yet is no time such as \"30s\": %.*s", name, excerpt, said.NotYet), "")
+	}
+	if len(said.Details) == 0 || bytes.Equal(said.Details, []byte("null")) {
+		return flow.NotYet(after)
+	}
+	return flow.NotYet(after, said.Details)
+}
