@@ -108,6 +108,7 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	last, _ := atom.Last(logbook.ActionExecute)
 	if v.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {
 		last = nil // a retry has begun its flow again since
+		v.failedExecutions, v.failedUndo = 0, 0
 	}
 	v.started = last != nil
 	if err := c.checkState(step, last); err != nil {
@@ -140,8 +141,12 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt) error {
 		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
 	}
 	if revert := attempt.Action == logbook.ActionRevert; revert != v.undone {
-		// What was tried before belongs to an earlier round.
+		// What was tried before belongs to an earlier round, for both actions
+		// once a new one is executed.
 		*failed, v.undone = 0, revert
+		if !revert {
+			v.failedUndo = 0
+		}
 	}
 	*number++
 	if attempt.Failure != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -209,5 +210,62 @@ func TestRevertCause(t *testing.T) {
 		if end.State != logbook.FlowReverted || cause.Kind != row.kind || !strings.HasPrefix(cause.Message, row.text) {
 			t.Errorf("%s: %s, %.200v", row.name, end.State, cause)
 		}
+	}
+}
+
+// TestTriesAreThoseOfTheRound: a step that a retry begins again is tried as
+// often as its policy says, also by a process that has taken the flow up
+// before that: what failed in an earlier round counts no more.
+func TestTriesAreThoseOfTheRound(t *testing.T) {
+	woot, moment := &logbook.Failure{Kind: "error", Message: "woot"}, time.Unix(1, 0)
+	attempt := func(action logbook.Action, number int, failure *logbook.Failure) logbook.Attempt {
+		a := logbook.Attempt{Action: action, Number: number, StartedAt: moment, EndedAt: moment, Failure: failure}
+		if failure == nil && action == logbook.ActionExecute {
+			a.Result = json.RawMessage("{}")
+		}
+		return a
+	}
+	failing := func(at int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if flow.CallFrom(ctx).Attempt == at {
+				return errors.New("woot")
+			}
+			return nil
+		}
+	}
+	for _, row := range []struct {
+		name  string
+		state logbook.AtomState
+		done  []logbook.Attempt // by the step, so far
+		fails int               // the execution that fails, of the step
+		undo  int               // the revert that fails
+		ends  bool              // in SUCCESS; otherwise the step behind it fails
+	}{
+		{"executions", logbook.AtomPending, []logbook.Attempt{attempt("execute", 1, woot), attempt("execute", 2, nil), attempt("revert", 1, nil)}, 3, 0, true},
+		{"reverts", logbook.AtomSuccess, []logbook.Attempt{attempt("execute", 1, nil), attempt("revert", 1, woot), attempt("revert", 2, nil),
+			attempt("execute", 2, nil)}, 0, 3, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			step := flow.FuncRevert("a", func(ctx context.Context, _ none) (none, error) { return none{}, failing(row.fails)(ctx) },
+				func(ctx context.Context, _ none, _ *none) error { return failing(row.undo)(ctx) }, flow.Retry(flow.RetryPolicy{Attempts: 2}))
+			behind := act("b", func(context.Context) error {
+				if row.ends {
+					return nil
+				}
+				return errors.New("woot")
+			})
+			plan := compile(t, flow.Linear("f", step, behind).WithRetry(flow.Times("r", 2)))
+			detail := newDetail()
+			detail.State = logbook.FlowRunning
+			retry, atom := logbook.NewAtom("r", logbook.KindRetry), logbook.NewAtom("a", logbook.KindTask)
+			retry.State, retry.Attempts = logbook.AtomSuccess, []logbook.Attempt{attempt("execute", 1, nil), attempt("execute", 2, nil)}
+			atom.State, atom.Attempts = row.state, row.done
+			detail.Atoms = []logbook.AtomDetail{retry, atom}
+			end, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: detail, Journal: newJournal(detail), Token: logbook.Token{Index: 1}})
+			want := map[bool]logbook.FlowState{true: logbook.FlowSuccess, false: logbook.FlowReverted}[row.ends]
+			if err != nil || end.State != want {
+				t.Errorf("the flow is %s, want %s: %v, %v", end.State, want, end.Cause, err)
+			}
+		})
 	}
 }

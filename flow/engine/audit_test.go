@@ -1,0 +1,159 @@
+package engine_test
+
+import (
+	"fmt"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// auditor follows the updates of a flow, through all of its runs, and finds
+// what no engine may write, though the logbook would take it.
+type auditor struct {
+	plan   *flow.Plan
+	flow   logbook.FlowState
+	atoms  []auditedAtom
+	last   logbook.Update // the one before
+	number int            // of the present one, in all runs
+	undoes []int          // the steps whose undo it begins
+	faults []error
+}
+
+type auditedAtom struct {
+	state    logbook.AtomState
+	begun    bool // there is something to undo
+	recorded bool // a result, of this round
+	began    int  // in the update of this number, the last time
+	undone   int  // the same
+	attempts map[logbook.Action]int
+}
+
+// audit gives the faults of a series of updates.
+func audit(plan *flow.Plan, updates []logbook.Update) []error {
+	a := &auditor{plan: plan, flow: logbook.FlowPending, atoms: make([]auditedAtom, plan.Len())}
+	for i := range a.atoms {
+		a.atoms[i] = auditedAtom{state: logbook.AtomPending, attempts: make(map[logbook.Action]int)}
+	}
+	for i := range updates {
+		a.update(&updates[i])
+	}
+	return a.faults
+}
+
+func (a *auditor) fault(format string, arguments ...any) {
+	a.faults = append(a.faults, fmt.Errorf(format, arguments...))
+}
+
+func (a *auditor) update(u *logbook.Update) {
+	if u.Token == a.last.Token && u.Sequence != a.last.Sequence+1 || u.Token != a.last.Token && (u.Sequence != 1 || u.Token.Index < a.last.Token.Index) {
+		a.fault("update %d under %s follows on %d under %s", u.Sequence, u.Token, a.last.Sequence, a.last.Token)
+	}
+	a.last = *u
+	if u.State != "" {
+		if err := a.flow.Move(u.State); err != nil {
+			a.fault("%w", err)
+		}
+		a.flow = u.State
+	}
+	a.number, a.undoes = a.number+1, a.undoes[:0]
+	for i := range u.Atoms {
+		a.change(&u.Atoms[i], u.Token)
+	}
+	// Only now: what one update says of several steps has happened at once.
+	for _, step := range a.undoes {
+		a.nothingBehind(step)
+	}
+}
+
+func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
+	number, ok := a.plan.Find(c.Name)
+	if !ok {
+		a.fault("there is no step %s", c.Name)
+		return
+	}
+	atom := &a.atoms[number]
+	if c.State == logbook.AtomReverting && atom.state != logbook.AtomReverting {
+		a.mayUndo(number)
+	}
+	if c.State == logbook.AtomRetrying {
+		atom.recorded = false // the retry itself is not undone, and goes into its next round
+	}
+	for i := range c.Attempts {
+		a.attempt(number, &c.Attempts[i], token)
+	}
+	if c.State == "" {
+		return
+	}
+	if err := atom.state.Move(c.State); err != nil {
+		a.fault("%s: %w", c.Name, err)
+	}
+	if atom.state = c.State; c.State == logbook.AtomReverted {
+		atom.begun, atom.recorded, atom.undone = false, false, a.number
+	}
+}
+
+func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.Token) {
+	atom, name := &a.atoms[number], a.plan.Step(number).Name()
+	if attempt.Ended() {
+		if attempt.Action == logbook.ActionExecute {
+			atom.recorded = attempt.Failure == nil
+		} else if attempt.Number == atom.attempts[attempt.Action]+1 {
+			a.mayUndo(number) // one that does nothing begins and ends at once
+			atom.attempts[attempt.Action]++
+		}
+		return
+	}
+	if attempt.Token != token && !a.plan.Step(number).IsRetry() {
+		a.fault("an attempt at %s is begun for another claim", name)
+	}
+	if attempt.Number == atom.attempts[attempt.Action] && a.plan.Step(number).IsRetry() {
+		return // begun already, by one that has died
+	}
+	if atom.attempts[attempt.Action]++; attempt.Number != atom.attempts[attempt.Action] {
+		a.fault("%s %d of %s is number %d", attempt.Action, attempt.Number, name, atom.attempts[attempt.Action])
+	}
+	if attempt.Action == logbook.ActionRevert {
+		a.mayUndo(number)
+		return
+	}
+	if atom.recorded {
+		a.fault("%s is executed again, although its result was recorded", name)
+	}
+	if a.plan.Step(number).AtMostOnce() && attempt.Number > 1 {
+		a.fault("%s is at most once, and is executed again", name)
+	}
+	atom.begun, atom.began = true, a.number
+	for _, before := range a.plan.Predecessors(number) {
+		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored {
+			a.fault("%s is executed while %s, which it waits for, is %s", name, a.plan.Step(before).Name(), state)
+		}
+	}
+}
+
+// mayUndo: there is something to undo. What is behind it is looked at when the
+// update is read.
+func (a *auditor) mayUndo(number int) {
+	if !a.atoms[number].begun {
+		a.fault("%s is undone, and has not begun or is undone already", a.plan.Step(number).Name())
+	}
+	a.undoes = append(a.undoes, number)
+}
+
+// nothingBehind: all that follows a step, and had begun, was undone before it
+// or with it.
+func (a *auditor) nothingBehind(number int) {
+	seen := make(map[int]bool)
+	behind := a.plan.Successors(number)
+	for len(behind) > 0 {
+		step := behind[0]
+		if behind = behind[1:]; seen[step] {
+			continue
+		}
+		seen[step] = true
+		if atom := &a.atoms[step]; atom.begun && atom.began != a.number && atom.undone != a.number {
+			a.fault("%s is undone before %s, which is %s", a.plan.Step(number).Name(), a.plan.Step(step).Name(), atom.state)
+			return
+		}
+		behind = append(behind, a.plan.Successors(step)...)
+	}
+}

@@ -1,0 +1,466 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxDrawnSteps bounds one generated flow: what goes wrong goes wrong with a
+// few steps, and each more is another crash.
+const maxDrawnSteps = 12
+
+// drawnStore is what every generated flow is given.
+var drawnStore = logbook.Values{"input": json.RawMessage("1"), "list": json.RawMessage("[101,102,103]"), "none": json.RawMessage("[]")}
+
+// drawnLimits make a result that is too large a small one.
+var drawnLimits = logbook.Limits{Value: 4 << 10}
+
+// drawing makes a flow of the draws of rapid. What each step does is settled
+// here, and depends on nothing but the record at the time of the call: so that
+// a flow which is interrupted has one end that it must come to.
+type drawing struct {
+	rt      *rapid.T
+	world   *actors
+	steps   int
+	retries []drawnRetry // around the node that is drawn, outermost first
+	gives   []string     // the symbols that are seen by the node that is drawn
+
+	features map[string]bool
+	parallel bool // some steps have no order
+	breaks   bool // some revert fails for good
+	once     bool
+	walls    bool // some retry answers otherwise than its neighbours
+	notes    []string
+}
+
+type drawnRetry struct {
+	symbol string
+	rounds int
+}
+
+func (d *drawing) has(feature string) { d.features[feature] = true }
+
+// oneIn is true with a chance of one in n, and shrinks to false.
+func (d *drawing) oneIn(n int, label string) bool {
+	return rapid.IntRange(0, n-1).Draw(d.rt, label) == n-1
+}
+
+func (d *drawing) node(name string, depth int) flow.Node {
+	if name != "f" && (depth == 0 || d.steps >= maxDrawnSteps || rapid.IntRange(0, 2).Draw(d.rt, "leaf of "+name) == 0) {
+		return d.step()
+	}
+	retry, leave := d.retry(name)
+	defer leave()
+	pattern := rapid.SampledFrom([]flow.Pattern{flow.PatternLinear, flow.PatternUnordered, flow.PatternGraph}).Draw(d.rt, "pattern of "+name)
+	d.has(string(pattern))
+	n := rapid.SampledFrom([]int{1, 2, 3, 4, 2, 3, 0}).Draw(d.rt, "children of "+name)
+	if n == 0 {
+		d.has("empty flow")
+	}
+	if depth < 3 {
+		d.has("nested")
+	}
+	d.parallel = d.parallel || n > 1 && pattern != flow.PatternLinear
+	around := len(d.gives)
+	children := make([]flow.Node, n)
+	for i := range children {
+		seen := len(d.gives)
+		children[i] = d.node(fmt.Sprintf("%s.%d", name, i), depth-1)
+		if pattern == flow.PatternUnordered {
+			d.gives = d.gives[:seen]
+		}
+	}
+	if pattern == flow.PatternUnordered {
+		d.gives = d.gives[:around]
+	}
+	var f *flow.Flow
+	switch pattern {
+	case flow.PatternLinear:
+		f = flow.Linear(name, children...)
+	case flow.PatternUnordered:
+		f = flow.Unordered(name, children...)
+	default:
+		f = d.links(flow.Graph(name, children...), children)
+	}
+	if retry != nil {
+		f.WithRetry(retry)
+	}
+	return f
+}
+
+// links puts later children of a graph behind earlier ones, and deciders on
+// some of the links.
+func (d *drawing) links(graph *flow.Flow, children []flow.Node) *flow.Flow {
+	for i, to := range children {
+		for _, from := range children[:i] {
+			if !rapid.Bool().Draw(d.rt, "link") {
+				continue
+			}
+			d.has("link")
+			var options []flow.LinkOption
+			if holdsSteps(to) && rapid.Bool().Draw(d.rt, "decider") {
+				options = d.decider(from)
+			}
+			graph.Link(from.Name(), to.Name(), options...)
+		}
+	}
+	return graph
+}
+
+func (d *drawing) decider(from flow.Node) []flow.LinkOption {
+	answer := rapid.SampledFrom([]string{"yes", "no", "later", "no", "panic", "error"}).Draw(d.rt, "answer")
+	depth := flow.Depth(rapid.IntRange(0, 3).Draw(d.rt, "depth"))
+	d.has("decider says " + answer)
+	if answer == "no" {
+		d.has("depth " + depth.String())
+	}
+	d.notes = append(d.notes, fmt.Sprintf("decider behind %s: %s, to depth %s", from.Name(), answer, depth))
+	return []flow.LinkOption{flow.Reaching(depth), flow.Decide(answer, func(results logbook.Values) (bool, error) {
+		switch answer {
+		case "no":
+			return false, nil
+		case "later":
+			// In any round but the first: results say in which they were made.
+			for _, result := range results {
+				if !strings.Contains(string(result), "@1") {
+					return true, nil
+				}
+			}
+			return len(results) == 0, nil
+		case "panic":
+			panic("the decider panics")
+		case "error":
+			return false, errors.New("the decider fails")
+		}
+		return true, nil
+	})}
+}
+
+// drawnController is a controller of a program's own.
+type drawnController struct{ rounds int }
+
+func (c drawnController) Next(h *flow.History) (any, error) { return len(h.Rounds) + 1, nil }
+
+func (c drawnController) OnFailure(h *flow.History) flow.Decision {
+	switch n := len(h.Rounds); {
+	case n < c.rounds:
+		return flow.Decision{Verdict: flow.VerdictRetry, Delay: time.Duration(n) * time.Microsecond}
+	case c.rounds == 1:
+		panic("the controller panics")
+	case c.rounds == 2:
+		return flow.Decision{} // no verdict that there is
+	}
+	return flow.Decision{Verdict: flow.VerdictRevert}
+}
+
+// drawnRetries are the kinds of retry, as often as they are to be drawn.
+var drawnRetries = []string{"none", "none", "none", "none", "none", "none", "times", "times", "for each", "for each", "parameterized", "own", "own",
+	"revert", "revert all", "no values"}
+
+// retry draws a retry for a flow, or none. Steps under it can be made to fail
+// in its first rounds.
+func (d *drawing) retry(name string) (retry *flow.Retrier, leave func()) {
+	kind := rapid.SampledFrom(drawnRetries).
+		Draw(d.rt, "retry of "+name)
+	if kind == "none" {
+		return nil, func() {}
+	}
+	d.has("retry: " + kind)
+	if len(d.retries) > 0 {
+		d.has("nested retry: " + kind)
+	}
+	r := drawnRetry{symbol: "v" + name, rounds: rapid.IntRange(1, 3).Draw(d.rt, "rounds")}
+	options := []flow.Option{flow.Provides(r.symbol)}
+	var policy []flow.Option
+	if d.oneIn(3, "pause") {
+		d.has("pause")
+		policy = append(policy, flow.Pause(flow.Backoff{Delay: time.Microsecond, Jitter: 0.5}))
+	}
+	if d.oneIn(4, "reverting all") {
+		d.has("reverting all")
+		d.walls = true
+		policy = append(policy, flow.RevertingAll())
+	}
+	retry = d.retrier(kind, "retry "+name, &r, options, policy)
+	d.retries = append(d.retries, r)
+	return retry, func() { d.retries = d.retries[:len(d.retries)-1] }
+}
+
+func (d *drawing) retrier(kind, name string, r *drawnRetry, options, policy []flow.Option) *flow.Retrier {
+	switch kind {
+	case "times":
+		return flow.Times(name, r.rounds, append(options, policy...)...)
+	case "for each":
+		return flow.ForEach(name, []int{101, 102, 103}[:r.rounds], append(options, policy...)...)
+	case "parameterized":
+		r.rounds = 3
+		return flow.ParameterizedForEach(name, "list", append(options, policy...)...)
+	case "no values":
+		return flow.ParameterizedForEach(name, "none", append(options, policy...)...)
+	case "own":
+		return flow.NewRetrier(name, drawnController{r.rounds}, options...)
+	}
+	r.rounds = 1
+	if kind == "revert" {
+		return flow.AlwaysRevert(name, options...)
+	}
+	d.walls = true
+	return flow.AlwaysRevertAll(name, options...)
+}
+
+func (d *drawing) step() *flow.Step {
+	d.steps++
+	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1}
+	options := []flow.Option{flow.Requires("input"), flow.ProvidesFields("r" + a.name)}
+	for _, retry := range d.retries {
+		a.values = append(a.values, retry.symbol)
+		options = append(options, flow.Requires(retry.symbol))
+	}
+	options = append(options, d.arguments(a)...)
+	switch {
+	case len(d.retries) == 0 && d.oneIn(7, "at most once"):
+		d.once = true
+		d.has("at most once")
+		options = append(options, flow.AtMostOnce())
+		a.once = true
+	case d.oneIn(3, "tried again"):
+		a.attempts = rapid.IntRange(2, 3).Draw(d.rt, "attempts")
+		delay := time.Duration(rapid.IntRange(0, 1).Draw(d.rt, "delay")) * time.Microsecond
+		options = append(options, flow.Retry(flow.RetryPolicy{Attempts: a.attempts, Delay: delay, Multiplier: 2}))
+	}
+	d.failures(a)
+	a.undo = !d.oneIn(4, "no revert")
+	d.undoing(a)
+	if a.flaw == "timeout" || a.undoFlaw == "timeout" {
+		options = append(options, flow.Timeout(20*time.Microsecond))
+	}
+	d.notes = append(d.notes, a.String())
+	if !a.undo {
+		d.has("no revert")
+		return flow.NewStep(a.name, a, options...)
+	}
+	return flow.NewStep(a.name, &undoingActor{a}, options...)
+}
+
+// arguments lets a step depend on steps before it.
+func (d *drawing) arguments(a *actor) []flow.Option {
+	var options []flow.Option
+	if len(d.gives) > 0 && d.oneIn(3, "requires") {
+		symbol := rapid.SampledFrom(d.gives).Draw(d.rt, "required")
+		d.has("requires another's result")
+		a.given = append(a.given, symbol)
+		options = append(options, flow.Requires(symbol))
+	}
+	if d.oneIn(3, "optional") {
+		symbol := rapid.SampledFrom(append([]string{"nowhere"}, d.gives...)).Draw(d.rt, "optional")
+		if !slices.Contains(a.given, symbol) {
+			d.has("optional")
+			a.given = append(a.given, symbol)
+			options = append(options, flow.Optional(symbol))
+		}
+	}
+	if d.oneIn(4, "revert arguments") {
+		d.has("revert arguments")
+		options = append(options, flow.RevertRequires("list"))
+	}
+	d.gives = append(d.gives, "r"+a.name)
+	return options
+}
+
+// failures settles how often an actor fails: so many times in each of the
+// first rounds of one of the retries around it.
+func (d *drawing) failures(a *actor) {
+	if !d.oneIn(2, "fails") {
+		return
+	}
+	flaws := []string{"error", "permanent", "panic", "timeout", "not JSON", "too large", "no object", "goexit"}
+	a.flaw = rapid.SampledFrom(flaws).Draw(d.rt, "flaw")
+	a.fails = rapid.IntRange(1, a.attempts).Draw(d.rt, "failures")
+	if len(d.retries) > 0 && !d.oneIn(4, "in every round") {
+		n := rapid.IntRange(0, len(d.retries)-1).Draw(d.rt, "retry that counts")
+		a.level, a.bad = n, rapid.IntRange(1, 2).Draw(d.rt, "bad rounds")
+	}
+}
+
+func (d *drawing) undoing(a *actor) {
+	if !a.undo || !d.oneIn(6, "undo fails") {
+		return
+	}
+	a.undoFlaw = rapid.SampledFrom([]string{"error", "panic", "permanent", "timeout"}).Draw(d.rt, "undo flaw")
+	a.undoFails = rapid.IntRange(1, a.attempts).Draw(d.rt, "undo failures")
+	d.breaks = d.breaks || a.undoFails >= a.attempts || a.undoFlaw == "permanent"
+}
+
+// actors is the outside world of one flow in one series of runs.
+type actors struct {
+	mu      sync.Mutex
+	journal *journal // of the present run
+	event   func()   // called when a step begins
+	begun   map[string]int
+	effects map[string]bool // by step: it has done something that is not undone
+	faults  []error
+}
+
+func (w *actors) fault(format string, arguments ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults = append(w.faults, fmt.Errorf(format, arguments...))
+}
+
+// actor is a step that does what was drawn for it.
+type actor struct {
+	world    *actors
+	name     string
+	values   []string // of the retries around it
+	given    []string // what it may be given of other steps
+	attempts int
+	once     bool
+	undo     bool
+
+	flaw       string
+	fails      int // so many recorded failures in a round
+	level, bad int // in so many rounds of the retry of that level; 0: in all
+
+	undoFlaw  string
+	undoFails int
+}
+
+func (a *actor) String() string {
+	text := fmt.Sprintf("%s: tried %d times", a.name, a.attempts)
+	if a.once {
+		text += ", at most once"
+	}
+	if a.flaw != "" {
+		text += fmt.Sprintf(", fails %d times (%s)", a.fails, a.flaw)
+	}
+	if a.bad > 0 {
+		text += fmt.Sprintf(" in the first %d rounds of %s", a.bad, a.values[a.level])
+	}
+	if a.undoFlaw != "" {
+		text += fmt.Sprintf(", its undo fails %d times (%s)", a.undoFails, a.undoFlaw)
+	}
+	return text
+}
+
+// begin notes a call, holds it against the record, and gives the atom as it
+// is recorded: the mark is durable before a call, and everything before it.
+func (a *actor) begin(call *flow.Call, want logbook.AtomState) *logbook.AtomDetail {
+	w := a.world
+	detail := w.journal.snapshot()
+	atom, ok := detail.Atom(a.name)
+	if !ok {
+		w.fault("step %s is called, and the record does not know of it", a.name)
+		return &logbook.AtomDetail{}
+	}
+	last, _ := atom.Last(call.Action)
+	if atom.State != want || last == nil || last.Ended() || last.Number != call.Attempt {
+		w.fault("%s %d of step %s is called while it is recorded as %s", call.Action, call.Attempt, a.name, dump(detail))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if call.Action == logbook.ActionExecute {
+		w.begun[a.name]++
+		w.effects[a.name] = a.undo
+	}
+	if a.once && w.begun[a.name] > 1 {
+		w.faults = append(w.faults, fmt.Errorf("step %s is at most once, and has begun %d times", a.name, w.begun[a.name]))
+	}
+	return atom
+}
+
+// failuresIn counts those of one action in the present round, from the record:
+// an attempt that a crash has cut off counts for nothing.
+func failuresIn(atom *logbook.AtomDetail, action logbook.Action) (count int) {
+	for i := range atom.Attempts {
+		attempt := &atom.Attempts[i]
+		switch {
+		case attempt.Action != action:
+			count = 0
+		case attempt.Ended() && attempt.Failure != nil:
+			count++
+		}
+	}
+	return count
+}
+
+// rounds are the numbers of the rounds of the retries around the step.
+func (a *actor) rounds(call *flow.Call) []int {
+	rounds := make([]int, len(a.values))
+	for i, symbol := range a.values {
+		var value int
+		if err := json.Unmarshal(call.Arguments[symbol], &value); err != nil {
+			value = 1
+		}
+		rounds[i] = max(1, value%100) // that of a retry which never repeats is null
+	}
+	return rounds
+}
+
+func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
+	atom := a.begin(call, logbook.AtomRunning)
+	a.world.event()
+	for _, symbol := range a.given {
+		if value, ok := call.Arguments[symbol]; ok && !strings.HasPrefix(string(value), `"`+symbol[1:]+`@`) {
+			a.world.fault("step %s was given %s as %s", a.name, value, symbol)
+		}
+	}
+	rounds := a.rounds(call)
+	good := map[string]any{"r" + a.name: fmt.Sprintf("%s@%v", a.name, strings.Trim(fmt.Sprint(rounds), "[]"))}
+	if a.flaw == "" || a.bad > 0 && rounds[a.level] > a.bad || failuresIn(atom, logbook.ActionExecute) >= a.fails {
+		return good, nil
+	}
+	return fail(ctx, a.flaw)
+}
+
+// fail ends in one of the ways in which a step can fail.
+func fail(ctx context.Context, flaw string) (any, error) {
+	switch flaw {
+	case "permanent":
+		return nil, flow.Permanent(errors.New("woot"))
+	case "panic":
+		panic("aargh")
+	case "goexit":
+		runtime.Goexit()
+	case "timeout":
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case "not JSON":
+		return func() {}, nil
+	case "too large":
+		return strings.Repeat("x", drawnLimits.Value), nil
+	case "no object":
+		return json.RawMessage("{"), nil
+	}
+	return nil, errors.New("woot")
+}
+
+// undoingActor is an actor whose work can be undone.
+type undoingActor struct{ *actor }
+
+func (a *undoingActor) Revert(ctx context.Context, call *flow.Call) error {
+	atom := a.begin(call, logbook.AtomReverting)
+	a.world.event()
+	if last, ok := atom.Last(logbook.ActionExecute); ok && string(last.Result) != string(call.Result) {
+		a.world.fault("the revert of step %s was given %s, and %s is recorded", a.name, call.Result, last.Result)
+	}
+	if failuresIn(atom, logbook.ActionRevert) < a.undoFails {
+		_, err := fail(ctx, a.undoFlaw)
+		return err
+	}
+	a.world.mu.Lock()
+	defer a.world.mu.Unlock()
+	a.world.effects[a.name] = false
+	return nil
+}

@@ -1,0 +1,376 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// generatedParts is how often rapid's number of flows is drawn: 500 in
+	// all, with its default. RAPID_CHECKS=10000 looks longer.
+	generatedParts = 5
+	// countedFlows is the least number of flows of which something can be
+	// said about what has occurred.
+	countedFlows = 500
+)
+
+// TestGeneratedFlows draws flows of everything that a flow can be made of,
+// and lets the conductor of each die before every update in turn, and the one
+// that takes over die too; suspends them, and cancels them. Whatever happens,
+//
+//   - the flow comes to the end that it has undisturbed: its state, that of
+//     each step, and the results. Where steps run beside each other, what
+//     comes first may decide what a failure leads to: such flows come to an end;
+//   - no step whose result was recorded is executed again in its round, none
+//     that is at most once a second time;
+//   - steps begin behind those that they wait for, and are undone in front of
+//     them, each once;
+//   - every change of state is one that there is, and nothing is left running.
+//
+// What of all that has really occurred is counted, and too little is a fault.
+func TestGeneratedFlows(t *testing.T) {
+	seen := &census{counts: make(map[string]int)}
+	for part := range generatedParts {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) { seen.add(drawCase(rt).explore(rt)) })
+		})
+	}
+	if !t.Failed() {
+		seen.check(t)
+	}
+}
+
+// least is in how many of countedFlows something must occur: a third of what
+// it does on the average, so that none is missed by chance.
+var least = map[string]int{
+	"linear": 100, "unordered": 100, "graph": 100, "nested": 100, "empty flow": 50, "link": 60, "strict": 80,
+	"requires another's result": 70, "optional": 100, "revert arguments": 90, "no revert": 90,
+	"decider says yes": 15, "decider says no": 20, "decider says later": 11, "decider says error": 10, "decider says panic": 10,
+	"depth all": 6, "depth flow": 6, "depth neighbors": 6, "depth atom": 6, "leaves task IGNORE": 5,
+	"retry: times": 50, "retry: for each": 45, "retry: parameterized": 20, "retry: own": 45, "retry: revert": 25, "retry: revert all": 25,
+	"retry: no values": 25, "nested retry: times": 25, "nested retry: for each": 20, "nested retry: own": 20, "nested retry: parameterized": 10,
+	"pause": 60, "reverting all": 60, "several rounds": 30, "task begins again after its undo": 30, "retry begins again after its undo": 13,
+	"task execute fails: error": 40, "task execute fails: panic": 30, "task execute fails: result": 30, "task execute fails: timeout": 14,
+	"task execute fails for good": 10, "task revert fails: error": 10, "task revert fails: panic": 6, "task revert fails: timeout": 4,
+	"tried again": 20, "undone at the second try": 4, "at most once": 18, "at most once, and cut off": 10,
+	"ends SUCCESS": 45, "ends REVERTED": 90, "ends FAILURE": 20, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
+}
+
+// census counts in how many flows something has occurred.
+type census struct {
+	mu     sync.Mutex
+	flows  int
+	counts map[string]int
+}
+
+func (c *census) add(features map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flows++
+	for feature := range features {
+		c.counts[feature]++
+	}
+}
+
+func (c *census) check(t *testing.T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, feature := range slices.Sorted(maps.Keys(c.counts)) {
+		t.Logf("%5d  %s", c.counts[feature], feature)
+	}
+	if c.flows < countedFlows {
+		return // the tests are to be short
+	}
+	for feature, n := range least {
+		if c.counts[feature] < n {
+			t.Errorf("%q has occurred in %d of %d flows, and should in %d at least", feature, c.counts[feature], c.flows, n)
+		}
+	}
+}
+
+// trial is one flow that was drawn.
+type trial struct {
+	*drawing
+	plan    *flow.Plan
+	workers int
+	random  *rand.Rand
+	updates []logbook.Update // of all runs of a series
+	runs    []string         // what has befallen them, for a person
+}
+
+func drawCase(rt *rapid.T) *trial {
+	d := &drawing{rt: rt, world: &actors{}, features: make(map[string]bool)}
+	root := d.node("f", 3)
+	plan, err := flow.Compile(root, slices.Sorted(maps.Keys(drawnStore))...)
+	if err != nil {
+		rt.Fatalf("cannot compile: %v", err)
+	}
+	seed := rapid.Uint64().Draw(rt, "seed")
+	return &trial{drawing: d, plan: plan, workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"), random: rand.New(rand.NewPCG(seed, 0))}
+}
+
+// String is the flow and what was drawn for its steps.
+func (c *trial) String() string {
+	return fmt.Sprintf("%s%s\nworkers: %d\n%s\n%s", c.plan.Outline(), strings.Join(c.notes, "\n"), c.workers,
+		strings.Join(c.runs, "\n"), dump(c.world.journal.snapshot()))
+}
+
+// explore runs the flow undisturbed, and then with everything that can befall it.
+func (c *trial) explore(rt *rapid.T) map[string]bool {
+	whole := c.series(rt, nil)
+	c.occurred(whole)
+	writes := len(c.updates)
+	for n := range writes {
+		c.like(rt, whole, c.series(rt, []mishap{{crash: n}}))
+		c.like(rt, whole, c.series(rt, []mishap{{crash: n}, {crash: c.random.IntN(writes + 1)}}))
+	}
+	for range 4 {
+		c.like(rt, whole, c.series(rt, []mishap{c.strike("suspend"), c.strike("crash"), c.strike("suspend")}))
+		c.series(rt, []mishap{c.strike("cancel"), c.strike("crash"), c.strike("suspend")})
+	}
+	return c.features
+}
+
+// mishap befalls one run: negative numbers mean never.
+type mishap struct {
+	crash   int // before the update of that number
+	suspend int // when so many steps were begun and updates recorded
+	cancel  int
+}
+
+func (c *trial) strike(what string) mishap {
+	m := mishap{crash: -1, suspend: -1, cancel: -1}
+	switch at := c.random.IntN(12); what {
+	case "crash":
+		m.crash = at
+	case "suspend":
+		m.suspend = at
+	case "cancel":
+		m.cancel = at
+	}
+	return m
+}
+
+// finish is what has become of a flow.
+type finish struct {
+	end       engine.End
+	claim     uint64 // the last one
+	detail    logbook.FlowDetail
+	cut       bool // some run was interrupted
+	cancelled bool
+	crashes   int
+}
+
+// series runs a flow until it ends, with a mishap in each of the first runs.
+func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
+	w := c.world
+	w.journal, w.begun, w.effects = newJournal(newDetail()), make(map[string]int), make(map[string]bool)
+	c.updates, c.runs = nil, nil
+	f := finish{}
+	for claim := range len(mishaps) + 1 {
+		m := mishap{crash: -1, suspend: -1, cancel: -1}
+		if claim < len(mishaps) {
+			if m = mishaps[claim]; m.crash >= 0 && m.suspend == 0 && m.cancel == 0 {
+				m.suspend, m.cancel = -1, -1
+			}
+			f.cut = f.cut || m.crash >= 0
+		}
+		c.runs = append(c.runs, fmt.Sprintf("run %d: crash at %d, suspended at %d, cancelled at %d", claim+1, m.crash, m.suspend, m.cancel))
+		end, err := c.run(uint64(claim+1), m, &f)
+		c.updates = append(c.updates, w.journal.trace()...)
+		c.befell(end, err, &f)
+		if err != nil && (m.crash < 0 || !errors.Is(err, errCrash)) {
+			rt.Fatalf("%s ended in %v\n%s", c.runs[claim], err, c)
+		}
+		f.end, f.detail, f.claim = end, w.journal.snapshot(), uint64(claim+1)
+		if err == nil {
+			c.settled(rt, f)
+			if end.State.Finished() {
+				break
+			}
+		}
+		w.journal = newJournal(f.detail)
+	}
+	if !f.end.State.Finished() {
+		rt.Fatalf("no end\n%s", c)
+	}
+	for _, fault := range append(w.faults, audit(c.plan, c.updates)...) {
+		rt.Errorf("%v", fault)
+	}
+	c.ended(rt, f)
+	if rt.Failed() {
+		rt.Fatalf("%s", c)
+	}
+	return f
+}
+
+func (c *trial) run(claim uint64, m mishap, f *finish) (engine.End, error) {
+	w := c.world
+	w.journal.left = m.crash
+	suspend, cancel := make(chan struct{}), make(chan struct{})
+	moments := 0
+	w.event = func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if moments == m.suspend {
+			close(suspend)
+		}
+		if moments == m.cancel {
+			f.cancelled = true
+			close(cancel)
+		}
+		moments++
+	}
+	w.event()
+	end, err := engine.Run(context.Background(), engine.Options{Plan: c.plan, Detail: w.journal.snapshot(), Journal: w.journal, Store: drawnStore,
+		Token: logbook.Token{Index: claim}, Owner: "o", Workers: c.workers, Suspend: suspend, Revert: cancel, Limits: drawnLimits})
+	if err == nil && end.Update != nil {
+		err = w.journal.apply(*end.Update)
+	}
+	return end, err
+}
+
+// befell notes how one run has ended before its time.
+func (c *trial) befell(end engine.End, err error, f *finish) {
+	switch {
+	case errors.Is(err, errCrash):
+		if c.has("crashed"); f.crashes > 0 {
+			c.has("crashed twice")
+		}
+		f.crashes++
+	case end.State == logbook.FlowSuspended:
+		c.has("suspended")
+	case end.Cause.Matches(logbook.FailureOperator):
+		c.has("cancelled")
+	case end.Cause.Matches(logbook.FailureAtMostOnce):
+		c.has("at most once, and cut off")
+	}
+}
+
+// occurred notes what has happened in the run that nothing has befallen.
+func (c *trial) occurred(f finish) {
+	c.has("ends " + string(f.end.State))
+	if c.strict() {
+		c.has("strict")
+	}
+	for i := range f.detail.Atoms {
+		atom := &f.detail.Atoms[i]
+		c.has("leaves " + string(atom.Kind) + " " + string(atom.State))
+		rounds := 0
+		for j := range atom.Attempts {
+			attempt := &atom.Attempts[j]
+			if attempt.Failure != nil {
+				c.has(fmt.Sprintf("%s %s fails: %s", atom.Kind, attempt.Action, attempt.Failure.Kind))
+				if attempt.Failure.Permanent {
+					c.has(fmt.Sprintf("%s %s fails for good", atom.Kind, attempt.Action))
+				}
+			}
+			if j > 0 && attempt.Action == atom.Attempts[j-1].Action && atom.Attempts[j-1].Failure != nil {
+				c.has(map[logbook.Action]string{logbook.ActionExecute: "tried again", logbook.ActionRevert: "undone at the second try"}[attempt.Action])
+			}
+			if j > 0 && attempt.Action == logbook.ActionExecute && atom.Attempts[j-1].Action == logbook.ActionRevert {
+				c.has(string(atom.Kind) + " begins again after its undo")
+			}
+			if attempt.Action == logbook.ActionExecute {
+				rounds++
+			}
+		}
+		if atom.Kind == logbook.KindRetry && rounds > 1 {
+			c.has("several rounds")
+		}
+	}
+}
+
+// strict: the flow has one end, whichever of its steps comes first. It has not
+// if one failure can keep another step from beginning whose failure, or whose
+// undo, would have meant something else.
+func (c *trial) strict() bool { return !c.parallel || !c.breaks && !c.walls }
+
+// like compares an end with that of the undisturbed run.
+func (c *trial) like(rt *rapid.T, whole, f finish) {
+	if !c.strict() || c.once && f.cut {
+		return
+	}
+	if f.end.State != whole.end.State {
+		rt.Fatalf("the flow is %s, and undisturbed %s\n%s", f.end.State, whole.end.State, c)
+	}
+	if c.parallel && f.end.State != logbook.FlowSuccess {
+		return // which steps had begun when one failed is chance
+	}
+	for _, want := range whole.detail.Atoms {
+		got, ok := f.detail.Atom(want.Name)
+		if !ok || got.State != want.State {
+			rt.Fatalf("%s is not %s, as it is undisturbed\n%s", want.Name, want.State, c)
+		}
+		a, _ := want.Result()
+		b, _ := got.Result()
+		if string(a) != string(b) {
+			rt.Fatalf("the result of %s is %s, and undisturbed %s\n%s", want.Name, b, a, c)
+		}
+	}
+}
+
+// settled holds whenever a run has ended as it wanted to: nothing runs.
+func (c *trial) settled(rt *rapid.T, f finish) {
+	for i := range f.detail.Atoms {
+		atom := &f.detail.Atoms[i]
+		if atom.State != logbook.AtomRunning && atom.State != logbook.AtomReverting && atom.State != logbook.AtomRetrying {
+			continue
+		}
+		// What a crash has left so stays so where the next run ends before it
+		// gets there; and what waits to be tried again may wait.
+		n := len(atom.Attempts)
+		open := n > 0 && !atom.Attempts[n-1].Ended()
+		waits := f.end.State == logbook.FlowSuspended || f.end.State == logbook.FlowFailure
+		if !waits || open && atom.Attempts[n-1].Token.Index == f.claim || atom.State == logbook.AtomRunning && !open {
+			rt.Errorf("%s is left %s in a flow that is %s", atom.Name, atom.State, f.end.State)
+		}
+	}
+	if f.detail.State != f.end.State {
+		rt.Errorf("the run ended as %s, and the record says %s", f.end.State, f.detail.State)
+	}
+}
+
+// ended holds of every flow that has ended.
+func (c *trial) ended(rt *rapid.T, f finish) {
+	if bad := f.end.State != logbook.FlowSuccess; bad != (f.detail.Cause != nil) {
+		rt.Errorf("a flow that is %s has the cause %v", f.end.State, f.detail.Cause)
+	}
+	allowed := map[logbook.FlowState][]logbook.AtomState{
+		logbook.FlowSuccess:  {logbook.AtomSuccess, logbook.AtomIgnored},
+		logbook.FlowReverted: {logbook.AtomReverted, logbook.AtomIgnored, logbook.AtomPending},
+	}[f.end.State]
+	failed := false
+	for i := range f.detail.Atoms {
+		atom := &f.detail.Atoms[i]
+		failed = failed || atom.State == logbook.AtomRevertFailure
+		if allowed != nil && !slices.Contains(allowed, atom.State) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
+			rt.Errorf("%s is %s in a flow that is %s", atom.Name, atom.State, f.end.State)
+		}
+		if allowed != nil && atom.State != logbook.AtomPending && !atom.RetryAt.IsZero() {
+			rt.Errorf("%s is %s and still due at a time", atom.Name, atom.State)
+		}
+		if c.world.effects[atom.Name] && f.end.State == logbook.FlowReverted {
+			rt.Errorf("what %s has done is not undone", atom.Name)
+		}
+	}
+	if failed != (f.end.State == logbook.FlowFailure) {
+		rt.Errorf("the flow is %s; some undo has failed for good: %v", f.end.State, failed)
+	}
+	if f.end.State == logbook.FlowSuccess && len(f.detail.Atoms) != c.plan.Len() {
+		rt.Errorf("%d of %d steps are recorded", len(f.detail.Atoms), c.plan.Len())
+	}
+}
