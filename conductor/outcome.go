@@ -39,6 +39,11 @@ type decision struct {
 	ending jobs.Ending
 }
 
+// pinnedDelay is how long a job cools whose flow is pinned to code that is not
+// here. It is short for a person who waits for another conductor to take it,
+// and each time it is claimed in vain is two writes.
+const pinnedDelay = 10 * time.Second
+
 // maxReason bounds the sentence for a person; the failure beside it says all.
 const maxReason = 1 << 10
 
@@ -58,6 +63,10 @@ const maxReason = 1 << 10
 //	session                                                  stand as RUNNING, as after a crash
 //	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
+//	pinned to how it was begun, and built       abandoned    no update, a delay: another conductor may
+//	otherwise here                                           have the code; counted as no failure
+//	refuses to be built otherwise than it       trashed      failure flow.changed, naming all differences
+//	was begun
 //	trouble that is not the flow's fault        abandoned    the failure, a growing delay
 //	the same for the MaxTries-th time           trashed      the failure
 //
@@ -75,6 +84,14 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	case errors.Is(r.err, errHandOver), errors.Is(r.err, errDoubt):
 		ending.Reason = clip(r.err.Error())
 		return decision{abandon, ending}
+	case errors.Is(r.err, engine.ErrPinned):
+		ending.Reason, ending.Delay = clip(r.err.Error()), min(pinnedDelay, o.MaxAbandonDelay)
+		return decision{abandon, ending}
+	case errors.Is(r.err, engine.ErrChanged):
+		failure := flow.FailureOf(r.err)
+		failure.Kind, failure.Permanent = logbook.FailureChanged, true
+		ending.Failure, ending.Reason = flow.FitFailure(failure, o.Limits), clip(r.err.Error())
+		return decision{trash, ending}
 	case r.err != nil:
 		return o.trouble(job, ending, r.err)
 	}

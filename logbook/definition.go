@@ -56,16 +56,34 @@ type DefinedStep struct {
 	Place string `json:"w,omitempty"`
 }
 
+// The first byte of packed steps says how the others are to be read.
+const (
+	packedPlain    = 'p' // as JSON
+	packedDeflated = 'd' // as JSON that is compressed
+)
+
+// maxPlain bounds what is left as it is: a compressor takes a megabyte of
+// memory, which is more than all else that a small flow takes.
+const maxPlain = 8 << 10
+
 // PackSteps makes the steps of a definition small. The bytes are for
-// UnpackSteps alone: they may differ from one version of Go to the next.
+// Definition.Steps alone: they may differ from one version of Go to the next.
 func PackSteps(steps []DefinedStep) ([]byte, error) {
+	text, err := json.Marshal(steps)
+	if err != nil {
+		return nil, fmt.Errorf("cannot pack a definition: %w", err)
+	}
+	if len(text) <= maxPlain {
+		return append([]byte{packedPlain}, text...), nil
+	}
 	var packed bytes.Buffer
+	packed.WriteByte(packedDeflated)
 	// The level is one that there is, so that this cannot fail.
 	squeeze, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err != nil {
 		return nil, fmt.Errorf("cannot pack a definition: %w", err)
 	}
-	if err := json.NewEncoder(squeeze).Encode(steps); err != nil {
+	if _, err := squeeze.Write(text); err != nil {
 		return nil, fmt.Errorf("cannot pack a definition: %w", err)
 	}
 	if err := squeeze.Close(); err != nil {
@@ -84,12 +102,9 @@ func (d *Definition) Steps() ([]DefinedStep, error) {
 	if len(d.Packed) == 0 {
 		return nil, nil
 	}
-	text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(d.Packed)), maxUnpacked+1))
+	text, err := unpacked(d.Packed)
 	if err != nil {
-		return nil, &InvalidError{Field: "definition steps", Reason: "not packed steps: " + err.Error()}
-	}
-	if len(text) > maxUnpacked {
-		return nil, &LimitError{Field: "definition steps", Limit: maxUnpacked, Size: int64(len(text)), Unit: "bytes unpacked"}
+		return nil, err
 	}
 	var steps []DefinedStep
 	if err := json.Unmarshal(text, &steps); err != nil {
@@ -101,4 +116,22 @@ func (d *Definition) Steps() ([]DefinedStep, error) {
 		}
 	}
 	return steps, nil
+}
+
+func unpacked(packed []byte) ([]byte, error) {
+	switch how, rest := packed[0], packed[1:]; how {
+	case packedPlain:
+		return rest, nil
+	case packedDeflated:
+		text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(rest)), maxUnpacked+1))
+		if err != nil {
+			return nil, &InvalidError{Field: "definition steps", Reason: "not packed steps: " + err.Error()}
+		}
+		if len(text) > maxUnpacked {
+			return nil, &LimitError{Field: "definition steps", Limit: maxUnpacked, Size: int64(len(text)), Unit: "bytes unpacked"}
+		}
+		return text, nil
+	default:
+		return nil, &InvalidError{Field: "definition steps", Reason: fmt.Sprintf("not packed steps: they begin with %q", how)}
+	}
 }

@@ -51,6 +51,7 @@ const (
 	FailureSignal   = "handler.signal" // a handler was killed by a signal; Code is the signal
 	FailureHandler  = "handler"        // a handler could not be found or started
 	FailureBuild    = "flow.build"     // the flow cannot be built or compiled
+	FailureChanged  = "flow.changed"   // the flow is built otherwise than it was begun, and refuses that
 	FailureArgument = "flow.argument"  // an argument of a step cannot be had
 	FailureCrash    = "crash"          // the conductor died while it held the job
 	FailureOperator = "operator"       // a person has ended it

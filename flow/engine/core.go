@@ -16,12 +16,13 @@ import (
 // number that must be undone before one may revert. Every edge is crossed
 // once forwards and once backwards in a run.
 type core struct {
-	plan  *flow.Plan
-	store logbook.Values
-	call  flow.Call // what is the same in every call
-	owner string
-	began time.Time // this run
-	out   *builder
+	plan     *flow.Plan
+	revision *revision // of how the flow is built, since it was begun
+	store    logbook.Values
+	call     flow.Call // what is the same in every call
+	owner    string
+	began    time.Time // this run
+	out      *builder
 	// limits of the logbook, to which failures are cut whoever made them: an
 	// update that is refused would be refused again by every conductor.
 	limits logbook.Limits
@@ -52,6 +53,7 @@ type vertex struct {
 	state     logbook.AtomState
 	intention logbook.Intention
 	recorded  bool // the logbook has an atom of it, or will with the next update
+	outdated  bool // the atom has the version of a step that has changed before it was begun
 	started   bool // at least one execution was begun
 	open      bool // this run has begun an attempt and not ended it
 	released  bool // those behind it have been told that it is done
@@ -358,6 +360,10 @@ func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
 		if change.Intention == "" {
 			change.Intention = logbook.IntendExecute
 		}
+	}
+	if v.outdated {
+		v.outdated = false
+		change.Version = s.Version()
 	}
 	if change.State != "" {
 		if isDone(v.state) {

@@ -73,6 +73,12 @@ var (
 	// ErrMismatch: the flow detail and the plan do not belong together, or
 	// the detail is in a state that no engine leaves behind.
 	ErrMismatch = errors.New("the flow detail does not match the flow")
+	// ErrPinned: the flow was begun as it is not built here, and is pinned to
+	// how it was (logbook.ChangePin). Somebody else may have that code.
+	ErrPinned = errors.New("the flow is pinned to how it was begun, and is built otherwise here")
+	// ErrChanged: the flow was begun as it is not built here, and goes on in
+	// no other way (logbook.ChangeRefuse).
+	ErrChanged = errors.New("the flow is built otherwise than it was begun, which it refuses")
 	// ErrGate: the gate refused to let a step start.
 	ErrGate = errors.New("the gate is closed")
 )
@@ -143,7 +149,9 @@ type End struct {
 	Cause *logbook.Failure
 }
 
-// Event is one change of a step, or of the flow if Step is empty.
+// Event is one change of a step, or of the flow if Step is empty. Where the
+// flow is built otherwise than it was begun, it is one difference that has
+// been accepted, and nothing else.
 type Event struct {
 	Time  time.Time
 	Step  string
@@ -152,6 +160,9 @@ type Event struct {
 	// Attempt is the attempt that began or ended; nil: none did.
 	Attempt *logbook.Attempt
 	RetryAt time.Time
+	// Difference is one between how the flow was begun and how it is built
+	// now; nil: this is about something else.
+	Difference *flow.Difference
 }
 
 // Run runs a flow until it has ended, is suspended, or cannot go on. Every
@@ -159,7 +170,7 @@ type Event struct {
 //
 // An error means that the flow has not ended here and that nothing more will
 // be written: the cause of ctx's end, the Journal's error, or ErrMismatch,
-// flow.ErrMissing and ErrGate for what their texts say. Steps that ran have
+// ErrPinned, ErrChanged, flow.ErrMissing and ErrGate for what their texts say. Steps that ran have
 // been cancelled then. A flow that had ended already gives its end at once.
 func Run(ctx context.Context, options Options) (End, error) {
 	options = options.withDefaults()

@@ -28,9 +28,20 @@ import (
 // is being undone to begin again. A FAILURE under a retry about which nothing
 // was recorded is decided now.
 //
-// Anything that no engine leaves behind is refused.
+// Anything that no engine leaves behind is refused, but for what follows from
+// a change of the flow since it was begun: steps that never began may have
+// changed their version, or be gone.
 func newCore(o *Options) (*core, error) {
-	c := &core{plan: o.Plan, store: o.Store, owner: o.Owner, out: newBuilder(o), limits: o.Limits, cause: o.Detail.Cause,
+	revision, err := revise(o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := loadCore(o, revision)
+	return c, revision.explain(err)
+}
+
+func loadCore(o *Options, revision *revision) (*core, error) {
+	c := &core{revision: revision, plan: o.Plan, store: o.Store, owner: o.Owner, out: newBuilder(o), limits: o.Limits, cause: o.Detail.Cause,
 		call: flow.Call{Job: o.Job, Flow: o.Detail.ID, Token: o.Token}}
 	if err := o.Detail.State.Move(o.Detail.State); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
@@ -44,6 +55,9 @@ func newCore(o *Options) (*core, error) {
 		c.vertices[i] = vertex{state: logbook.AtomPending, intention: logbook.IntendExecute, before: len(o.Plan.Previous(i))}
 	}
 	for i := range o.Detail.Atoms {
+		if c.forgets(&o.Detail.Atoms[i]) {
+			continue
+		}
 		if err := c.load(&o.Detail.Atoms[i]); err != nil {
 			return nil, fmt.Errorf("%w: atom %q: %w", ErrMismatch, o.Detail.Atoms[i].Name, err)
 		}
@@ -102,8 +116,11 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 			return err
 		}
 	}
-	if version := c.plan.Step(step).Version(); v.executions > 0 && atom.Version != version {
-		return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, version)
+	if version := c.plan.Step(step).Version(); atom.Version != version {
+		if v.executions > 0 {
+			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, version)
+		}
+		v.outdated = true
 	}
 	last, _ := atom.Last(logbook.ActionExecute)
 	if v.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {

@@ -55,6 +55,7 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 func (l *loop) run() (End, error) {
 	defer l.cancel(nil)
 	l.now = time.Now()
+	l.core.adopt(l.options, l.now)
 	l.core.begin(l.now)
 	for {
 		if err := l.poll(); err != nil {

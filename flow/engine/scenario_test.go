@@ -35,6 +35,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //	             each with a retry if there is one (see parseRetry), or a step
 //	             with its properties (see parseStep); after the command
 //	             only=STEP,STEP for a targeted run
+//	change       the same flow as it is built from now on; properties: its policy
 //	detail       the flow as it was left: a line for the flow, then one for each
 //	             step: NAME STATE [INTENTION] attempts as E+ E- E? R+ R- R?
 //	             (E+5: with the value 5, of a retry)
@@ -111,6 +112,14 @@ func (s *scenario) command(t *testing.T, block []string) string {
 	switch words[0] {
 	case "flow":
 		return s.build(words[1:], block[1:])
+	case "change":
+		detail := s.detail
+		answer := s.build(nil, block[1:])
+		s.detail = detail
+		if len(words) > 1 {
+			s.detail.OnChange = logbook.ChangePolicy(words[1])
+		}
+		return answer
 	case "detail":
 		s.load(t, block[1:])
 		return "ok\n"
@@ -284,6 +293,7 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	timeout=D   and may take so long
 //	asks=N,D    says "not yet" N times, a delay apart (undoasks: its reverts)
 //	waits=D     and may for so long
+//	version=V   its version
 //	may=A       is given A where it is provided
 //	needs=A     requires A     gives=A  provides A
 //	shows=A     requires A, and its value is printed with each call
@@ -310,6 +320,8 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			undo = false
 		case "once":
 			options = append(options, flow.AtMostOnce())
+		case "version":
+			options = append(options, flow.Version(value))
 		case "timeout":
 			options = append(options, flow.Timeout(duration(value)))
 		case "asks":
@@ -437,6 +449,11 @@ func (s *scenario) run(t *testing.T, words []string) string {
 			}
 		case "store":
 			options.Store = nil
+		}
+	}
+	options.Observe = func(event engine.Event) {
+		if event.Difference != nil {
+			fmt.Fprintf(&out, "changed: %s\n", event.Difference)
 		}
 	}
 	s.calls = calls

@@ -26,11 +26,12 @@ const (
 	failuresOfStep = 512 << 10
 	// Estimates of what an encoded update and its parts take besides their texts;
 	// generous, since a split too early costs an update, and one too late the flow.
-	updateOverhead   = 128
-	changeOverhead   = 64
-	attemptOverhead  = 160
-	failureOverhead  = 48
-	progressOverhead = 48
+	updateOverhead     = 128
+	changeOverhead     = 64
+	attemptOverhead    = 160
+	failureOverhead    = 48
+	progressOverhead   = 48
+	definitionOverhead = 16
 	// usualChanges is the room that an update begins with: for the end of one
 	// step and the mark of the next.
 	usualChanges = 2
@@ -122,6 +123,15 @@ func (b *builder) flow(state logbook.FlowState, cause *logbook.Failure, now time
 	}
 }
 
+// define says how the flow is built.
+func (b *builder) define(definition *logbook.Definition) {
+	if b.bytes+sizeOfDefinition(definition) > b.maxBytes {
+		b.close()
+	}
+	b.current.Definition, b.dirty = definition, true
+	b.bytes += sizeOfDefinition(definition)
+}
+
 // change adds a change of a step.
 func (b *builder) change(step int, change logbook.AtomChange, now time.Time) {
 	size := sizeOf(&change)
@@ -211,7 +221,7 @@ func fitFailure(limits logbook.Limits, step *flow.Step, failure *logbook.Failure
 // UpdateSize estimates how many bytes an encoded update takes, from above: for
 // whoever packs updates into calls.
 func UpdateSize(u *logbook.Update) int {
-	size := updateOverhead + sizeOfFailure(u.Cause)
+	size := updateOverhead + sizeOfFailure(u.Cause) + sizeOfDefinition(u.Definition)
 	for i := range u.Atoms {
 		size += sizeOf(&u.Atoms[i])
 	}
@@ -239,4 +249,11 @@ func sizeOfFailure(f *logbook.Failure) int {
 		size += sizeOfFailure(&f.Causes[i])
 	}
 	return size
+}
+
+func sizeOfDefinition(d *logbook.Definition) int {
+	if d == nil {
+		return 0
+	}
+	return definitionOverhead + len(d.Hash) + len(d.Packed)
 }

@@ -186,6 +186,10 @@ func (p *printer) Hear(event engine.Event) {
 		p.line("%s flow %s", at, event.Flow)
 		return
 	}
+	if event.Difference != nil {
+		p.line("%s since it was begun: %s", at, event.Difference)
+		return
+	}
 	text := fmt.Sprintf("%s %s %s", at, event.Step, event.State)
 	if attempt := event.Attempt; attempt != nil {
 		text += fmt.Sprintf(" (%s %d", attempt.Action, attempt.Number)

@@ -51,6 +51,10 @@ func (l *logListener) Hear(event engine.Event) {
 		l.logger.Log(l.level, "flow changed", "state", string(event.Flow))
 		return
 	}
+	if event.Difference != nil {
+		l.logger.Log(l.level, "step of the flow has changed since it was begun", "step", event.Step, "change", event.Difference.String())
+		return
+	}
 	level := l.level
 	pairs := []any{"step", event.Step, "state", string(event.State)}
 	if attempt := event.Attempt; attempt != nil {

@@ -1,0 +1,240 @@
+package flow
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Definition is how the flow is built: which steps it has, and how each hangs
+// together with the others. It is kept with the flow, so that code which takes
+// it up later can tell what has changed: see Compare. It costs O(steps +
+// edges), and is the same for the same flow in every process.
+func (p *Plan) Definition() logbook.Definition {
+	steps := p.defined()
+	hash := sha256.New()
+	var text []byte
+	for i := range steps {
+		s := &steps[i]
+		for _, part := range [...]string{s.Name, string(s.Kind), s.Version, s.Ports, s.Place} {
+			text = append(binary.AppendUvarint(text, uint64(len(part))), part...)
+		}
+		hash.Write(text)
+		text = text[:0]
+	}
+	definition := logbook.Definition{Hash: hex.EncodeToString(hash.Sum(nil))}
+	if packed, err := logbook.PackSteps(steps); err == nil {
+		definition.Packed = packed // else only the hash tells of changes
+	}
+	return definition
+}
+
+func (p *Plan) defined() []logbook.DefinedStep {
+	names := make([]uint64, p.Len())
+	for i, step := range p.steps {
+		names[i] = fingerprint(step.name)
+	}
+	gates := p.gatePrints(names)
+	steps := make([]logbook.DefinedStep, p.Len())
+	for i, step := range p.steps {
+		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: shown(p.awaited(i, names, gates))}
+		if kind := step.Kind(); kind != logbook.KindTask {
+			steps[i].Kind = kind
+		}
+	}
+	return steps
+}
+
+// gatePrints are the fingerprints of what gates stand for: the set of all
+// that they wait for, and what is decided there. Gates are numbered in the
+// order in which they can be passed, so those before one are known already.
+func (p *Plan) gatePrints(names []uint64) []uint64 {
+	gates := make([]uint64, p.Vertices()-p.Len())
+	for i := range gates {
+		gate := p.Len() + i
+		gates[i] = p.awaited(gate, names, gates)
+		choice, ok := p.ChoiceAt(gate)
+		if !ok {
+			continue
+		}
+		for _, voice := range p.choices[choice].Voices {
+			for step := voice.From.First; step < voice.From.End; step++ {
+				gates[i] += fingerprint("decides", p.steps[step].name, voice.Name, voice.Depth.String())
+			}
+		}
+	}
+	return gates
+}
+
+// awaited is the fingerprint of what a vertex waits for. Sums do not depend on
+// an order, nor on whether a gate stands between.
+func (p *Plan) awaited(vertex int, names, gates []uint64) uint64 {
+	sum := uint64(0)
+	for _, before := range p.previous[vertex] {
+		if v := int(before); v < len(names) {
+			sum += names[v]
+		} else {
+			sum += gates[v-len(names)]
+		}
+	}
+	return sum
+}
+
+// ports is the fingerprint of what the step takes and gives.
+func (s *Step) ports() string {
+	sum := uint64(0)
+	for _, a := range s.requires {
+		sum += fingerprint("requires", a.Name, a.Symbol, optional(a))
+	}
+	for _, a := range s.revertArguments() {
+		sum += fingerprint("requires for its revert", a.Name, a.Symbol, optional(a))
+	}
+	for _, provision := range s.provides {
+		sum += fingerprint("provides", provision.Symbol, provision.Field)
+	}
+	if s.atMostOnce {
+		sum += fingerprint("at most once")
+	}
+	return shown(sum)
+}
+
+func optional(a Argument) string {
+	if a.Optional {
+		return "optional"
+	}
+	return ""
+}
+
+// fingerprint is FNV-1a with the finish of splitmix64: unlike FNV alone, sums
+// of it tell sets apart. Nobody gains by making two steps look alike, so it
+// need not withstand that.
+func fingerprint(parts ...string) uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for _, part := range parts {
+		for i := range len(part) {
+			h = (h ^ uint64(part[i])) * prime
+		}
+		h = (h ^ 0xff) * prime // a byte that UTF-8 does not have ends each part
+	}
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+// shownBytes of a fingerprint are kept: two different ones of one step are
+// taken for the same once in 2^48, and the steps of the longest flow still fit
+// into one value.
+const shownBytes = 6
+
+func shown(print uint64) string {
+	if print == 0 {
+		return ""
+	}
+	var bytes [8]byte
+	var text [8]byte // as long as the bytes that are kept are in base64
+	binary.BigEndian.PutUint64(bytes[:], print)
+	base64.RawURLEncoding.Encode(text[:], bytes[:shownBytes])
+	return string(text[:])
+}
+
+// Change is what can have become of a step.
+type Change string
+
+// The changes.
+const (
+	ChangeAdded   Change = "added"
+	ChangeRemoved Change = "removed"
+	ChangeKind    Change = "kind"
+	ChangeVersion Change = "version"
+	ChangePorts   Change = "ports" // it requires or provides something else, or is at most once, or no longer
+	ChangeMoved   Change = "moved" // it waits for other steps, or other deciders stand before it
+)
+
+// Difference is what has become of one step of a flow.
+type Difference struct {
+	Step   string
+	Change Change
+	Was    string // kind or version, of those changes; or the kind of a step that is gone
+	Is     string
+}
+
+// String is the difference in one sentence, without a full stop.
+func (d Difference) String() string {
+	switch d.Change {
+	case ChangeAdded:
+		return fmt.Sprintf("%s %q is new", d.Is, d.Step)
+	case ChangeRemoved:
+		return fmt.Sprintf("%s %q is gone", d.Was, d.Step)
+	case ChangeKind:
+		return fmt.Sprintf("%q is a %s, and was a %s", d.Step, d.Is, d.Was)
+	case ChangeVersion:
+		return fmt.Sprintf("step %q has %s, and had %s", d.Step, versionText(d.Is), versionText(d.Was))
+	case ChangePorts:
+		return fmt.Sprintf("step %q requires or provides something else", d.Step)
+	}
+	return fmt.Sprintf("step %q waits for other steps", d.Step)
+}
+
+func versionText(version string) string {
+	if version == "" {
+		return "no version"
+	}
+	return fmt.Sprintf("version %q", version)
+}
+
+// Compare tells what has changed from one definition to another: first what
+// has become of the steps that there are, in their order, and then which are
+// gone. A step of another kind is told to be that and nothing else.
+func Compare(old, current []logbook.DefinedStep) []Difference {
+	before := make(map[string]*logbook.DefinedStep, len(old))
+	for i := range old {
+		before[old[i].Name] = &old[i]
+	}
+	var differences []Difference
+	for i := range current {
+		is := &current[i]
+		was, ok := before[is.Name]
+		if !ok {
+			differences = append(differences, Difference{Step: is.Name, Change: ChangeAdded, Is: stepKind(is)})
+			continue
+		}
+		delete(before, is.Name)
+		differences = append(differences, changes(was, is)...)
+	}
+	for i := range old {
+		if _, gone := before[old[i].Name]; gone {
+			differences = append(differences, Difference{Step: old[i].Name, Change: ChangeRemoved, Was: stepKind(&old[i])})
+		}
+	}
+	return differences
+}
+
+func changes(was, is *logbook.DefinedStep) []Difference {
+	if stepKind(was) != stepKind(is) {
+		return []Difference{{Step: is.Name, Change: ChangeKind, Was: stepKind(was), Is: stepKind(is)}}
+	}
+	var differences []Difference
+	if was.Version != is.Version {
+		differences = append(differences, Difference{Step: is.Name, Change: ChangeVersion, Was: was.Version, Is: is.Version})
+	}
+	if was.Ports != is.Ports {
+		differences = append(differences, Difference{Step: is.Name, Change: ChangePorts})
+	}
+	if was.Place != is.Place {
+		differences = append(differences, Difference{Step: is.Name, Change: ChangeMoved})
+	}
+	return differences
+}
+
+// stepKind is the kind in words: a task is what people call a step.
+func stepKind(step *logbook.DefinedStep) string {
+	if step.Kind == "" || step.Kind == logbook.KindTask {
+		return "step"
+	}
+	return string(step.Kind)
+}

@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxTold bounds the differences that are named, in a log, to an observer or
+// in an error: a person who reads a hundred knows that it is another flow.
+const maxTold = 100
+
+// revision is what has become of how a flow is built since it was begun.
+type revision struct {
+	definition  *logbook.Definition // to be recorded; nil: it stands there already
+	differences []flow.Difference
+	unknown     bool // something is different, and the record does not hold enough to tell what
+}
+
+// revise compares how the flow is built with how it was begun, and holds
+// that against the flow's policy. What has begun must have kept its place,
+// which is for load and checkOrder to see, step by step.
+func revise(o *Options) (*revision, error) {
+	current := o.Plan.Definition()
+	if len(current.Packed) > o.Limits.Value {
+		current.Packed = nil
+	}
+	old := o.Detail.Definition
+	if old == nil {
+		return &revision{definition: &current}, nil
+	}
+	if old.Hash == current.Hash {
+		return &revision{}, nil
+	}
+	found := &revision{definition: &current}
+	was, wasErr := old.Steps()
+	is, isErr := current.Steps()
+	if wasErr != nil || isErr != nil {
+		return nil, fmt.Errorf("%w: its definition cannot be read: %w", ErrMismatch, errors.Join(wasErr, isErr))
+	}
+	if found.unknown = was == nil || is == nil; !found.unknown {
+		found.differences = flow.Compare(was, is)
+	}
+	switch {
+	case !found.unknown && len(found.differences) == 0:
+		return found, nil // the same steps, listed in another order
+	case o.Detail.OnChange == logbook.ChangePin:
+		return nil, fmt.Errorf("%w: %s", ErrPinned, found)
+	case o.Detail.OnChange == logbook.ChangeRefuse:
+		return nil, fmt.Errorf("%w: %s", ErrChanged, found)
+	}
+	return found, nil
+}
+
+// String names the differences.
+func (r *revision) String() string {
+	if r.unknown {
+		return "it has too many steps for its definition to be kept, so that the steps in question cannot be named"
+	}
+	told := r.differences[:min(len(r.differences), maxTold)]
+	sentences := make([]string, len(told), len(told)+1)
+	for i, difference := range told {
+		sentences[i] = difference.String()
+	}
+	if more := len(r.differences) - len(told); more > 0 {
+		sentences = append(sentences, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(sentences, "; ")
+}
+
+// known tells whether something has changed.
+func (r *revision) known() bool { return r.unknown || len(r.differences) > 0 }
+
+// explain says of an error that the flow has changed.
+func (r *revision) explain(err error) error {
+	if err == nil || !r.known() {
+		return err
+	}
+	return fmt.Errorf("%w (since it was begun: %s)", err, r)
+}
+
+// adopt records how the flow is built from now on, and tells what is new.
+func (c *core) adopt(o *Options, now time.Time) {
+	if c.revision.definition == nil {
+		return
+	}
+	c.out.define(c.revision.definition)
+	if !c.revision.known() {
+		return
+	}
+	o.Logger.Info("the flow is built otherwise than it was begun", "flow", o.Detail.ID.String(), "differences", len(c.revision.differences))
+	for i := range c.revision.differences[:min(len(c.revision.differences), maxTold)] {
+		difference := c.revision.differences[i]
+		o.Logger.Info("step of the flow has changed", "flow", o.Detail.ID.String(), "step", difference.Step, "change", difference.String())
+		if o.Observe != nil {
+			o.Observe(Event{Time: now, Step: difference.Step, Flow: c.out.state, Difference: &difference})
+		}
+	}
+}
+
+// forgets tells whether a recorded step that the flow does not have can be
+// passed over: it was never begun, and has gone in a change of the flow. That
+// may have been adopted long ago, so it need not be among those seen now.
+func (c *core) forgets(atom *logbook.AtomDetail) bool {
+	_, found := c.plan.Find(atom.Name)
+	idle := atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored
+	return !found && idle && len(atom.Attempts) == 0
+}
