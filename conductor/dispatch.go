@@ -93,7 +93,7 @@ func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
 	if detail == nil {
 		return unbuildable(errors.New("the job has no flow"))
 	}
-	if detail.State.Finished() {
+	if detail.State.Finished() && !detail.Resumable() {
 		// The last owner died between the end of the flow and that of the job,
 		// or the flow was run outside any job.
 		return result{end: engine.End{State: detail.State, Cause: detail.Cause}}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -127,7 +128,8 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 // samePlan tells whether two flows say the same about what is to be done.
 func samePlan(a, b *logbook.FlowDetail) bool {
 	return a.Name == b.Name && a.Factory.Name == b.Factory.Name &&
-		bytes.Equal(a.Factory.Args, b.Factory.Args) && sameValues(a.Store, b.Store) && sameValues(a.Meta, b.Meta)
+		bytes.Equal(a.Factory.Args, b.Factory.Args) && sameValues(a.Store, b.Store) && sameValues(a.Meta, b.Meta) &&
+		slices.Equal(a.Targets, b.Targets) && a.OnChange == b.OnChange
 }
 
 func sameValues(a, b logbook.Values) bool {
@@ -258,6 +260,8 @@ func (t *txn) removeBook(id logbook.BookID, flows []logbook.FlowID) {
 	for _, flow := range flows {
 		t.delete(tableFlow, flow.UUID[:])
 		t.delete(tableFlowBody, flow.UUID[:])
+		t.delete(tableDefinition, flow.UUID[:])
+		t.deletePrefix(tableIntervention, flow.UUID[:])
 		t.deletePrefix(tableAtom, flow.UUID[:])
 		t.deletePrefix(tableAttempt, flow.UUID[:])
 	}

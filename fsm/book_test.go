@@ -52,7 +52,7 @@ func TestSaveBookRules(t *testing.T) {
 	r.refused(saveBook(book("other", "f", "f")), "invalid")
 	r.refused(saveBook(&v1.Book{Name: "x"}), "invalid")
 	r.refused(saveBook(&v1.Book{Id: id("b"), Flows: []*v1.FlowDetail{{Name: "no id"}}}), "invalid")
-	flow, _, err := r.Flow(flowID("flow of begun"), 0, fsm.Unbounded)
+	flow, _, err := r.Flow(flowID("flow of begun"), fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil || flow.State != logbook.FlowRunning || len(flow.Atoms) != 1 {
 		t.Errorf("the begun flow is %+v: %v", flow, err)
 	}
@@ -65,7 +65,7 @@ func TestNewFlowIsPending(t *testing.T) {
 	b.Flows[0].Cause = &v1.Failure{Kind: "error"}
 	b.Flows[0].Atoms = []*v1.AtomDetail{{Name: "x", Kind: "task", State: "SUCCESS", Intention: "EXECUTE"}}
 	r.ok(saveBook(b))
-	flow, _, err := r.Flow(flowID("one"), 0, fsm.Unbounded)
+	flow, _, err := r.Flow(flowID("one"), fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil || flow.State != logbook.FlowPending || flow.Sequence != 0 || len(flow.Atoms) != 0 || flow.Cause != nil {
 		t.Errorf("saved %+v: %v", flow, err)
 	}
@@ -89,7 +89,7 @@ func TestDestroyBook(t *testing.T) {
 		t.Errorf("a job whose book is gone: %+v %v", claimed, err)
 	}
 	r.ok(saveBook(book("book of a", "flow of a"))) // nothing of the old one is left
-	if flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded); err != nil || len(flow.Atoms) != 0 {
+	if flow, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded}); err != nil || len(flow.Atoms) != 0 {
 		t.Errorf("flow %+v: %v", flow, err)
 	}
 }

@@ -160,7 +160,7 @@ func TestConsumeAgreesWithTheFlow(t *testing.T) {
 				}
 				r.ok(consume(e))
 				r.harmless(consume(e))
-				flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+				flow, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 				if err != nil || string(flow.State) != path[len(path)-1] || r.job(id("a")).State != jobs.StateCompleted {
 					t.Errorf("flow %s, job %s: %v", flow.State, r.job(id("a")).State, err)
 				}
@@ -199,7 +199,7 @@ func TestEndingAndUpdateAreOneWrite(t *testing.T) {
 			e := ending("a", token)
 			e.Update = update("flow of a", token, 1, "SUSPENDED", task("x", "RUNNING"))
 			r.ok(abandon(e))
-			flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+			flow, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 			if err != nil || flow.State != logbook.FlowSuspended || len(flow.Atoms) != 1 {
 				t.Errorf("the update is missing: %+v %v", flow, err)
 			}

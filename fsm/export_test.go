@@ -91,8 +91,16 @@ func (c *census) row(t table, key, value []byte) error {
 		if record.job != 0 {
 			c.owned++
 		}
-		_, _, err = c.wholeFlow(record, 0, 0, Unbounded)
-		return err
+		if _, _, err = c.wholeFlow(record, Part{MaxBytes: Unbounded}, 0); err != nil {
+			return err
+		}
+		return c.checkInterventions(record)
+	case tableDefinition, tableIntervention:
+		if c.get(tableFlow, key[:idSize]) == nil {
+			return fmt.Errorf("table %s has a row of a flow that is not there: %x", tableNames[t], key)
+		}
+	case tableFinished:
+		return c.checkFinish(key, value)
 	case tableEvent:
 		c.told += uint64(len(value))
 		_, err := decode(value, &v1.Event{}, command.EventFromProto)
@@ -150,6 +158,47 @@ func (c *census) countJob(value []byte) error {
 	flow, err := c.existingFlow(j.Flow)
 	if err == nil && flow.job != j.Sequence {
 		err = fmt.Errorf("job %s has a flow that knows job number %d", j.ID, flow.job)
+	}
+	return err
+}
+
+// checkInterventions: the record of a flow knows the token of the last one.
+func (c *census) checkInterventions(record *flowRecord) error {
+	rows := c.keys(tableIntervention, record.ID.UUID[:])
+	if (len(rows) > 0) != (len(record.Interventions) > 0) {
+		return fmt.Errorf("flow %s has %d interventions, and knows %v", record.ID, len(rows), record.Interventions)
+	}
+	all, _, err := c.interventions(record)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	for i := range rows {
+		if !bytes.Equal(rows[i], interventionKey(record.ID, uint32(i))) {
+			return fmt.Errorf("flow %s has its intervention %d under %x", record.ID, i, rows[i])
+		}
+		if i > 0 && all[i].Token.Compare(all[i-1].Token) < 0 {
+			return fmt.Errorf("flow %s has intervention %d under an older token than the one before", record.ID, i)
+		}
+	}
+	if last := all[len(all)-1].Token; last != record.Interventions[0].Token {
+		return fmt.Errorf("flow %s knows an intervention under %s, and the last is under %s", record.ID, record.Interventions[0].Token, last)
+	}
+	return nil
+}
+
+// checkFinish: every row of a finish is that of a job that has finished then.
+func (c *census) checkFinish(key, value []byte) error {
+	row, err := decodeFinished(key, value)
+	if err != nil {
+		return err
+	}
+	j, err := c.job(row.sequence)
+	if err != nil {
+		return err
+	}
+	found, err := c.finishOf(j)
+	if err == nil && (!j.State.Finished() || !j.FinishedAt.Equal(row.at) || !bytes.Equal(found, key)) {
+		err = fmt.Errorf("job %s is %s since %s, and finish %x is at %s; it is found at %x", j.ID, j.State, j.FinishedAt, key, row.at, found)
 	}
 	return err
 }
@@ -235,6 +284,8 @@ const (
 	MaxEnded    = maxEnded
 	MaxOver     = maxOver
 	MaxExamined = maxExamined
+	MaxPending  = maxPendingBytes
+	MaxTold     = maxToldBytes
 	StateCount  = stateCount
 )
 
@@ -249,6 +300,23 @@ func CutLedger(m *Machine) error {
 		value := v.get(tableLedger, ledgerKey)
 		short := (stateCount - firstStateCount) * sequenceSize
 		return v.bucket(tableLedger).Put(ledgerKey, bytes.Clone(value[:len(value)-short]))
+	})
+	return errors.Join(err, present.release())
+}
+
+// DropLaterTables makes the database one of the first program's.
+func DropLaterTables(m *Machine) error {
+	present, err := m.use()
+	if err != nil {
+		return err
+	}
+	err = present.bolt.Update(func(tx *bolt.Tx) error {
+		for _, name := range tableNames[firstTables:] {
+			if err := tx.DeleteBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return errors.Join(err, present.release())
 }

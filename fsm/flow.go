@@ -10,22 +10,35 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// flowRecord is the small, changing part of a flow: without Factory.Args,
-// Store, Meta and Cause, which are its body, and without atoms. As stored it
-// is the sequence of its unfinished job, the number of its atoms, and then the
-// message.
+// flowRecord is the small, changing part of a flow: without what was planned
+// and Cause, which are its body, without Definition and Atoms, and with nothing
+// but the token of its last intervention, which is what an update is judged by.
+// As stored it is the sequence of its last job, with the highest bit set if
+// that is finished, the number of its atoms, and then the message.
 type flowRecord struct {
 	logbook.FlowDetail
 	job   uint64 // sequence of the unfinished job that refers to the flow; 0: none
+	last  uint64 // sequence of the last job that referred to it; 0: none ever did
 	atoms uint32
 }
 
-const flowPrefixSize = 8 + 4
+const (
+	flowPrefixSize = 8 + 4
+	jobIsFinished  = 1 << 63
+)
 
 func (t *txn) saveFlow(f *flowRecord) {
 	small := f.FlowDetail
-	small.Factory.Args, small.Store, small.Meta, small.Cause, small.Atoms = nil, nil, nil, nil, nil
-	prefix := binary.BigEndian.AppendUint32(sequenceKey(f.job), f.atoms)
+	small.Factory.Args, small.Store, small.Meta, small.Targets, small.OnChange = nil, nil, nil, nil, ""
+	small.Cause, small.Definition, small.Atoms = nil, nil, nil
+	if n := len(small.Interventions); n > 0 {
+		small.Interventions = []logbook.Intervention{{Token: small.Interventions[n-1].Token}}
+	}
+	job := f.job
+	if job == 0 && f.last != 0 {
+		job = f.last | jobIsFinished
+	}
+	prefix := binary.BigEndian.AppendUint32(sequenceKey(job), f.atoms)
 	t.putMessage(tableFlow, f.ID.UUID[:], prefix, command.FlowDetailToProto(&small))
 }
 
@@ -37,9 +50,13 @@ func decodeFlow(value []byte) (*flowRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &flowRecord{
-		FlowDetail: detail, job: binary.BigEndian.Uint64(value), atoms: binary.BigEndian.Uint32(value[8:]),
-	}, nil
+	record := &flowRecord{FlowDetail: detail, atoms: binary.BigEndian.Uint32(value[8:])}
+	record.last = binary.BigEndian.Uint64(value)
+	if record.last&jobIsFinished == 0 {
+		record.job = record.last
+	}
+	record.last &^= jobIsFinished
+	return record, nil
 }
 
 // flow reads a flow; nil if there is none.
@@ -60,9 +77,10 @@ func (v *view) existingFlow(id logbook.FlowID) (*flowRecord, error) {
 	return record, err
 }
 
-// flowBody adds to a flow what its record leaves out, all but the atoms.
+// flowBody adds to a flow what was planned, and why it reverts or has failed.
 func (v *view) flowBody(f *flowRecord) (*logbook.FlowDetail, error) {
 	whole := f.FlowDetail
+	whole.Definition, whole.Interventions = nil, nil
 	value := v.get(tableFlowBody, f.ID.UUID[:])
 	if value == nil {
 		return &whole, nil
@@ -72,12 +90,14 @@ func (v *view) flowBody(f *flowRecord) (*logbook.FlowDetail, error) {
 		return nil, err
 	}
 	whole.Factory.Args, whole.Store, whole.Meta, whole.Cause = body.Factory.Args, body.Store, body.Meta, body.Cause
+	whole.Targets, whole.OnChange = body.Targets, body.OnChange
 	return &whole, nil
 }
 
 // saveFlowBody writes the body of a flow; an empty one is not kept.
 func (t *txn) saveFlowBody(id logbook.FlowID, body *logbook.FlowDetail) {
-	if len(body.Factory.Args) == 0 && len(body.Store) == 0 && len(body.Meta) == 0 && body.Cause == nil {
+	empty := len(body.Factory.Args) == 0 && len(body.Store) == 0 && len(body.Meta) == 0 && body.Cause == nil
+	if empty && len(body.Targets) == 0 && body.OnChange == "" {
 		t.delete(tableFlowBody, id.UUID[:])
 		return
 	}
@@ -165,10 +185,11 @@ func checkToken(j *jobRecord, token logbook.Token) error {
 
 // flowUpdate is an update worked out before anything is written.
 type flowUpdate struct {
-	flow  *flowRecord
-	moved bool // the flow's state changes
-	cause *logbook.Failure
-	atoms []*atomRecord
+	flow       *flowRecord
+	moved      bool // the flow's state changes
+	cause      *logbook.Failure
+	definition *logbook.Definition
+	atoms      []*atomRecord
 }
 
 // planUpdate works out an update whose token has been checked. The plan is nil
@@ -182,7 +203,7 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update) (*flowUpdate, er
 	if err := changed.Advance(u, t.now); err != nil {
 		return nil, err
 	}
-	plan := &flowUpdate{flow: &changed, moved: changed.State != record.State, cause: u.Cause}
+	plan := &flowUpdate{flow: &changed, moved: changed.State != record.State, cause: u.Cause, definition: u.Definition}
 	known := make(map[string]*atomRecord, len(u.Atoms))
 	for i := range u.Atoms {
 		change := &u.Atoms[i]
@@ -218,6 +239,9 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) error {
 		body.Cause = plan.cause
 		t.saveFlowBody(plan.flow.ID, bodyOf(body))
 	}
+	if plan.definition != nil {
+		t.saveDefinition(plan.flow.ID, plan.definition)
+	}
 	for _, atom := range plan.atoms {
 		t.saveAtom(plan.flow.ID, atom)
 	}
@@ -231,7 +255,25 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) error {
 func bodyOf(f *logbook.FlowDetail) *logbook.FlowDetail {
 	return &logbook.FlowDetail{
 		Factory: logbook.Factory{Args: f.Factory.Args}, Store: f.Store, Meta: f.Meta, Cause: f.Cause,
+		Targets: f.Targets, OnChange: f.OnChange,
 	}
+}
+
+// saveDefinition writes what a flow was built as. It has a row of its own: it
+// is long, and hardly ever changes.
+func (t *txn) saveDefinition(id logbook.FlowID, definition *logbook.Definition) {
+	t.putMessage(tableDefinition, id.UUID[:], nil, command.FlowDetailToProto(&logbook.FlowDetail{Definition: definition}))
+}
+
+// definition reads what a flow was built as, and how many bytes that takes; nil
+// if it has not begun.
+func (v *view) definition(id logbook.FlowID) (definition *logbook.Definition, size int, err error) {
+	value := v.get(tableDefinition, id.UUID[:])
+	if value == nil {
+		return nil, 0, nil
+	}
+	detail, err := decode(value, &v1.FlowDetail{}, command.FlowDetailFromProto)
+	return detail.Definition, len(value), err
 }
 
 // flowEvent tells which states changed; an update that changes none is silent.

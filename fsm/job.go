@@ -140,6 +140,8 @@ func (t *txn) leave(j *jobRecord) {
 		t.delete(tableClaimable, claimableKey(j))
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.delete(tableDue, dueKey(j.DueAt, j.Sequence))
+	case jobs.StateCompleted, jobs.StateTrashed:
+		t.unfinish(j)
 	}
 }
 
@@ -157,6 +159,50 @@ func (t *txn) enter(j *jobRecord) {
 		t.put(tableFinished, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))
 		t.changes.Finished = append(t.changes.Finished, j.ID)
 	}
+}
+
+// unfinish removes a job from the finished ones. The number of its finish is
+// not kept with it, but the time is, and finishes are in the order of time.
+func (t *txn) unfinish(j *jobRecord) {
+	key, err := t.finishOf(j)
+	if err != nil && t.fault == nil {
+		t.fault = err
+	}
+	j.FinishedAt = time.Time{}
+	t.delete(tableFinished, key)
+}
+
+// finishOf finds the row of a job among the finished ones: by halves the first
+// finish at its time, and then one by one, past those of the same moment.
+func (v *view) finishOf(j *jobRecord) ([]byte, error) {
+	cursor := v.cursor(tableFinished)
+	first, last := uint64(0), uint64(0)
+	if key, _ := cursor.Last(); len(key) == sequenceSize {
+		last = binary.BigEndian.Uint64(key)
+	}
+	for first < last {
+		middle := first + (last-first)/2
+		key, value := cursor.Seek(sequenceKey(middle))
+		row, err := decodeFinished(key, value)
+		if err != nil {
+			return nil, err
+		}
+		if row.at.Before(j.FinishedAt) {
+			first = binary.BigEndian.Uint64(key) + 1
+		} else {
+			last = middle
+		}
+	}
+	for key, value := cursor.Seek(sequenceKey(first)); key != nil; key, value = cursor.Next() {
+		row, err := decodeFinished(key, value)
+		if err != nil || row.sequence == j.Sequence {
+			return row.key, err
+		}
+		if row.at.After(j.FinishedAt) {
+			break
+		}
+	}
+	return nil, corrupt("job %s is %s, and not among the finished ones", j.ID, j.State)
 }
 
 // removeJob forgets a finished job. Its row among the finished ones is the

@@ -24,29 +24,35 @@ type table int
 // A job is known to the indexes by its sequence, which is short and puts jobs
 // that were posted together side by side.
 const (
-	tableLedger     table = iota // the one ledger
-	tableJob                     // sequence → the small, changing part of a job
-	tableJobID                   // job id → sequence, digest of its posting
-	tablePosting                 // sequence → details and store of the job; absent if it has neither
-	tableEvidence                // sequence → the failure with which a job was last let go; absent if none
-	tableClaimable               // lane, inverted priority, sequence → nothing: the order of claims
-	tableDue                     // due time, sequence → nothing: delayed and cooling jobs
-	tableFinished                // number of the finish → sequence, time: finished jobs, in order
-	tableSession                 // session id → session
-	tableClaim                   // session id, token, sequence → nonce, and whether the claim is over
-	tableEnded                   // session id → number of its end
-	tableEndedOrder              // number of the end → session id
-	tableEntity                  // kind, name, session id → entity
-	tablePresence                // session id, key of the entity → nothing
-	tableBook                    // book id → book without flows
-	tableBookJobs                // book id → how many jobs refer to it
-	tableBookFlow                // book id, place in the book → flow id
-	tableFlow                    // flow id → the small, changing part of a flow
-	tableFlowBody                // flow id → arguments, store, meta and cause; absent if it has none
-	tableAtom                    // flow id, atom name → atom with its latest attempt
-	tableAttempt                 // flow id, number of the atom, action, number → an earlier attempt
-	tableEvent                   // position → event
+	tableLedger       table = iota // the one ledger
+	tableJob                       // sequence → the small, changing part of a job
+	tableJobID                     // job id → sequence, digest of its posting
+	tablePosting                   // sequence → details and store of the job; absent if it has neither
+	tableEvidence                  // sequence → the failure with which a job was last let go; absent if none
+	tableClaimable                 // lane, inverted priority, sequence → nothing: the order of claims
+	tableDue                       // due time, sequence → nothing: delayed and cooling jobs
+	tableFinished                  // number of the finish → sequence, time: finished jobs, in order
+	tableSession                   // session id → session
+	tableClaim                     // session id, token, sequence → nonce, and whether the claim is over
+	tableEnded                     // session id → number of its end
+	tableEndedOrder                // number of the end → session id
+	tableEntity                    // kind, name, session id → entity
+	tablePresence                  // session id, key of the entity → nothing
+	tableBook                      // book id → book without flows
+	tableBookJobs                  // book id → how many jobs refer to it
+	tableBookFlow                  // book id, place in the book → flow id
+	tableFlow                      // flow id → the small, changing part of a flow
+	tableFlowBody                  // flow id → arguments, store, meta, targets, policy and cause; absent if it has none
+	tableAtom                      // flow id, atom name → atom with its latest attempt
+	tableAttempt                   // flow id, number of the atom, action, number → an earlier attempt
+	tableEvent                     // position → event
+	tableDefinition                // flow id → what the flow was built as; absent before it begins
+	tableIntervention              // flow id, number → what a person has done to the flow
 )
+
+// firstTables is how many tables the first snapshots had. The later ones stand
+// at the end, and were empty: whoever restores such a snapshot adds them.
+const firstTables = tableEvent + 1
 
 var tableNames = [...]string{
 	tableLedger: "ledger", tableJob: "job", tableJobID: "job_id", tablePosting: "posting",
@@ -54,7 +60,7 @@ var tableNames = [...]string{
 	tableSession: "session", tableClaim: "claim", tableEnded: "ended", tableEndedOrder: "ended_order",
 	tableEntity: "entity", tablePresence: "presence", tableBook: "book", tableBookJobs: "book_jobs",
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
-	tableAttempt: "attempt", tableEvent: "event",
+	tableAttempt: "attempt", tableEvent: "event", tableDefinition: "definition", tableIntervention: "intervention",
 }
 
 const (
@@ -151,6 +157,11 @@ func attemptPrefix(flow logbook.FlowID, atom uint32) []byte {
 func attemptKey(flow logbook.FlowID, atom uint32, action logbook.Action, number int) []byte {
 	key := appendName(attemptPrefix(flow, atom), string(action))
 	return binary.BigEndian.AppendUint64(key, uint64(number))
+}
+
+// interventionKey puts the interventions in a flow in their order.
+func interventionKey(flow logbook.FlowID, number uint32) []byte {
+	return binary.BigEndian.AppendUint32(append([]byte(nil), flow.UUID[:]...), number)
 }
 
 func positionKey(position jobs.Position) []byte {

@@ -229,7 +229,7 @@ func TestOwnersLetGoUnderOrders(t *testing.T) {
 					r.ok(orders[row.order]())
 					end(r)
 					r.stands(want)
-					flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+					flow, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 					if begun && (err != nil || (flow.State == logbook.FlowSuspended) != (row.order == "stop")) {
 						t.Errorf("the flow is %s: %v", flow.State, err)
 					}

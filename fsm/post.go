@@ -135,7 +135,7 @@ func (t *txn) attach(j *jobRecord, work *work) error {
 	if work.flow == nil {
 		return nil
 	}
-	work.flow.record.job = j.Sequence
+	work.flow.record.job, work.flow.record.last = j.Sequence, j.Sequence
 	work.flow.save = true
 	if err := t.writeBook(work.book); err != nil {
 		return err

@@ -139,7 +139,7 @@ func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed
 		if err != nil || record == nil {
 			return err
 		}
-		flow, more, err := v.wholeFlow(record, 0, 0, maxFlowBytes)
+		flow, more, err := v.wholeFlow(record, Part{MaxBytes: maxFlowBytes}, 0)
 		if err != nil {
 			return err
 		}
@@ -151,10 +151,19 @@ func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed
 	return claimed, flowOmitted, err
 }
 
-// Flow reads a flow with its atoms and their attempts: from the atom numbered
-// skip on, as many as take maxBytes as stored, but at least one. More tells
-// whether atoms follow. ErrNotFound.
-func (m *Machine) Flow(id logbook.FlowID, skip, maxBytes int) (flow logbook.FlowDetail, more bool, err error) {
+// Part says how much of a flow is read.
+type Part struct {
+	Skip      int  // atoms to leave out, in the order in which they were first recorded
+	AtomsOnly bool // leave out the plan, the cause, the definition and the interventions too
+	// MaxBytes is how much there may be as stored, beyond which atoms are left
+	// out; Unbounded for all.
+	MaxBytes int
+}
+
+// Flow reads a part of a flow with its atoms and their attempts: at least one
+// atom, unless the rest of the flow alone takes MaxBytes. More tells whether
+// atoms follow. ErrNotFound.
+func (m *Machine) Flow(id logbook.FlowID, part Part) (flow logbook.FlowDetail, more bool, err error) {
 	err = m.read(func(v *view) error {
 		record, err := v.flow(id)
 		switch {
@@ -163,17 +172,19 @@ func (m *Machine) Flow(id logbook.FlowID, skip, maxBytes int) (flow logbook.Flow
 		case record == nil:
 			return fmt.Errorf("flow %s: %w", id, logbook.ErrNotFound)
 		}
-		flow, more, err = v.wholeFlow(record, max(skip, 0), 1, maxBytes)
+		part.Skip = max(part.Skip, 0)
+		flow, more, err = v.wholeFlow(record, part, 1)
 		return err
 	})
 	return flow, more, err
 }
 
 // wholeFlow reads a flow with its atoms in the order in which they were first
-// recorded: after those to skip, as many as take maxBytes, but not fewer than
-// least. They are stored by name, so their places are read first.
-func (v *view) wholeFlow(record *flowRecord, skip, least, maxBytes int) (flow logbook.FlowDetail, more bool, err error) {
-	whole, err := v.flowBody(record)
+// recorded: after those to skip, as many as fit, but not fewer than least,
+// where the rest of the flow fits. They are stored by name, so their places are
+// read first.
+func (v *view) wholeFlow(record *flowRecord, part Part, least int) (flow logbook.FlowDetail, more bool, err error) {
+	whole, total, err := v.flowHead(record, part.AtomsOnly)
 	if err != nil {
 		return logbook.FlowDetail{}, false, err
 	}
@@ -181,19 +192,42 @@ func (v *view) wholeFlow(record *flowRecord, skip, least, maxBytes int) (flow lo
 	if err != nil {
 		return logbook.FlowDetail{}, false, err
 	}
-	total := 0
-	for i := skip; i < len(values); i++ {
+	if part.MaxBytes >= 0 && total > part.MaxBytes {
+		least = 0
+	}
+	for i := part.Skip; i < len(values); i++ {
 		atom, size, err := v.wholeAtom(record.ID, values[i])
 		if err != nil {
 			return logbook.FlowDetail{}, false, err
 		}
 		total += size
-		if maxBytes >= 0 && total > maxBytes && i >= skip+least {
+		if part.MaxBytes >= 0 && total > part.MaxBytes && i >= part.Skip+least {
 			return *whole, true, nil
 		}
 		whole.Atoms = append(whole.Atoms, atom)
 	}
 	return *whole, false, nil
+}
+
+// flowHead reads a flow without its atoms, and tells how many bytes it takes
+// as stored, apart from its record, which is short.
+func (v *view) flowHead(record *flowRecord, short bool) (head *logbook.FlowDetail, size int, err error) {
+	if short {
+		head := record.FlowDetail
+		head.Interventions = nil
+		return &head, 0, nil
+	}
+	if head, err = v.flowBody(record); err != nil {
+		return nil, 0, err
+	}
+	told := 0
+	if head.Definition, size, err = v.definition(record.ID); err != nil {
+		return nil, 0, err
+	}
+	if head.Interventions, told, err = v.toldInterventions(record); err != nil {
+		return nil, 0, err
+	}
+	return head, size + told + len(v.get(tableFlowBody, record.ID.UUID[:])), nil
 }
 
 // atomValues are the stored atoms of a flow by their numbers. They are bbolt's

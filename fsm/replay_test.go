@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,7 @@ func (a *author) next() *v1.Command {
 	draws := []func() *v1.Command{
 		a.post, a.post, a.post, a.claim, a.claimNext, a.claimNext, a.claimNext, a.ending, a.ending, a.ending,
 		a.update, a.update, a.update, a.open, a.open, a.close, a.register, a.saveBook, a.destroyBook, a.leader, a.leader, a.order, a.order, a.order, a.change, a.change,
+		a.intervention, a.intervention,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
 }
@@ -101,6 +103,9 @@ func (a *author) ending() *v1.Command {
 	if a.draw("packed", 5) == 0 {
 		job.Token = logbook.Token{Generation: 1, Index: a.index} // of a claim in this very entry
 	}
+	if !job.Flow.IsZero() && job.State == jobs.StateClaimed && a.draw("failed", 2) == 0 {
+		return a.failing(job)
+	}
 	e := &v1.Ending{Job: job.ID.String(), Token: command.TokenToProto(job.Token), Reason: a.oneOf("reason", "", "tired", strings.Repeat("tired ", 1_000))}
 	if e.Reason != "" {
 		e.Failure = &v1.Failure{Kind: "error", Message: "so it went"}
@@ -145,6 +150,42 @@ func (a *author) change() *v1.Command {
 	return change(c)
 }
 
+// intervention draws one for a flow, mostly one whose job has failed.
+func (a *author) intervention() *v1.Command {
+	page, err := a.machine.Jobs(jobs.Query{States: []jobs.State{jobs.StateCompleted}})
+	if err != nil {
+		a.Fatal(err)
+	}
+	i := &v1.Intervention{Id: id(a.oneOf("intervention", "i", "j", "k", "l", "m")), Flow: id("flow of job 2"), By: "ann"}
+	failed := slices.DeleteFunc(page.Jobs, func(j jobs.Job) bool { return j.Outcome != jobs.OutcomeFailed })
+	if len(failed) > 0 {
+		i.Flow = failed[a.draw("failed job", len(failed)-1)].Flow.String()
+	}
+	i.Kind = a.oneOf("intervention kind", "retry-revert", "complete", "rerun")
+	if i.Kind == "complete" {
+		i.Step, i.Result, i.Hold = a.oneOf("atom", "x", "y", "z"), value("7"), a.draw("hold", 1) == 0
+	}
+	return intervene(i)
+}
+
+// failing has the flow of a job begin, or fail and end the job: drawn state by
+// state that would hardly ever happen.
+func (a *author) failing(job jobs.Job) *v1.Command {
+	flow, _, err := a.machine.Flow(job.Flow, fsm.Part{MaxBytes: fsm.Unbounded})
+	if err != nil {
+		a.Fatal(err)
+	}
+	u := &v1.Update{Flow: job.Flow.String(), Token: command.TokenToProto(job.Token), Sequence: 1, State: "RUNNING"}
+	if flow.Fence == job.Token {
+		u.Sequence = flow.Sequence + 1
+	}
+	if flow.State != logbook.FlowRunning && flow.State != logbook.FlowReverting {
+		return updateFlow(u)
+	}
+	u.State = "FAILURE"
+	return consume(&v1.Ending{Job: job.ID.String(), Token: u.Token, Outcome: "failed", Update: u})
+}
+
 func (a *author) update() *v1.Command {
 	job := a.held()
 	if job.Flow.IsZero() {
@@ -156,7 +197,7 @@ func (a *author) update() *v1.Command {
 // updateOf draws an update that a flow can mostly take.
 func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	u := &v1.Update{Flow: id.String(), Token: command.TokenToProto(token), Sequence: 1}
-	flow, _, err := a.machine.Flow(id, 0, fsm.Unbounded)
+	flow, _, err := a.machine.Flow(id, fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil {
 		return u
 	}
@@ -166,6 +207,9 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	u.State = a.oneOf("flow state", "", "RUNNING", "SUCCESS", "REVERTING", "REVERTED", "SUSPENDED")
 	if a.draw("cause", 3) == 0 {
 		u.Cause = &v1.Failure{Kind: "error", Message: "why"}
+	}
+	if a.draw("definition", 3) == 0 {
+		u.Definition = &v1.Definition{Hash: a.oneOf("hash", "one", "two"), Packed: []byte("steps")}
 	}
 	name := a.oneOf("atom", "x", "y", "z")
 	change := task(name, a.oneOf("atom state", "", "RUNNING", "SUCCESS", "PENDING", "REVERTING"))
@@ -348,6 +392,8 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 		return true, true
 	case *v1.Command_UpdateFlow:
 		return true, kind.UpdateFlow.Token != nil
+	case *v1.Command_Intervene: // until its flow is destroyed
+		return true, false
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change: // an order may have been followed by another
 		return true, false

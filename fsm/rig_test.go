@@ -243,6 +243,10 @@ func change(c *v1.Change) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Change{Change: c}}
 }
 
+func intervene(i *v1.Intervention) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Intervene{Intervene: i}}
+}
+
 func ending(job string, token logbook.Token) *v1.Ending {
 	return &v1.Ending{Job: id(job), Token: command.TokenToProto(token)}
 }

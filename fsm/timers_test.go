@@ -131,7 +131,7 @@ func TestSweepTakesTheBookWithItsLastJob(t *testing.T) {
 	if _, err := r.Book(bookID("book of a")); !errors.Is(err, logbook.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if _, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded); !errors.Is(err, logbook.ErrNotFound) {
+	if _, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded}); !errors.Is(err, logbook.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -143,7 +143,7 @@ func TestManyLongAttempts(t *testing.T) {
 	if err := fsm.Verify(r.Machine); err != nil {
 		t.Fatal(err)
 	}
-	flow, more, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+	flow, more, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil || more || len(flow.Atoms[0].Attempts) != executions+reverts {
 		t.Fatal(len(flow.Atoms[0].Attempts), more, err)
 	}
@@ -191,7 +191,7 @@ func TestManyRounds(t *testing.T) {
 			t.Fatal(result)
 		}
 	}
-	flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+	flow, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil || len(flow.Atoms[0].Attempts) != rounds {
 		t.Fatal(len(flow.Atoms[0].Attempts), err)
 	}
@@ -228,7 +228,7 @@ func TestUpdateKeepsEveryAttempt(t *testing.T) {
 	next("", task("a", "", failed(2)))
 	next("", task("a", "SUCCESS", executed(3, `{"n":1}`)))
 	next("REVERTING", task("a", "REVERTING", &v1.Attempt{Action: "revert", Number: 1}))
-	flow, more, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+	flow, more, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil || more {
 		t.Fatal(more, err)
 	}
@@ -256,7 +256,7 @@ func TestUpdateCauseStaysBesideTheStore(t *testing.T) {
 	u.Cause = &v1.Failure{Kind: "timeout", Message: "too long", Step: "x"}
 	r.ok(updateFlow(u))
 	r.ok(updateFlow(update("flow of a", token, 2, "REVERTING")))
-	flow, _, err := r.Flow(flowID("flow of a"), 0, fsm.Unbounded)
+	flow, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil || !flow.Cause.Matches("timeout") || string(flow.Store["a"]) != " 1" || len(flow.Factory.Args) == 0 {
 		t.Errorf("flow %+v: %v", flow, err)
 	}
@@ -304,7 +304,7 @@ func TestTooManySteps(t *testing.T) {
 	if result.GetError().GetCode() != "over_limit" {
 		t.Errorf("one more: %v", result)
 	}
-	flow, _, err := r.Flow(flowID("f"), logbook.MaxLimits.Steps-1, fsm.Unbounded)
+	flow, _, err := r.Flow(flowID("f"), fsm.Part{Skip: logbook.MaxLimits.Steps - 1, MaxBytes: fsm.Unbounded})
 	if err != nil || len(flow.Atoms) != 1 || flow.Atoms[0].Name != fmt.Sprint(logbook.MaxLimits.Steps-1) {
 		t.Errorf("%d atoms: %v", len(flow.Atoms), err)
 	}

@@ -20,8 +20,13 @@ const (
 	EventResumed   EventKind = "resumed"   // the order to suspend was lifted
 	EventOrdered   EventKind = "ordered"   // an order was given that an owner is to carry out
 	EventChanged   EventKind = "changed"   // priority or not-before time are new, or a held job was released
-	EventBegun     EventKind = "begun"     // a watch begins here; nothing has happened to any job
-	EventFlow      EventKind = "flow"      // the job's flow, or some of its steps, changed state
+	// EventIntervened: a person has intervened in the job's flow, and the job
+	// stays where it is: the intervention holds, or nobody has claimed the job
+	// since the one before.
+	EventIntervened EventKind = "intervened"
+	EventReopened   EventKind = "reopened" // a finished job became claimable, by an intervention in its flow
+	EventBegun      EventKind = "begun"    // a watch begins here; nothing has happened to any job
+	EventFlow       EventKind = "flow"     // the job's flow, or some of its steps, changed state
 )
 
 // Event is one change, in the order in which the board made it.
@@ -41,7 +46,7 @@ type Event struct {
 	Reason    string         `json:"reason,omitempty"`
 	Steps     []StepEvent    `json:"steps,omitempty"`      // EventFlow: what changed
 	FlowState string         `json:"flow_state,omitempty"` // EventFlow: set if it changed
-	Order     *StandingOrder `json:"order,omitempty"`      // EventSuspended, EventResumed, EventOrdered, EventChanged: who wanted it, and why
+	Order     *StandingOrder `json:"order,omitempty"`      // of what a person has said: who, why and when
 }
 
 // StepEvent is the change of one step.

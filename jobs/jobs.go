@@ -97,8 +97,10 @@ const DefaultBoard = "default"
 // The last two lines leave out a job whose flow is to be undone: it is CLAIMABLE
 // until an owner has done that. Controller has the whole tables of orders and changes.
 //
-// COMPLETED and TRASHED are final; they are kept until the retention policy
-// removes them.
+//	COMPLETED, TRASHED ──(a person intervenes in the failed flow)──► CLAIMABLE
+//
+// COMPLETED and TRASHED are final otherwise; they are kept until the retention
+// policy removes them.
 type State string
 
 // The states of a job.
@@ -129,7 +131,8 @@ func ParseState(text string) (State, error) {
 	return "", &logbook.InvalidError{Field: "state", Reason: fmt.Sprintf("%.64q is none of %v", text, States)}
 }
 
-// Finished tells whether the job will not change any more.
+// Finished tells whether the job has come to its end. Only a person changes it
+// after that, by Controller.Intervene.
 func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
 
 // Outcome says how a completed job went.
@@ -200,7 +203,8 @@ type Job struct {
 
 	Claim *Claim `json:"claim,omitempty"` // set while the job is claimed
 	// Token is that of the present or the last claim; it outlives the claim,
-	// so that a late repeat of the job's end is known as one.
+	// so that a late repeat of the job's end is known as one. Of a job that was
+	// reopened, it is that of the intervention.
 	Token Token `json:"token,omitzero"`
 
 	Claims   int              `json:"claims"`            // how often it was claimed

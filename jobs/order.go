@@ -3,6 +3,8 @@ package jobs
 import (
 	"context"
 	"time"
+
+	"github.com/conductord/conductord/logbook"
 )
 
 // OrderKind is what a person wants done with a job.
@@ -14,6 +16,9 @@ const (
 	OrderResume  OrderKind = "resume"  // go on; it never stands on a job, and only events name it
 	OrderCancel  OrderKind = "cancel"  // never go on
 	OrderChange  OrderKind = "change"  // a Change; it never stands on a job, and only events name it
+	// OrderIntervene: carry out what was said of the flow. It never stands on a
+	// job, and only events name it.
+	OrderIntervene OrderKind = "intervene"
 )
 
 // Order is how a person steers a job without owning it.
@@ -88,4 +93,26 @@ type Controller interface {
 	// Change gives a job another priority or not-before time, or releases one
 	// that is held: all that the change says, or nothing.
 	Change(ctx context.Context, change Change) error
+
+	// Intervene records what a person does to a flow that has failed (for
+	// logbook.InterveneRerun: or was reverted), and has the flow's last job
+	// carry it out, under its next claim. It makes the intervention's At and
+	// Token; a repeat, which is known by the ID, changes nothing.
+	//
+	//	the last job   effect
+	//	─────────────  ────────────────────────────────────────────────────────────
+	//	COMPLETED      CLAIMABLE, without outcome, reason and evidence, and with no
+	//	or TRASHED     crashes and failures counted; if the intervention holds, as it was
+	//	CLAIMED        ErrConflict: its owner carries out what was said before
+	//	any other      as it was, and its next owner carries this out too
+	//	swept          ErrNotFound
+	//	never posted   ErrConflict
+	//
+	// An order that the job was under is lifted, but for one to cancel and undo
+	// where the flow goes on backwards, and one to suspend where the job is
+	// suspended. ErrNotFound if there is no such flow or step; ErrConflict for a flow or a
+	// step in another state than the kind of intervention needs; ErrLimit at
+	// logbook.MaxInterventions, and where those that wait to be carried out are
+	// too long together.
+	Intervene(ctx context.Context, intervention logbook.Intervention) error
 }

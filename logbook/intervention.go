@@ -3,6 +3,7 @@ package logbook
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,6 +84,12 @@ func (f *FlowDetail) Pending() []Intervention {
 	return nil
 }
 
+// Resumable tells whether a flow that has come to an end is to go on: among
+// the pending interventions is one that does not hold.
+func (f *FlowDetail) Resumable() bool {
+	return slices.ContainsFunc(f.Pending(), func(i Intervention) bool { return !i.Hold })
+}
+
 // Admit decides whether an intervention can be carried out in the flow as it
 // stands, which must be given with its atoms. ErrConflict says why not. One
 // that has been admitted is told by its ID: repeated is true then.
@@ -117,8 +124,12 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		}
 		return fmt.Errorf("%w: step %q is %s, and only the failed revert of a step can be skipped", ErrConflict, i.Step, state)
 	}
-	if recorded && atom.Kind != KindTask && i.Kind == InterveneComplete {
+	switch {
+	case !recorded || i.Kind != InterveneComplete:
+	case atom.Kind != KindTask:
 		return fmt.Errorf("%w: %q is a %s, which cannot be completed by hand", ErrConflict, i.Step, atom.Kind)
+	case atom.State == AtomSuccess:
+		return fmt.Errorf("%w: step %q is %s already", ErrConflict, i.Step, atom.State)
 	}
 	if recorded {
 		return nil

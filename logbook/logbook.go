@@ -31,7 +31,8 @@ type Connection interface {
 	// nothing is written.
 	SaveBook(ctx context.Context, book Book) error
 
-	// Book reads a book with its flows, without their atoms. ErrNotFound.
+	// Book reads a book with its flows, without their atoms, definitions and
+	// interventions. ErrNotFound.
 	Book(ctx context.Context, id BookID) (Book, error)
 
 	// Books reads up to limit books in the order of their ids, from the first
@@ -39,7 +40,8 @@ type Connection interface {
 	// MaxPage means MaxPage; fewer than asked for means that no more follow.
 	Books(ctx context.Context, after BookID, limit int) ([]Book, error)
 
-	// FlowDetail reads a flow with its atoms and their attempts. ErrNotFound.
+	// FlowDetail reads a flow with its atoms and their attempts, its definition
+	// and its interventions. ErrNotFound.
 	FlowDetail(ctx context.Context, id FlowID) (FlowDetail, error)
 
 	// Update applies updates in order, durably on return. Each has a verdict

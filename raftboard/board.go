@@ -180,6 +180,17 @@ func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 	return err
 }
 
+// Intervene implements jobs.Controller.
+func (c *Client) Intervene(ctx context.Context, intervention logbook.Intervention) error {
+	name := fmt.Sprintf("%s in flow %s", intervention.Kind, intervention.Flow)
+	message := &v1.Command{Kind: &v1.Command_Intervene{Intervene: command.InterventionToProto(&intervention)}}
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.others, name, message)
+	return err
+}
+
 func (c *Client) order(ctx context.Context, verb string, order jobs.Order, message *v1.Command) error {
 	name := verb + " job " + order.Job.String()
 	if err := command.Check(logbook.MaxLimits, message); err != nil {

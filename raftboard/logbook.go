@@ -92,7 +92,7 @@ var errChanged = errors.New("it changed while it was read in parts")
 func (c *Client) flowOnce(ctx context.Context, op operation, id logbook.FlowID) (logbook.FlowDetail, error) {
 	var whole logbook.FlowDetail
 	for first := true; ; first = false {
-		request := &v1.GetFlowRequest{Id: id.String(), Skip: uint32(len(whole.Atoms)), Stale: c.stale}
+		request := &v1.GetFlowRequest{Id: id.String(), Skip: uint32(len(whole.Atoms)), AtomsOnly: !first, Stale: c.stale}
 		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetFlowRequest, v1.GetFlowResponse] { return p.logbook.GetFlow })
 		if err != nil {
 			return logbook.FlowDetail{}, err

@@ -75,6 +75,8 @@ func checkClient(limits logbook.Limits, c *v1.Command) error {
 		return checkOrder(limits, kind.Cancel)
 	case *v1.Command_Change:
 		return checkChange(limits, kind.Change)
+	case *v1.Command_Intervene:
+		return checkIntervention(limits, kind.Intervene)
 	}
 	panic("internal error: no check for command " + Name(c))
 }

@@ -117,6 +117,10 @@ func samples() []*v1.Command {
 			Job: jobA, Priority: proto.Int32(100), NotBefore: timestamppb.New(entryTime.Add(time.Minute)), Release: true,
 			By: "ann@h1", Reason: "they wait",
 		}}},
+		{Kind: &v1.Command_Intervene{Intervene: &v1.Intervention{
+			Id: nonceA, Flow: flowA, Kind: "complete", Step: "hotel", Result: value(`{"room":7}`), By: "ann@h1",
+			Reason: "booked by phone", Hold: true,
+		}}},
 		{Kind: &v1.Command_BeginLeadership{BeginLeadership: &v1.BeginLeadershipCommand{Node: "node1"}}},
 		{Kind: &v1.Command_ExpireSession{ExpireSession: &v1.ExpireSessionCommand{
 			Session: sessionA, TimerEpoch: 40, CoolDown: durationpb.New(500 * time.Millisecond), MaxCrashes: 5,

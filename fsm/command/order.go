@@ -53,7 +53,8 @@ func StandingOrderFromProto(message *v1.Order) (*jobs.StandingOrder, error) {
 }
 
 func knownOrderKind(k jobs.OrderKind) bool {
-	return k == jobs.OrderSuspend || k == jobs.OrderResume || k == jobs.OrderCancel || k == jobs.OrderChange
+	return k == jobs.OrderSuspend || k == jobs.OrderResume || k == jobs.OrderCancel || k == jobs.OrderChange ||
+		k == jobs.OrderIntervene
 }
 
 // checkOrder checks what the three orders have in common.

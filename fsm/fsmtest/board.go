@@ -262,6 +262,12 @@ func (b *Board) Change(ctx context.Context, change jobs.Change) error {
 	return err
 }
 
+// Intervene records what a person does to a flow that has failed.
+func (b *Board) Intervene(ctx context.Context, intervention logbook.Intervention) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Intervene{Intervene: command.InterventionToProto(&intervention)}})
+	return err
+}
+
 // OpenSession opens a session.
 func (b *Board) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
 	result, err := b.run(ctx, &v1.Command{Kind: &v1.Command_OpenSession{OpenSession: command.OpeningToProto(&opening)}})

@@ -36,7 +36,7 @@ func (b *Board) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.Flow
 	if err := ctx.Err(); err != nil {
 		return logbook.FlowDetail{}, err
 	}
-	flow, _, err := b.machine.Flow(id, 0, fsm.Unbounded)
+	flow, _, err := b.machine.Flow(id, fsm.Part{MaxBytes: fsm.Unbounded})
 	return flow, err
 }
 

@@ -54,6 +54,8 @@ func (k *kit) samePlan(got, want logbook.FlowDetail) {
 	k.same("flow factory", got.Factory, want.Factory)
 	k.same("flow store", got.Store, want.Store)
 	k.same("flow meta", got.Meta, want.Meta)
+	k.same("flow targets", got.Targets, want.Targets)
+	k.same("flow policy", got.OnChange, want.OnChange)
 }
 
 func bookWithoutFlows(k *kit) {
@@ -102,6 +104,11 @@ func pendingFlowTakesPlan(k *kit) {
 	book.Flows[0].Factory = logbook.Factory{Name: "test", Args: json.RawMessage(`[3]`)}
 	book.Flows[0].Store = logbook.Values{"city": json.RawMessage(`"Bergen"`)}
 	book.Flows[0].Meta = nil
+	book.Flows[0].Targets, book.Flows[0].OnChange = []string{"pay", "fly"}, logbook.ChangePin
+	k.save(book)
+	k.samePlan(k.flow(book.Flows[0].ID), book.Flows[0])
+	k.samePlan(k.book(book.ID).Flows[0], book.Flows[0])
+	book.Flows[0].Targets, book.Flows[0].OnChange = nil, ""
 	k.save(book)
 	k.samePlan(k.flow(book.Flows[0].ID), book.Flows[0])
 }
@@ -116,6 +123,8 @@ func begunFlowKeepsPlan(k *kit) {
 		{"arguments", func(f *logbook.FlowDetail) { f.Factory.Args = json.RawMessage(`[1]`) }},
 		{"store", func(f *logbook.FlowDetail) { f.Store = logbook.Values{"city": json.RawMessage(`"Rome"`)} }},
 		{"meta", func(f *logbook.FlowDetail) { f.Meta = logbook.Values{} }},
+		{"targets", func(f *logbook.FlowDetail) { f.Targets = []string{"pay"} }},
+		{"policy", func(f *logbook.FlowDetail) { f.OnChange = logbook.ChangeRefuse }},
 	} {
 		book := k.saved("out")
 		id := book.Flows[0].ID
@@ -141,8 +150,13 @@ func newFlowBeginsPending(k *kit) {
 	book.Flows[0].State = logbook.FlowSuccess
 	book.Flows[0].Fence = logbook.Token{Generation: 7, Index: 7}
 	book.Flows[0].Sequence = 9
+	book.Flows[0].Definition = &logbook.Definition{Hash: "h"}
+	book.Flows[0].Interventions = []logbook.Intervention{{ID: book.ID.UUID, Kind: logbook.InterveneRerun, By: "ann"}}
 	k.save(book)
 	got := k.flow(book.Flows[0].ID)
+	if got.Definition != nil || len(got.Interventions) != 0 {
+		k.Errorf("got %s, want neither definition nor interventions", render(got))
+	}
 	if got.State != logbook.FlowPending || got.Sequence != 0 || !got.Fence.IsZero() {
 		k.Errorf("got %s at %s %d, want PENDING and no updates", got.State, got.Fence, got.Sequence)
 	}
@@ -295,11 +309,14 @@ func (k *kit) sameBytes(what string, got, want logbook.Values) {
 
 func nothingIsShared(k *kit) {
 	book := bound("out")
+	book.Flows[0].Targets = []string{"pay"}
 	id := book.Flows[0].ID
 	k.save(book)
 	change := task("pay")
 	change.Attempts = []logbook.Attempt{ended(execution(1), json.RawMessage(`"paid"`))}
+	change.Progress = &logbook.Progress{Details: json.RawMessage(`"half"`)}
 	update := logbook.Update{Flow: id, Sequence: 1, Cause: &logbook.Failure{Kind: "error", Causes: []logbook.Failure{{Kind: "deep"}}}, Atoms: []logbook.AtomChange{change}}
+	update.Definition = &logbook.Definition{Hash: "h", Packed: []byte("packed")}
 	k.update(update)
 	wantBook, wantFlow := render(k.book(book.ID)), render(k.flow(id))
 
@@ -307,13 +324,18 @@ func nothingIsShared(k *kit) {
 		b.Meta["customer"][0] = 'X'
 		b.Flows[0].Store["city"][0] = 'X'
 		b.Flows[0].Factory.Args[0] = 'X'
+		b.Flows[0].Targets[0] = "X"
 	}
 	spoilBook(&book)
 	read := k.book(book.ID)
 	spoilBook(&read)
 	update.Cause.Causes[0].Kind = "X"
 	update.Atoms[0].Attempts[0].Result[0] = 'X'
+	update.Atoms[0].Progress.Details[0] = 'X'
+	update.Definition.Packed[0] = 'X'
 	flow := k.flow(id)
+	flow.Definition.Packed[0] = 'X'
+	flow.Atoms[0].Progress.Details[0] = 'X'
 	flow.Cause.Causes[0].Kind = "X"
 	flow.Atoms[0].Attempts[0].Result[0] = 'X'
 	flow.Atoms[0].Attempts[0].Number = 9

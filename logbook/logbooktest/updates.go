@@ -25,6 +25,11 @@ var updateRows = []row{
 	{"attempts must be of a known sort", attemptsOfKnownSort},
 	{"a failure keeps its whole chain", failureChain},
 	{"the cause of a flow stays until it is replaced", causeStays},
+	{"a definition stays until it is replaced", definitionStays},
+	{"progress is that of the last attempt", progressOfLastAttempt},
+	{"an open attempt says how often it was asked", openAttemptIsAsked},
+	{"a flow that has come to an end takes no other", finishedFlowStays},
+	{"an unknown kind of atom is refused", unknownKindRefused},
 	{"flows are updated side by side", flowsSideBySide},
 	{"fifty first changes of one atom make one atom", fiftyFirstChanges},
 }

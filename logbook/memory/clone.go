@@ -22,20 +22,39 @@ func cloneFlow(f *logbook.FlowDetail) logbook.FlowDetail {
 	copied.Meta = cloneValues(f.Meta)
 	copied.Targets = slices.Clone(f.Targets)
 	copied.Cause = cloneFailure(f.Cause)
+	copied.Definition = cloneDefinition(f.Definition)
 	copied.Atoms = nil
 	return copied
 }
 
 func cloneAtom(a *logbook.AtomDetail) logbook.AtomDetail {
 	copied := *a
+	copied.Progress = cloneProgress(a.Progress)
 	copied.Attempts = cloneAttempts(a.Attempts)
 	return copied
 }
 
 func cloneChange(c *logbook.AtomChange) logbook.AtomChange {
 	copied := *c
+	copied.Progress = cloneProgress(c.Progress)
 	copied.Attempts = cloneAttempts(c.Attempts)
 	return copied
+}
+
+func cloneDefinition(d *logbook.Definition) *logbook.Definition {
+	if d == nil {
+		return nil
+	}
+	return &logbook.Definition{Hash: d.Hash, Packed: slices.Clone(d.Packed)}
+}
+
+func cloneProgress(p *logbook.Progress) *logbook.Progress {
+	if p == nil {
+		return nil
+	}
+	copied := *p
+	copied.Details = slices.Clone(p.Details)
+	return &copied
 }
 
 func cloneAttempts(attempts []logbook.Attempt) []logbook.Attempt {

@@ -93,7 +93,9 @@ func (c *Connection) Book(ctx context.Context, id logbook.BookID) (logbook.Book,
 	}
 	answer := cloneHead(&found.head)
 	for _, flowID := range found.flows {
-		answer.Flows = append(answer.Flows, cloneFlow(&c.flows[flowID].head))
+		short := cloneFlow(&c.flows[flowID].head)
+		short.Definition = nil
+		answer.Flows = append(answer.Flows, short)
 	}
 	return answer, nil
 }

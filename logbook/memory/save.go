@@ -56,7 +56,7 @@ func samePlan(a, b *logbook.FlowDetail) bool {
 	return a.Name == b.Name && a.Factory.Name == b.Factory.Name &&
 		bytes.Equal(a.Factory.Args, b.Factory.Args) &&
 		sameValues(a.Store, b.Store) && sameValues(a.Meta, b.Meta) &&
-		slices.Equal(a.Targets, b.Targets)
+		slices.Equal(a.Targets, b.Targets) && a.OnChange == b.OnChange
 }
 
 func sameValues(a, b logbook.Values) bool {
@@ -89,6 +89,7 @@ func (c *Connection) mergeFlowLocked(into *book, given *logbook.FlowDetail, at t
 	}
 	plan := cloneFlow(given)
 	kept.head.Name, kept.head.Factory = plan.Name, plan.Factory
-	kept.head.Store, kept.head.Meta, kept.head.Targets = plan.Store, plan.Meta, plan.Targets
+	kept.head.Store, kept.head.Meta = plan.Store, plan.Meta
+	kept.head.Targets, kept.head.OnChange = plan.Targets, plan.OnChange
 	kept.head.UpdatedAt = at
 }

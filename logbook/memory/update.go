@@ -50,6 +50,9 @@ func (c *Connection) update(u *logbook.Update) error {
 	if u.Cause != nil {
 		head.Cause = cloneFailure(u.Cause)
 	}
+	if u.Definition != nil {
+		head.Definition = cloneDefinition(u.Definition)
+	}
 	kept.head = head
 	kept.put(changed)
 	return nil

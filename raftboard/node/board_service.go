@@ -375,6 +375,18 @@ func (s *boardService) order(ctx context.Context, c *conductordv1.Command) (*con
 	return &conductordv1.OrderResponse{}, index, err
 }
 
+// Intervene implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Intervene(ctx context.Context, request *connect.Request[conductordv1.InterveneRequest]) (*connect.Response[conductordv1.InterveneResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.InterveneRequest, conductordv1.InterveneResponse] {
+			return c.board.Intervene
+		},
+		func(ctx context.Context, message *conductordv1.InterveneRequest) (*conductordv1.InterveneResponse, uint64, error) {
+			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Intervene{Intervene: message.Intervention}})
+			return &conductordv1.InterveneResponse{}, index, err
+		})
+}
+
 // Execute implements conductordv1connect.BoardServiceHandler.
 func (s *boardService) Execute(ctx context.Context, request *connect.Request[conductordv1.ExecuteRequest]) (*connect.Response[conductordv1.ExecuteResponse], error) {
 	return lead(ctx, s.Node, request,

@@ -6,6 +6,7 @@ import (
 	"connectrpc.com/connect"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -79,7 +80,8 @@ func (s *logbookService) GetFlow(ctx context.Context, request *connect.Request[c
 			if err != nil {
 				return nil, err
 			}
-			flow, more, err := s.machine.Flow(id, int(message.Skip), wire.PageBytes)
+			part := fsm.Part{Skip: int(message.Skip), AtomsOnly: message.AtomsOnly, MaxBytes: wire.PageBytes}
+			flow, more, err := s.machine.Flow(id, part)
 			if err != nil {
 				return nil, err
 			}

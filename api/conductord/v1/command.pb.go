@@ -102,6 +102,7 @@ type Command struct {
 	//	*Command_Resume
 	//	*Command_Cancel
 	//	*Command_Change
+	//	*Command_Intervene
 	//	*Command_BeginLeadership
 	//	*Command_ExpireSession
 	//	*Command_WakeDue
@@ -292,6 +293,15 @@ func (x *Command) GetChange() *Change {
 	return nil
 }
 
+func (x *Command) GetIntervene() *Intervention {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Intervene); ok {
+			return x.Intervene
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetBeginLeadership() *BeginLeadershipCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_BeginLeadership); ok {
@@ -396,6 +406,10 @@ type Command_Change struct {
 	Change *Change `protobuf:"bytes,20,opt,name=change,proto3,oneof"`
 }
 
+type Command_Intervene struct {
+	Intervene *Intervention `protobuf:"bytes,21,opt,name=intervene,proto3,oneof"` // its at and token are the state machine's to set
+}
+
 type Command_BeginLeadership struct {
 	// From here on: proposed by the leader alone.
 	BeginLeadership *BeginLeadershipCommand `protobuf:"bytes,32,opt,name=begin_leadership,json=beginLeadership,proto3,oneof"`
@@ -444,6 +458,8 @@ func (*Command_Resume) isCommand_Kind() {}
 func (*Command_Cancel) isCommand_Kind() {}
 
 func (*Command_Change) isCommand_Kind() {}
+
+func (*Command_Intervene) isCommand_Kind() {}
 
 func (*Command_BeginLeadership) isCommand_Kind() {}
 
@@ -1465,7 +1481,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\"a\n" +
 	"\x05Entry\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xb6\t\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xf3\t\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -1485,7 +1501,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\asuspend\x18\r \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\asuspend\x125\n" +
 	"\x06resume\x18\x0e \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06resume\x125\n" +
 	"\x06cancel\x18\x0f \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06cancel\x12/\n" +
-	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeH\x00R\x06change\x12R\n" +
+	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeH\x00R\x06change\x12;\n" +
+	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x12R\n" +
 	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12L\n" +
 	"\x0eexpire_session\x18! \x01(\v2#.conductord.v1.ExpireSessionCommandH\x00R\rexpireSession\x12:\n" +
 	"\bwake_due\x18\" \x01(\v2\x1d.conductord.v1.WakeDueCommandH\x00R\awakeDue\x123\n" +
@@ -1595,12 +1612,13 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*Book)(nil),                   // 21: conductord.v1.Book
 	(*Update)(nil),                 // 22: conductord.v1.Update
 	(*Change)(nil),                 // 23: conductord.v1.Change
-	(*Posting)(nil),                // 24: conductord.v1.Posting
-	(*Entity)(nil),                 // 25: conductord.v1.Entity
-	(*durationpb.Duration)(nil),    // 26: google.protobuf.Duration
-	(*Error)(nil),                  // 27: conductord.v1.Error
-	(*Session)(nil),                // 28: conductord.v1.Session
-	(*Token)(nil),                  // 29: conductord.v1.Token
+	(*Intervention)(nil),           // 24: conductord.v1.Intervention
+	(*Posting)(nil),                // 25: conductord.v1.Posting
+	(*Entity)(nil),                 // 26: conductord.v1.Entity
+	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
+	(*Error)(nil),                  // 28: conductord.v1.Error
+	(*Session)(nil),                // 29: conductord.v1.Session
+	(*Token)(nil),                  // 30: conductord.v1.Token
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
@@ -1620,28 +1638,29 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	8,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
 	8,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
 	23, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	9,  // 17: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	10, // 18: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	11, // 19: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	12, // 20: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	24, // 21: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	25, // 22: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	26, // 23: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	26, // 24: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	27, // 25: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	14, // 26: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	16, // 27: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	28, // 28: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	18, // 29: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	15, // 30: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	27, // 31: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	17, // 32: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	29, // 33: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	24, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	9,  // 18: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	10, // 19: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	11, // 20: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	12, // 21: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	25, // 22: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	26, // 23: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	27, // 24: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	27, // 25: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	28, // 26: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	14, // 27: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	16, // 28: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	29, // 29: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	18, // 30: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	15, // 31: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	28, // 32: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	17, // 33: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	30, // 34: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -1667,6 +1686,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_Resume)(nil),
 		(*Command_Cancel)(nil),
 		(*Command_Change)(nil),
+		(*Command_Intervene)(nil),
 		(*Command_BeginLeadership)(nil),
 		(*Command_ExpireSession)(nil),
 		(*Command_WakeDue)(nil),

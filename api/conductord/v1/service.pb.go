@@ -1134,6 +1134,86 @@ func (*ChangeResponse) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
+type InterveneRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Intervention  *Intervention          `protobuf:"bytes,1,opt,name=intervention,proto3" json:"intervention,omitempty"` // without at and token
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterveneRequest) Reset() {
+	*x = InterveneRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterveneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterveneRequest) ProtoMessage() {}
+
+func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterveneRequest.ProtoReflect.Descriptor instead.
+func (*InterveneRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *InterveneRequest) GetIntervention() *Intervention {
+	if x != nil {
+		return x.Intervention
+	}
+	return nil
+}
+
+type InterveneResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterveneResponse) Reset() {
+	*x = InterveneResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterveneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterveneResponse) ProtoMessage() {}
+
+func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterveneResponse.ProtoReflect.Descriptor instead.
+func (*InterveneResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+}
+
 type ExecuteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Commands      []*Command             `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
@@ -1143,7 +1223,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1235,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1248,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -1187,7 +1267,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1279,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1292,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -1231,7 +1311,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1323,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1336,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -1275,7 +1355,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1367,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1380,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -1319,7 +1399,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1411,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1424,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -1362,7 +1442,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1454,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1467,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 type CloseRequest struct {
@@ -1399,7 +1479,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1491,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1504,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CloseRequest) GetSession() string {
@@ -1442,7 +1522,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1534,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1547,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 type RegisterRequest struct {
@@ -1480,7 +1560,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1572,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1585,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RegisterRequest) GetSession() string {
@@ -1530,7 +1610,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1622,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1635,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 type ListSessionsRequest struct {
@@ -1567,7 +1647,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1659,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1672,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -1611,7 +1691,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1703,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1716,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1656,7 +1736,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1748,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1761,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -1707,7 +1787,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1799,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1812,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -1751,7 +1831,7 @@ type SaveBookRequest struct {
 
 func (x *SaveBookRequest) Reset() {
 	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1843,7 @@ func (x *SaveBookRequest) String() string {
 func (*SaveBookRequest) ProtoMessage() {}
 
 func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1856,7 @@ func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
 func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SaveBookRequest) GetBook() *Book {
@@ -1794,7 +1874,7 @@ type SaveBookResponse struct {
 
 func (x *SaveBookResponse) Reset() {
 	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1886,7 @@ func (x *SaveBookResponse) String() string {
 func (*SaveBookResponse) ProtoMessage() {}
 
 func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1899,7 @@ func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
 func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 type GetBookRequest struct {
@@ -1832,7 +1912,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +1924,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +1937,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -1883,7 +1963,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +1975,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +1988,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -1929,7 +2009,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2021,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2034,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -1987,7 +2067,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2079,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +2092,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -2023,17 +2103,20 @@ func (x *ListBooksResponse) GetBooks() []*Book {
 }
 
 type GetFlowRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Skip          uint32                 `protobuf:"varint,2,opt,name=skip,proto3" json:"skip,omitempty"` // atoms that the caller has already
-	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Skip  uint32                 `protobuf:"varint,2,opt,name=skip,proto3" json:"skip,omitempty"` // atoms that the caller has already
+	Stale bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
+	// Leave out what the caller has from an answer before: arguments, store,
+	// meta, targets, cause, definition and interventions.
+	AtomsOnly     bool `protobuf:"varint,4,opt,name=atoms_only,json=atomsOnly,proto3" json:"atoms_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2128,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2141,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -2082,6 +2165,13 @@ func (x *GetFlowRequest) GetStale() bool {
 	return false
 }
 
+func (x *GetFlowRequest) GetAtomsOnly() bool {
+	if x != nil {
+		return x.AtomsOnly
+	}
+	return false
+}
+
 type GetFlowResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Flow          *FlowDetail            `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
@@ -2092,7 +2182,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2194,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2207,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -2143,7 +2233,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2245,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2258,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -2187,7 +2277,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2289,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2302,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -2231,7 +2321,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2333,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2346,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -2275,7 +2365,7 @@ type DestroyBookRequest struct {
 
 func (x *DestroyBookRequest) Reset() {
 	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2377,7 @@ func (x *DestroyBookRequest) String() string {
 func (*DestroyBookRequest) ProtoMessage() {}
 
 func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2390,7 @@ func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
 func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DestroyBookRequest) GetId() string {
@@ -2318,7 +2408,7 @@ type DestroyBookResponse struct {
 
 func (x *DestroyBookResponse) Reset() {
 	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2420,7 @@ func (x *DestroyBookResponse) String() string {
 func (*DestroyBookResponse) ProtoMessage() {}
 
 func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2433,7 @@ func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
 func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 type StatusRequest struct {
@@ -2354,7 +2444,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2456,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2469,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 type StatusResponse struct {
@@ -2407,7 +2497,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2509,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2522,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -2566,7 +2656,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2578,7 +2668,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2591,7 +2681,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Member) GetName() string {
@@ -2690,7 +2780,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\rOrderResponse\">\n" +
 	"\rChangeRequest\x12-\n" +
 	"\x06change\x18\x01 \x01(\v2\x15.conductord.v1.ChangeR\x06change\"\x10\n" +
-	"\x0eChangeResponse\"D\n" +
+	"\x0eChangeResponse\"S\n" +
+	"\x10InterveneRequest\x12?\n" +
+	"\fintervention\x18\x01 \x01(\v2\x1b.conductord.v1.InterventionR\fintervention\"\x13\n" +
+	"\x11InterveneResponse\"D\n" +
 	"\x0eExecuteRequest\x122\n" +
 	"\bcommands\x18\x01 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"B\n" +
 	"\x0fExecuteResponse\x12/\n" +
@@ -2731,11 +2824,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
 	"\x05stale\x18\x03 \x01(\bR\x05stale\">\n" +
 	"\x11ListBooksResponse\x12)\n" +
-	"\x05books\x18\x01 \x03(\v2\x13.conductord.v1.BookR\x05books\"J\n" +
+	"\x05books\x18\x01 \x03(\v2\x13.conductord.v1.BookR\x05books\"i\n" +
 	"\x0eGetFlowRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04skip\x18\x02 \x01(\rR\x04skip\x12\x14\n" +
-	"\x05stale\x18\x03 \x01(\bR\x05stale\"T\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\x12\x1d\n" +
+	"\n" +
+	"atoms_only\x18\x04 \x01(\bR\tatomsOnly\"T\n" +
 	"\x0fGetFlowResponse\x12-\n" +
 	"\x04flow\x18\x01 \x01(\v2\x19.conductord.v1.FlowDetailR\x04flow\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\"E\n" +
@@ -2779,7 +2874,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xbe\b\n" +
+	"apiAddress2\x8e\t\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -2794,7 +2889,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aSuspend\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12C\n" +
 	"\x06Resume\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12C\n" +
 	"\x06Cancel\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12E\n" +
-	"\x06Change\x12\x1c.conductord.v1.ChangeRequest\x1a\x1d.conductord.v1.ChangeResponse\x12H\n" +
+	"\x06Change\x12\x1c.conductord.v1.ChangeRequest\x1a\x1d.conductord.v1.ChangeResponse\x12N\n" +
+	"\tIntervene\x12\x1f.conductord.v1.InterveneRequest\x1a .conductord.v1.InterveneResponse\x12H\n" +
 	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse2\xe4\x03\n" +
 	"\x0eSessionService\x12?\n" +
 	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\x12N\n" +
@@ -2825,7 +2921,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*PostRequest)(nil),           // 0: conductord.v1.PostRequest
 	(*PostResponse)(nil),          // 1: conductord.v1.PostResponse
@@ -2848,152 +2944,158 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*OrderResponse)(nil),         // 18: conductord.v1.OrderResponse
 	(*ChangeRequest)(nil),         // 19: conductord.v1.ChangeRequest
 	(*ChangeResponse)(nil),        // 20: conductord.v1.ChangeResponse
-	(*ExecuteRequest)(nil),        // 21: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),       // 22: conductord.v1.ExecuteResponse
-	(*OpenRequest)(nil),           // 23: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),          // 24: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),      // 25: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),     // 26: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),          // 27: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),         // 28: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),       // 29: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 30: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),   // 31: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 32: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),   // 33: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),  // 34: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),       // 35: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),      // 36: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),        // 37: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),       // 38: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),      // 39: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),     // 40: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),        // 41: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),       // 42: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),    // 43: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),   // 44: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),               // 45: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),    // 46: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),   // 47: conductord.v1.DestroyBookResponse
-	(*StatusRequest)(nil),         // 48: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),        // 49: conductord.v1.StatusResponse
-	(*Member)(nil),                // 50: conductord.v1.Member
-	nil,                           // 51: conductord.v1.StatusResponse.JobsEntry
-	(*Posting)(nil),               // 52: conductord.v1.Posting
-	(*Job)(nil),                   // 53: conductord.v1.Job
-	(*Error)(nil),                 // 54: conductord.v1.Error
-	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
-	(*Position)(nil),              // 56: conductord.v1.Position
-	(*Event)(nil),                 // 57: conductord.v1.Event
-	(*Claimed)(nil),               // 58: conductord.v1.Claimed
-	(*Ending)(nil),                // 59: conductord.v1.Ending
-	(*Change)(nil),                // 60: conductord.v1.Change
-	(*Command)(nil),               // 61: conductord.v1.Command
-	(*Result)(nil),                // 62: conductord.v1.Result
-	(*Opening)(nil),               // 63: conductord.v1.Opening
-	(*Session)(nil),               // 64: conductord.v1.Session
-	(*Entity)(nil),                // 65: conductord.v1.Entity
-	(*Book)(nil),                  // 66: conductord.v1.Book
-	(*FlowDetail)(nil),            // 67: conductord.v1.FlowDetail
-	(*Update)(nil),                // 68: conductord.v1.Update
-	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
+	(*InterveneRequest)(nil),      // 21: conductord.v1.InterveneRequest
+	(*InterveneResponse)(nil),     // 22: conductord.v1.InterveneResponse
+	(*ExecuteRequest)(nil),        // 23: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),       // 24: conductord.v1.ExecuteResponse
+	(*OpenRequest)(nil),           // 25: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),          // 26: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),      // 27: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),     // 28: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),          // 29: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),         // 30: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),       // 31: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 32: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),   // 33: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 34: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),   // 35: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),  // 36: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),       // 37: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),      // 38: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),        // 39: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),       // 40: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),      // 41: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),     // 42: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),        // 43: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),       // 44: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),    // 45: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),   // 46: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),               // 47: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),    // 48: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),   // 49: conductord.v1.DestroyBookResponse
+	(*StatusRequest)(nil),         // 50: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),        // 51: conductord.v1.StatusResponse
+	(*Member)(nil),                // 52: conductord.v1.Member
+	nil,                           // 53: conductord.v1.StatusResponse.JobsEntry
+	(*Posting)(nil),               // 54: conductord.v1.Posting
+	(*Job)(nil),                   // 55: conductord.v1.Job
+	(*Error)(nil),                 // 56: conductord.v1.Error
+	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
+	(*Position)(nil),              // 58: conductord.v1.Position
+	(*Event)(nil),                 // 59: conductord.v1.Event
+	(*Claimed)(nil),               // 60: conductord.v1.Claimed
+	(*Ending)(nil),                // 61: conductord.v1.Ending
+	(*Change)(nil),                // 62: conductord.v1.Change
+	(*Intervention)(nil),          // 63: conductord.v1.Intervention
+	(*Command)(nil),               // 64: conductord.v1.Command
+	(*Result)(nil),                // 65: conductord.v1.Result
+	(*Opening)(nil),               // 66: conductord.v1.Opening
+	(*Session)(nil),               // 67: conductord.v1.Session
+	(*Entity)(nil),                // 68: conductord.v1.Entity
+	(*Book)(nil),                  // 69: conductord.v1.Book
+	(*FlowDetail)(nil),            // 70: conductord.v1.FlowDetail
+	(*Update)(nil),                // 71: conductord.v1.Update
+	(*timestamppb.Timestamp)(nil), // 72: google.protobuf.Timestamp
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	52, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	54, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	2,  // 1: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	53, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	54, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	53, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	53, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	55, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	53, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	56, // 8: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	57, // 9: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	56, // 10: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	58, // 11: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	55, // 12: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	58, // 13: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	59, // 14: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	60, // 15: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	61, // 16: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	62, // 17: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	63, // 18: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	64, // 19: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	65, // 20: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	64, // 21: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	65, // 22: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	66, // 23: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	66, // 24: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	66, // 25: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	67, // 26: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	68, // 27: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	45, // 28: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	54, // 29: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	50, // 30: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	69, // 31: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	51, // 32: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	55, // 33: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	0,  // 34: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	3,  // 35: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	5,  // 36: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	7,  // 37: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	9,  // 38: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	11, // 39: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	13, // 40: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	15, // 41: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	15, // 42: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	15, // 43: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	17, // 44: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	17, // 45: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	17, // 46: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	19, // 47: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	21, // 48: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	23, // 49: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	25, // 50: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	27, // 51: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	29, // 52: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	31, // 53: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	33, // 54: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	35, // 55: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	37, // 56: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	39, // 57: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	41, // 58: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	43, // 59: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	46, // 60: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	48, // 61: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	1,  // 62: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	4,  // 63: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	6,  // 64: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	8,  // 65: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	10, // 66: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	12, // 67: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	14, // 68: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	16, // 69: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	16, // 70: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	16, // 71: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	18, // 72: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	18, // 73: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	18, // 74: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	20, // 75: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	22, // 76: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	24, // 77: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	26, // 78: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	28, // 79: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	30, // 80: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	32, // 81: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	34, // 82: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	36, // 83: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	38, // 84: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	40, // 85: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	42, // 86: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	44, // 87: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	47, // 88: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	49, // 89: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	62, // [62:90] is the sub-list for method output_type
-	34, // [34:62] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	55, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	56, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	55, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	55, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	57, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	55, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	58, // 8: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	59, // 9: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	58, // 10: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	60, // 11: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	57, // 12: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	60, // 13: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	61, // 14: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	62, // 15: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	63, // 16: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	64, // 17: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	65, // 18: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	66, // 19: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	67, // 20: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	68, // 21: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	67, // 22: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	68, // 23: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	69, // 24: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	69, // 25: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	69, // 26: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	70, // 27: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	71, // 28: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	47, // 29: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	56, // 30: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	52, // 31: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	72, // 32: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	53, // 33: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	57, // 34: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	0,  // 35: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	3,  // 36: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	5,  // 37: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	7,  // 38: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	9,  // 39: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	11, // 40: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	13, // 41: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	15, // 42: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	15, // 43: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	15, // 44: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	17, // 45: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	17, // 46: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	17, // 47: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	19, // 48: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	21, // 49: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	23, // 50: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	25, // 51: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	27, // 52: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	29, // 53: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	31, // 54: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	33, // 55: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	35, // 56: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	37, // 57: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	39, // 58: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	41, // 59: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	43, // 60: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	45, // 61: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	48, // 62: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	50, // 63: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	1,  // 64: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	4,  // 65: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	6,  // 66: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	8,  // 67: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	10, // 68: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	12, // 69: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	14, // 70: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	16, // 71: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	16, // 72: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	16, // 73: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	18, // 74: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	18, // 75: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	18, // 76: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	20, // 77: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	22, // 78: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	24, // 79: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	26, // 80: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	28, // 81: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	30, // 82: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	32, // 83: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	34, // 84: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	36, // 85: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	38, // 86: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	40, // 87: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42, // 88: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44, // 89: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46, // 90: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	49, // 91: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	51, // 92: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	64, // [64:93] is the sub-list for method output_type
+	35, // [35:64] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -3009,7 +3111,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -75,6 +75,8 @@ const (
 	BoardServiceCancelProcedure = "/conductord.v1.BoardService/Cancel"
 	// BoardServiceChangeProcedure is the fully-qualified name of the BoardService's Change RPC.
 	BoardServiceChangeProcedure = "/conductord.v1.BoardService/Change"
+	// BoardServiceInterveneProcedure is the fully-qualified name of the BoardService's Intervene RPC.
+	BoardServiceInterveneProcedure = "/conductord.v1.BoardService/Intervene"
 	// BoardServiceExecuteProcedure is the fully-qualified name of the BoardService's Execute RPC.
 	BoardServiceExecuteProcedure = "/conductord.v1.BoardService/Execute"
 	// SessionServiceOpenProcedure is the fully-qualified name of the SessionService's Open RPC.
@@ -131,6 +133,9 @@ type BoardServiceClient interface {
 	Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
+	// Intervene records what a person does to a flow that has failed, and has
+	// the flow's last job claimed once more, to carry it out.
+	Intervene(context.Context, *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -231,6 +236,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Change")),
 			connect.WithClientOptions(opts...),
 		),
+		intervene: connect.NewClient[v1.InterveneRequest, v1.InterveneResponse](
+			httpClient,
+			baseURL+BoardServiceInterveneProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Intervene")),
+			connect.WithClientOptions(opts...),
+		),
 		execute: connect.NewClient[v1.ExecuteRequest, v1.ExecuteResponse](
 			httpClient,
 			baseURL+BoardServiceExecuteProcedure,
@@ -256,6 +267,7 @@ type boardServiceClient struct {
 	resume    *connect.Client[v1.OrderRequest, v1.OrderResponse]
 	cancel    *connect.Client[v1.OrderRequest, v1.OrderResponse]
 	change    *connect.Client[v1.ChangeRequest, v1.ChangeResponse]
+	intervene *connect.Client[v1.InterveneRequest, v1.InterveneResponse]
 	execute   *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
 }
 
@@ -329,6 +341,11 @@ func (c *boardServiceClient) Change(ctx context.Context, req *connect.Request[v1
 	return c.change.CallUnary(ctx, req)
 }
 
+// Intervene calls conductord.v1.BoardService.Intervene.
+func (c *boardServiceClient) Intervene(ctx context.Context, req *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error) {
+	return c.intervene.CallUnary(ctx, req)
+}
+
 // Execute calls conductord.v1.BoardService.Execute.
 func (c *boardServiceClient) Execute(ctx context.Context, req *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {
 	return c.execute.CallUnary(ctx, req)
@@ -354,6 +371,9 @@ type BoardServiceHandler interface {
 	Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
+	// Intervene records what a person does to a flow that has failed, and has
+	// the flow's last job claimed once more, to carry it out.
+	Intervene(context.Context, *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -450,6 +470,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Change")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceInterveneHandler := connect.NewUnaryHandler(
+		BoardServiceInterveneProcedure,
+		svc.Intervene,
+		connect.WithSchema(boardServiceMethods.ByName("Intervene")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceExecuteHandler := connect.NewUnaryHandler(
 		BoardServiceExecuteProcedure,
 		svc.Execute,
@@ -486,6 +512,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceCancelHandler.ServeHTTP(w, r)
 		case BoardServiceChangeProcedure:
 			boardServiceChangeHandler.ServeHTTP(w, r)
+		case BoardServiceInterveneProcedure:
+			boardServiceInterveneHandler.ServeHTTP(w, r)
 		case BoardServiceExecuteProcedure:
 			boardServiceExecuteHandler.ServeHTTP(w, r)
 		default:
@@ -551,6 +579,10 @@ func (UnimplementedBoardServiceHandler) Cancel(context.Context, *connect.Request
 
 func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Change is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Intervene(context.Context, *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Intervene is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {
@@ -762,8 +794,8 @@ type LogbookServiceClient interface {
 	SaveBook(context.Context, *connect.Request[v1.SaveBookRequest]) (*connect.Response[v1.SaveBookResponse], error)
 	GetBook(context.Context, *connect.Request[v1.GetBookRequest]) (*connect.Response[v1.GetBookResponse], error)
 	ListBooks(context.Context, *connect.Request[v1.ListBooksRequest]) (*connect.Response[v1.ListBooksResponse], error)
-	// GetFlow reads a flow and as many of its atoms, after the one named, as
-	// fit into one answer.
+	// GetFlow reads a flow and as many of its atoms, after those to skip, as
+	// fit into one answer; none of them, where the rest of the flow fills it.
 	GetFlow(context.Context, *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error)
 	UpdateFlows(context.Context, *connect.Request[v1.UpdateFlowsRequest]) (*connect.Response[v1.UpdateFlowsResponse], error)
 	DestroyBook(context.Context, *connect.Request[v1.DestroyBookRequest]) (*connect.Response[v1.DestroyBookResponse], error)
@@ -864,8 +896,8 @@ type LogbookServiceHandler interface {
 	SaveBook(context.Context, *connect.Request[v1.SaveBookRequest]) (*connect.Response[v1.SaveBookResponse], error)
 	GetBook(context.Context, *connect.Request[v1.GetBookRequest]) (*connect.Response[v1.GetBookResponse], error)
 	ListBooks(context.Context, *connect.Request[v1.ListBooksRequest]) (*connect.Response[v1.ListBooksResponse], error)
-	// GetFlow reads a flow and as many of its atoms, after the one named, as
-	// fit into one answer.
+	// GetFlow reads a flow and as many of its atoms, after those to skip, as
+	// fit into one answer; none of them, where the rest of the flow fills it.
 	GetFlow(context.Context, *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error)
 	UpdateFlows(context.Context, *connect.Request[v1.UpdateFlowsRequest]) (*connect.Response[v1.UpdateFlowsResponse], error)
 	DestroyBook(context.Context, *connect.Request[v1.DestroyBookRequest]) (*connect.Response[v1.DestroyBookResponse], error)

@@ -1,0 +1,218 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// maxPendingBytes bounds the interventions in a flow that nobody has carried
+	// out yet, as stored: whoever claims its job is told all of them at once.
+	maxPendingBytes = 512 << 10
+	// maxToldBytes is how long those that were carried out may be, together,
+	// before the earlier ones are shortened in answers.
+	maxToldBytes = 256 << 10
+)
+
+// intervene records what a person does to a flow that has failed, and has its
+// last job claimed once more. jobs.Controller holds the table.
+func (t *txn) intervene(c *v1.Intervention) error {
+	intervention, err := command.InterventionFromProto(c)
+	if err != nil {
+		return err
+	}
+	record, err := t.flow(intervention.Flow)
+	switch {
+	case err != nil:
+		return err
+	case record == nil:
+		return fmt.Errorf("cannot intervene in flow %s: %w", intervention.Flow, logbook.ErrNotFound)
+	}
+	detail, err := t.intervenable(record, intervention.Step)
+	if err != nil {
+		return err
+	}
+	repeated, err := detail.Admit(&intervention)
+	if err != nil || repeated {
+		return err
+	}
+	j, err := t.reopenable(record)
+	if err != nil {
+		return prefixed(fmt.Sprintf("cannot intervene in flow %s", record.ID), err)
+	}
+	intervention.At, intervention.Token = t.now, t.token()
+	if err := checkPending(detail, &intervention); err != nil {
+		return err
+	}
+	number := uint32(len(detail.Interventions))
+	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(&intervention))
+	record.Interventions, record.UpdatedAt = []logbook.Intervention{intervention}, t.now
+	t.steer(j, append(detail.Pending(), intervention), record)
+	return nil
+}
+
+// intervenable reads as much of a flow as an intervention is judged by: its
+// interventions, its definition, and of its atoms the one that is named.
+func (t *txn) intervenable(record *flowRecord, step string) (*logbook.FlowDetail, error) {
+	detail := record.FlowDetail
+	var err error
+	if detail.Interventions, _, err = t.interventions(record); err != nil {
+		return nil, err
+	}
+	if detail.Definition, _, err = t.definition(record.ID); err != nil {
+		return nil, err
+	}
+	if value := t.get(tableAtom, atomKey(record.ID, step)); step != "" && value != nil {
+		atom, err := decodeAtom(value)
+		if err != nil {
+			return nil, err
+		}
+		detail.Atoms = []logbook.AtomDetail{atom.detail}
+	}
+	return &detail, nil
+}
+
+// reopenable finds the job under whose next claim an intervention is carried
+// out.
+func (t *txn) reopenable(record *flowRecord) (*jobRecord, error) {
+	if record.last == 0 {
+		return nil, fmt.Errorf("%w: it never had a job under whose claim that could be carried out", jobs.ErrConflict)
+	}
+	value := t.get(tableJob, sequenceKey(record.last))
+	if value == nil {
+		return nil, fmt.Errorf("its last job, number %d, is kept no longer: %w", record.last, jobs.ErrNotFound)
+	}
+	j, err := decodeJob(value)
+	switch {
+	case err != nil:
+		return nil, err
+	case j.State == jobs.StateClaimed:
+		return nil, fmt.Errorf("%w: %s holds its job %s under token %s; wait until that has ended", jobs.ErrConflict, j.Claim.Owner, j.ID, j.Token)
+	case record.Fence.Compare(t.token()) >= 0:
+		// What is recorded in the entry of the flow's last update could not be
+		// told from what that update has carried out.
+		return nil, fmt.Errorf("%w: its job %s was let go of this moment; do it again", jobs.ErrConflict, j.ID)
+	}
+	return j, nil
+}
+
+// checkPending bounds what whoever claims the flow's job is to be told.
+func checkPending(detail *logbook.FlowDetail, next *logbook.Intervention) error {
+	size := interventionSize(next)
+	pending := detail.Pending()
+	for i := range pending {
+		size += interventionSize(&pending[i])
+	}
+	if size > maxPendingBytes {
+		return &logbook.LimitError{Field: "interventions to be carried out", Limit: maxPendingBytes, Size: int64(size), Unit: "bytes"}
+	}
+	return nil
+}
+
+// interventionSize is about how many bytes an intervention takes.
+func interventionSize(i *logbook.Intervention) int {
+	const about = 160 // bytes of ids, kind, time and token
+	return about + len(i.Step) + len(i.Result) + len(i.By) + len(i.Reason)
+}
+
+// steer has a job carry out what is pending: it becomes claimable, if it was
+// finished and not all of that holds.
+func (t *txn) steer(j *jobRecord, pending []logbook.Intervention, record *flowRecord) {
+	last := &pending[len(pending)-1]
+	evidence := jobs.Event{
+		Token: last.Token, Reason: saidOf(last),
+		Order: &jobs.StandingOrder{Kind: jobs.OrderIntervene, By: last.By, Reason: last.Reason, At: last.At},
+	}
+	if last.Hold {
+		t.saveFlow(record)
+		t.event(jobs.EventIntervened, j, evidence)
+		return
+	}
+	lift(j, pending)
+	if !j.State.Finished() {
+		t.saveFlow(record)
+		j.ModifiedAt = t.now
+		t.saveJob(j)
+		t.event(jobs.EventIntervened, j, evidence)
+		return
+	}
+	record.job = j.Sequence
+	t.saveFlow(record)
+	// The token keeps the job from being claimed in this very entry, under a
+	// token that would not be newer than the intervention's. What had gone wrong
+	// before a person looked does not count against the job.
+	j.Token, j.end = last.Token, endNone
+	j.Outcome, j.Reason, j.Crashes, j.Failures = "", "", 0, 0
+	t.setEvidence(j, nil)
+	t.move(j, jobs.StateClaimable, time.Time{})
+	t.event(jobs.EventReopened, j, evidence)
+}
+
+// saidOf puts an intervention into a line.
+func saidOf(i *logbook.Intervention) string {
+	said := string(i.Kind)
+	if i.Step != "" {
+		said += " " + i.Step
+	}
+	if i.Reason != "" {
+		said += ": " + i.Reason
+	}
+	return said
+}
+
+// lift takes from a job the order that what a person has said since gainsays.
+// Only an order to cancel and undo stands, where the flow is to go on
+// backwards; a job that is suspended waits until it is resumed.
+func lift(j *jobRecord, pending []logbook.Intervention) {
+	forwards := slices.ContainsFunc(pending, func(i logbook.Intervention) bool {
+		return i.Kind == logbook.InterveneComplete || i.Kind == logbook.InterveneRerun
+	})
+	switch {
+	case j.State == jobs.StateSuspended:
+	case isUnder(j, jobs.OrderCancel) && j.Order.Revert && !forwards:
+	default:
+		j.Order = nil
+	}
+}
+
+// interventions reads what persons have done to a flow, oldest first, and how
+// many bytes each takes.
+func (v *view) interventions(record *flowRecord) (all []logbook.Intervention, sizes []int, err error) {
+	if len(record.Interventions) == 0 {
+		return nil, nil, nil
+	}
+	err = v.scan(tableIntervention, record.ID.UUID[:], func(_, value []byte) (bool, error) {
+		one, err := decode(value, &v1.Intervention{}, command.InterventionFromProto)
+		all, sizes = append(all, one), append(sizes, len(value))
+		return err == nil, err
+	})
+	return all, sizes, err
+}
+
+// toldInterventions reads the interventions as they are answered, with how many
+// bytes they take. Where those that were carried out take more than
+// maxToldBytes, the earlier ones are shortened: a flow that persons have worked
+// on for long must still fit into an answer.
+func (v *view) toldInterventions(record *flowRecord) (all []logbook.Intervention, size int, err error) {
+	all, sizes, err := v.interventions(record)
+	if err != nil {
+		return nil, 0, err
+	}
+	told := 0
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].Token.Compare(record.Fence) <= 0 {
+			if told += sizes[i]; told > maxToldBytes {
+				all[i].Result, all[i].Reason = nil, "" // the attempt that it made has the result
+				sizes[i] = interventionSize(&all[i])
+			}
+		}
+		size += sizes[i]
+	}
+	return all, size, nil
+}
