@@ -26,15 +26,26 @@ func (t *txn) change(c *v1.Change) error {
 	case isUnder(j, jobs.OrderCancel) && !change.NotBefore.IsZero() && !change.NotBefore.Equal(j.NotBefore):
 		return fmt.Errorf("cannot change when job %s is due: %w: it is being cancelled", j.ID, jobs.ErrConflict)
 	}
+	t.alter(j, func() {
+		if change.Priority != nil {
+			j.Priority = *change.Priority
+		}
+		if !change.NotBefore.IsZero() {
+			j.NotBefore = change.NotBefore
+		}
+		j.Held = j.Held && !change.Release
+	})
+	said := &jobs.StandingOrder{Kind: jobs.OrderChange, By: change.By, Reason: change.Reason, At: t.now}
+	t.event(jobs.EventChanged, j, jobs.Event{Order: said, Reason: change.Reason})
+	return nil
+}
+
+// alter changes what decides about the place of an unfinished job, and brings
+// it there.
+func (t *txn) alter(j *jobRecord, how func()) {
 	cooled := cooledAt(j)
 	t.leave(j)
-	if change.Priority != nil {
-		j.Priority = *change.Priority
-	}
-	if !change.NotBefore.IsZero() {
-		j.NotBefore = change.NotBefore
-	}
-	j.Held = j.Held && !change.Release
+	how()
 	if j.State != jobs.StateClaimed {
 		to, due := t.waits(j, cooled)
 		if j.State != jobs.StateSuspended {
@@ -45,7 +56,4 @@ func (t *txn) change(c *v1.Change) error {
 	j.ModifiedAt = t.now
 	t.enter(j)
 	t.saveJob(j)
-	said := &jobs.StandingOrder{Kind: jobs.OrderChange, By: change.By, Reason: change.Reason, At: t.now}
-	t.event(jobs.EventChanged, j, jobs.Event{Order: said, Reason: change.Reason})
-	return nil
 }

@@ -74,6 +74,7 @@ type census struct {
 	busy  uint64 // unfinished jobs with a flow
 	owned uint64 // flows with an unfinished job
 	told  uint64 // bytes of events
+	keyed uint64 // unfinished jobs with a key
 	books map[logbook.BookID]uint64
 }
 
@@ -144,6 +145,12 @@ func (c *census) countJob(value []byte) error {
 	}
 	if err := c.checkOrder(j); err != nil {
 		return err
+	}
+	if j.Key != "" && !j.State.Finished() {
+		c.keyed++
+		if holder, err := c.holderOf(j.Board, j.Key); err != nil || holder == nil || holder.ID != j.ID {
+			return fmt.Errorf("job %s does not hold its key %q (%v)", j.ID, j.Key, err)
+		}
 	}
 	if j.Claim != nil && j.Claim.Token != j.Token {
 		return fmt.Errorf("job %s has token %s, and its claim %s", j.ID, j.Token, j.Claim.Token)
@@ -253,6 +260,7 @@ func (c *census) agrees(l ledger) error {
 		{"claimable", c.rows[tableClaimable], count(jobs.StateClaimable)},
 		{"due", c.rows[tableDue], count(jobs.StateDelayed) + count(jobs.StateCooling)},
 		{"finished", c.rows[tableFinished], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
+		{"keys", c.rows[tableKey], c.keyed},
 		{"held claims", c.held, count(jobs.StateClaimed)},
 		{"flows of unfinished jobs", c.owned, c.busy},
 		{"entities", c.rows[tableEntity], c.rows[tablePresence]},

@@ -142,6 +142,7 @@ func (t *txn) leave(j *jobRecord) {
 		t.delete(tableDue, dueKey(j.DueAt, j.Sequence))
 	case jobs.StateCompleted, jobs.StateTrashed:
 		t.unfinish(j)
+		t.takeKey(j)
 	}
 }
 
@@ -154,6 +155,7 @@ func (t *txn) enter(j *jobRecord) {
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)
 	case jobs.StateCompleted, jobs.StateTrashed:
+		t.freeKey(j)
 		j.FinishedAt = t.now
 		t.Finishes++
 		t.put(tableFinished, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))

@@ -48,6 +48,7 @@ const (
 	tableEvent                     // position → event
 	tableDefinition                // flow id → what the flow was built as; absent before it begins
 	tableIntervention              // flow id, number → what a person has done to the flow
+	tableKey                       // board, key → sequence: unfinished jobs that have a key
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -61,6 +62,7 @@ var tableNames = [...]string{
 	tableEntity: "entity", tablePresence: "presence", tableBook: "book", tableBookJobs: "book_jobs",
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
 	tableAttempt: "attempt", tableEvent: "event", tableDefinition: "definition", tableIntervention: "intervention",
+	tableKey: "key",
 }
 
 const (
@@ -95,11 +97,18 @@ func boardKey(board string) []byte { return appendName(nil, board) }
 func laneKey(lane Lane) []byte { return appendName(boardKey(lane.Board), lane.Kind) }
 
 // claimableKey puts higher priorities first, and earlier postings first among
-// those of one priority.
+// those of one priority. A zero where no sequence is stands for the front of a
+// priority: behind it, what was put there last comes first.
 func claimableKey(job *jobRecord) []byte {
-	key := laneKey(Lane{job.Board, job.Kind})
-	return binary.BigEndian.AppendUint64(append(key, priorityKey(job.Priority)...), job.Sequence)
+	key := append(laneKey(Lane{job.Board, job.Kind}), priorityKey(job.Priority)...)
+	if job.Front != 0 {
+		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)
+	}
+	return binary.BigEndian.AppendUint64(key, job.Sequence)
 }
+
+// keyKey is where the job that has a key is to be found.
+func keyKey(board, key string) []byte { return append(boardKey(board), key...) }
 
 // priorityKey inverts the order of priorities: adding the sign bit makes
 // signed numbers sort as unsigned ones, and the complement turns them around.

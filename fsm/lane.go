@@ -117,7 +117,7 @@ func (v *view) lanesOfBoard(board []byte) [][]byte {
 }
 
 // afterLane is a key behind every key of the lane: a key goes on with four
-// bytes of priority and eight of sequence.
+// bytes of priority, and eight of sequence or zeros.
 func afterLane(lane []byte) []byte {
 	return append(bytes.Clone(lane), bytes.Repeat([]byte{0xff}, 4+sequenceSize)...)
 }

@@ -34,6 +34,12 @@ func said() *v1.OrderCommand {
 // without any.
 func brought(t *testing.T, state jobs.State, begun bool) *rig {
 	t.Helper()
+	return broughtWith(t, state, begun, func(*v1.Posting) {})
+}
+
+// broughtWith is brought, with more in the posting.
+func broughtWith(t *testing.T, state jobs.State, begun bool, more func(*v1.Posting)) *rig {
+	t.Helper()
 	r := newRig(t)
 	r.ok(beginLeadership())
 	r.ok(open("bob"))
@@ -41,6 +47,7 @@ func brought(t *testing.T, state jobs.State, begun bool) *rig {
 	if begun {
 		p = flowPosting("a")
 	}
+	more(p)
 	if state == jobs.StateDelayed || state == jobs.StateHeld {
 		if p.Hold = state == jobs.StateHeld; !p.Hold {
 			p.NotBefore = timestamppb.New(r.now.Add(time.Hour))

@@ -19,48 +19,65 @@ func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
 	answer := &v1.PostResult{}
 	for _, posting := range c.GetPostings() {
 		before := t.writes
-		existed, err := t.postOne(posting)
+		job, existed, err := t.postOne(posting)
 		if err != nil && (isFault(err) || t.writes != before) {
 			return nil, corrupt("cannot post job %s: %w", posting.GetId(), err)
 		}
 		answer.Posted = append(answer.Posted, &v1.Posted{
-			Job: posting.GetId(), Existed: existed, Error: command.ErrorToProto(err),
+			Job: job, Existed: existed, Error: command.ErrorToProto(err),
 		})
 	}
 	return &v1.Result{Kind: &v1.Result_Post{Post: answer}}, nil
 }
 
-func (t *txn) postOne(p *v1.Posting) (existed bool, err error) {
+// postOne posts one job. The answer is the id of that job, or of the one that
+// existed before it; of the posting, where it is refused.
+func (t *txn) postOne(p *v1.Posting) (job string, existed bool, err error) {
 	posting, err := command.PostingFromProto(p)
 	switch {
 	case err != nil:
-		return false, err
+		return p.GetId(), false, err
 	case posting.ID.IsZero():
-		return false, &logbook.InvalidError{Field: "job id", Reason: "unset"}
+		return p.GetId(), false, &logbook.InvalidError{Field: "job id", Reason: "unset"}
 	}
 	digest := command.PostingDigest(p)
 	if known := t.get(tableJobID, posting.ID.UUID[:]); known != nil {
-		return t.repeatedPost(posting.ID, known, digest)
+		existed, err := t.repeatedPost(posting.ID, known, digest)
+		return p.GetId(), existed, err
 	}
-	work, err := t.planWork(&posting)
-	if err != nil {
-		return false, fmt.Errorf("cannot post job %s: %w", posting.ID, err)
+	holder, err := t.holderOf(posting.Board, posting.Key)
+	switch {
+	case err != nil:
+		return p.GetId(), false, err
+	case holder != nil:
+		t.raise(holder, &posting)
+		return holder.ID.String(), true, nil
 	}
-	j, err := t.newJob(&posting, work)
+	return p.GetId(), false, t.postNew(p, &posting, digest)
+}
+
+// postNew posts a job that is not there.
+func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) error {
+	work, err := t.planWork(posting)
 	if err != nil {
-		return false, err
+		return fmt.Errorf("cannot post job %s: %w", posting.ID, err)
+	}
+	j, err := t.newJob(posting, work)
+	if err != nil {
+		return err
 	}
 	t.Sequence++
 	j.Sequence = t.Sequence
 	t.put(tableJobID, j.ID.UUID[:], append(sequenceKey(j.Sequence), digest...))
 	t.savePosting(j, p)
 	if err := t.attach(j, work); err != nil {
-		return false, err
+		return err
 	}
+	t.takeKey(j)
 	t.enter(j)
 	t.saveJob(j)
 	t.event(jobs.EventPosted, j, jobs.Event{})
-	return false, nil
+	return nil
 }
 
 // repeatedPost tells a repeat from another posting under the same id.
@@ -83,10 +100,13 @@ func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 		flow := work.flow.record
 		j.Kind, j.Flow, j.Book, j.BookName = flow.Factory.Name, flow.ID, flow.Book, work.bookName
 	}
-	j.Held = p.Hold
+	j.Held, j.Key, j.Tags, j.MaxCrashes = p.Hold, p.Key, p.Tags, p.MaxCrashes
+	if p.Front {
+		j.Front = t.Index
+	}
 	j.State, j.DueAt = t.waits(j, time.Time{})
-	if size := max(len(j.Board), len(j.Kind)); size > maxKeyName {
-		return nil, &logbook.LimitError{Field: "posting board or kind", Limit: maxKeyName, Size: int64(size), Unit: "bytes"}
+	if size := max(len(j.Board), len(j.Kind), len(j.Key)); size > maxKeyName {
+		return nil, &logbook.LimitError{Field: "posting board, kind or key", Limit: maxKeyName, Size: int64(size), Unit: "bytes"}
 	}
 	return j, nil
 }

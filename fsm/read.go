@@ -55,6 +55,9 @@ func (m *Machine) JobsByID(ids ...jobs.JobID) ([]jobs.Job, error) {
 // may be short, or empty, although more follow; Next says so.
 func (m *Machine) Jobs(query jobs.Query) (jobs.Page, error) {
 	var page jobs.Page
+	if err := jobs.CheckQuery(&query); err != nil {
+		return page, err
+	}
 	err := m.read(func(v *view) error {
 		var err error
 		page, err = v.jobs(query, pageSize(query.Limit))
@@ -91,7 +94,7 @@ func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
 		if err != nil {
 			return jobs.Page{}, err
 		}
-		if (query.Board != "" && j.Board != query.Board) || (query.Kind != "" && j.Kind != query.Kind) {
+		if !selects(&query, &j.Job) {
 			continue
 		}
 		job, err := v.withEvidence(j.Job)
@@ -102,6 +105,20 @@ func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
 		page.Jobs = append(page.Jobs, job)
 	}
 	return page, nil
+}
+
+// selects tells whether a listing asks for a job, as far as its state does not
+// say so already.
+func selects(query *jobs.Query, j *jobs.Job) bool {
+	if (query.Board != "" && j.Board != query.Board) || (query.Kind != "" && j.Kind != query.Kind) || (query.Key != "" && j.Key != query.Key) {
+		return false
+	}
+	for _, tag := range query.Tags {
+		if !slices.Contains(j.Tags, tag) {
+			return false
+		}
+	}
+	return true
 }
 
 // stateFilter tells for each state, by its number, whether it is asked for.

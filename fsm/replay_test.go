@@ -64,6 +64,9 @@ func (a *author) post() *v1.Command {
 			p.NotBefore = timestamppb.New(a.now.Add(time.Second))
 		}
 		p.Hold = a.draw("held", 5) == 0
+		p.Key = a.oneOf("key", "", "", "red", "blue")
+		p.Front = a.draw("front", 3) == 0
+		p.MaxCrashes = uint32(a.draw("max crashes", 1))
 		c.Postings = append(c.Postings, p)
 	}
 	return &v1.Command{Kind: &v1.Command_Post{Post: c}}

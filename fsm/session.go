@@ -123,6 +123,9 @@ func (t *txn) crash(j *jobRecord, coolDown time.Duration, maxCrashes int) error 
 	owner := j.Claim.Owner
 	t.release(j, endLost)
 	j.Crashes++
+	if j.MaxCrashes > 0 {
+		maxCrashes = j.MaxCrashes
+	}
 	if maxCrashes > 0 && j.Crashes >= maxCrashes {
 		j.Reason = fmt.Sprintf("its owner vanished %d times; the last was %s", j.Crashes, owner)
 		t.setEvidence(j, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})

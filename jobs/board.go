@@ -31,7 +31,8 @@ type Poster interface {
 	// answer is nil. A posting is refused with ErrConflict if its id stands
 	// for another posting, or its flow is that of another unfinished job;
 	// with ErrNotFound if its book or flow does not exist; with ErrInvalid if
-	// it names no flow of a book that does not have exactly one.
+	// it names no flow of a book that does not have exactly one. A posting with
+	// the key of an unfinished job is answered with that job.
 	Post(ctx context.Context, postings ...Posting) ([]Posted, error)
 }
 
@@ -58,11 +59,13 @@ type Reader interface {
 
 // Query selects jobs. Its zero value selects all.
 type Query struct {
-	Board  string  // empty: any
-	States []State // empty: any
-	Kind   string  // empty: any
-	After  uint64  // only jobs with a higher Sequence
-	Limit  int     // 0 or over logbook.MaxPage: logbook.MaxPage
+	Board  string   // empty: any
+	States []State  // empty: any
+	Kind   string   // empty: any
+	Key    string   // empty: any
+	Tags   []string // jobs that have all of them
+	After  uint64   // only jobs with a higher Sequence
+	Limit  int      // 0 or over logbook.MaxPage: logbook.MaxPage
 }
 
 // Page is a part of a listing.

@@ -170,12 +170,20 @@ type Posting struct {
 	Store     logbook.Values  // values for the flow's steps, over those of the flow
 	NotBefore time.Time       // zero: at once
 	Hold      bool            // nobody gets the job until it is released
+
+	// Key names what the job is about. At most one unfinished job of a board
+	// has it: posting another one answers with that job and makes none, but
+	// gives it the priority and the front of the posting if they are higher.
+	Key        string
+	Front      bool     // before the others of its priority; of several such, the last comes first
+	Tags       []string // to be found by, each once
+	MaxCrashes int      // how many owners it may cost before it is trashed; 0: as the cluster has it
 }
 
 // Posted is what became of one posting.
 type Posted struct {
 	Job     Job
-	Existed bool  // the job had been posted before, by a call that this one repeats
+	Existed bool  // the job had been posted before: by a call that this one repeats, or under the same key
 	Err     error // why it was refused; then Job holds only its ID
 }
 
@@ -195,6 +203,11 @@ type Job struct {
 	Store     logbook.Values  `json:"store,omitempty"`
 	NotBefore time.Time       `json:"not_before,omitzero"`
 	Held      bool            `json:"held,omitempty"` // it was posted so, and nobody has released it yet
+
+	Key        string   `json:"key,omitempty"`
+	Front      uint64   `json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
+	Tags       []string `json:"tags,omitempty"`
+	MaxCrashes int      `json:"max_crashes,omitempty"`
 
 	PostedAt   time.Time `json:"posted_at"`
 	ModifiedAt time.Time `json:"modified_at"`

@@ -22,6 +22,13 @@ const (
 	// sentence, and stands in every event and listing. What needs more room
 	// goes into the failure.
 	MaxReason = 4 << 10
+	// MaxTags bounds the tags of a job, and MaxTagBytes their size in all, since
+	// they stand in every listing.
+	MaxTags     = 32
+	MaxTagBytes = 1 << 10
+	// MaxMaxCrashes bounds what a posting may say instead of the cluster's
+	// policy: more owners than that are not lost by chance.
+	MaxMaxCrashes = 1_000
 	// MaxDelay is how long an abandoned job may be kept from others.
 	MaxDelay = 365 * 24 * time.Hour
 )
@@ -37,6 +44,18 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 	}
 	if err := checkWork(l, p); err != nil {
 		return err
+	}
+	if err := checkOptionalName(l, "posting key", p.Key); err != nil {
+		return err
+	}
+	if err := checkTags(l, "posting tags", p.Tags); err != nil {
+		return err
+	}
+	switch {
+	case p.MaxCrashes < 0:
+		return &logbook.InvalidError{Field: "posting max_crashes", Reason: "negative"}
+	case p.MaxCrashes > MaxMaxCrashes:
+		return &logbook.LimitError{Field: "posting max_crashes", Limit: MaxMaxCrashes, Size: int64(p.MaxCrashes), Unit: "crashes"}
 	}
 	if err := l.CheckValue("posting details", p.Details); err != nil {
 		return err
@@ -193,6 +212,28 @@ func CheckClaimRequest(l logbook.Limits, r *ClaimRequest) error {
 		return err
 	}
 	return checkNames(l, "claim kinds", r.Kinds, MaxKinds, "kinds")
+}
+
+// CheckQuery checks what a listing asks for.
+func CheckQuery(q *Query) error {
+	if len(q.Tags) > MaxTags {
+		return &logbook.LimitError{Field: "query tags", Limit: MaxTags, Size: int64(len(q.Tags)), Unit: "tags"}
+	}
+	return nil
+}
+
+func checkTags(l logbook.Limits, field string, tags []string) error {
+	if err := checkNames(l, field, tags, MaxTags, "tags"); err != nil {
+		return err
+	}
+	size := 0
+	for _, tag := range tags {
+		size += len(tag)
+	}
+	if size > MaxTagBytes {
+		return &logbook.LimitError{Field: field, Limit: MaxTagBytes, Size: int64(size), Unit: "bytes"}
+	}
+	return nil
 }
 
 // checkNames checks a list of names. A name that stands twice is refused: it

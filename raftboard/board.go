@@ -113,10 +113,10 @@ func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted) error {
 	if posted.Err = command.ErrorFromProto(answer.GetError()); posted.Err != nil {
 		return nil
 	}
-	// Nobody else knows an id that was made here: if the job existed, then by
-	// an earlier try of this very call.
-	posted.Existed = answer.GetExisted() && !own
 	job, err := command.JobFromProto(answer.GetJob())
+	// Nobody else knows an id that was made here: if that job existed, then by
+	// an earlier try of this very call.
+	posted.Existed = answer.GetExisted() && (!own || job.ID != posted.Job.ID)
 	posted.Job = job
 	return unreadable(err)
 }
@@ -295,6 +295,7 @@ func (c *Client) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) 
 	op := operation{name: "list jobs", reads: true, stale: c.stale}
 	request := &v1.ListJobsRequest{
 		Board: query.Board, Kind: query.Kind, After: query.After, Limit: pageLimit(query.Limit), Stale: c.stale,
+		Key: query.Key, Tags: query.Tags,
 	}
 	for _, state := range query.States {
 		request.States = append(request.States, string(state))

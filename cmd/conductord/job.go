@@ -85,6 +85,8 @@ func (p *Program) jobListCommand() *cobra.Command {
 	flags.StringVar(&query.Board, "board", "", "only of this board")
 	flags.StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
 	flags.StringVar(&query.Kind, "kind", "", "only of this kind")
+	flags.StringVar(&query.Key, "key", "", "only with this key")
+	flags.StringSliceVar(&query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
 	flags.IntVar(&limit, "limit", defaultListed, "at most so many; 0: all")
 	return cmd
 }
@@ -230,6 +232,10 @@ func jobFields(job *jobs.Job) []field {
 		{"board", job.Board},
 		{"kind", job.Kind},
 		{"priority", job.Priority.String()},
+		{"front", frontText(job)},
+		{"key", job.Key},
+		{"tags", strings.Join(job.Tags, ", ")},
+		{"max crashes", countText(job.MaxCrashes)},
 		{"state", string(job.State)},
 		{"outcome", string(job.Outcome)},
 		{"owner", ownerOf(job)},
@@ -256,6 +262,14 @@ func jobFields(job *jobs.Job) []field {
 		field{"reason", job.Reason},
 		field{"order", orderText(job.Order)},
 	)
+}
+
+// frontText says whether a job comes before its equals.
+func frontText(job *jobs.Job) string {
+	if job.Front == 0 {
+		return ""
+	}
+	return "yes"
 }
 
 // countText shows a count, and nothing for none.

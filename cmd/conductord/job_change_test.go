@@ -56,6 +56,32 @@ func TestJobChanges(t *testing.T) {
 	}
 }
 
+func TestJobPostUnderAKey(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--kind", "k", "--key", "order 7", "--tag", "red,big", "--max-crashes", "2", "--front")
+	post(t, cluster, "--kind", "k", "--tag", "red")
+	got := run(t, cluster, "job", "post", "--kind", "k", "--key", "order 7", "--priority", "high")
+	if got.out != id.String()+"\n" || !strings.Contains(got.err, "has the key \"order 7\" and is not finished") {
+		t.Errorf("posted again: %+v", got)
+	}
+	shown := run(t, cluster, "job", "get", id.String())
+	for _, want := range []string{"priority: high", "front: yes", "key: order 7", "tags: red, big", "max crashes: 2"} {
+		if !strings.Contains(steady(shown.out), want+"\n") {
+			t.Errorf("the job is not shown with %q: %+v", want, shown)
+		}
+	}
+	for args, want := range map[string]int{"--key order 7": 1, "--tag red": 2, "--tag red --tag big": 1, "--tag blue": 0} {
+		words := strings.Split(args, " ")
+		if words[0] == "--key" {
+			words = []string{"--key", "order 7"}
+		}
+		listed := run(t, cluster, append([]string{"-o", "json", "job", "list"}, words...)...)
+		if n := strings.Count(listed.out, "\"sequence\""); n != want {
+			t.Errorf("%s: %d jobs are listed, not %d: %+v", args, n, want, listed)
+		}
+	}
+}
+
 func TestJobChangesAreTold(t *testing.T) {
 	cluster := openCluster(t)
 	id := post(t, cluster, "--kind", "k", "--hold")

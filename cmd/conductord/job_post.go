@@ -17,7 +17,10 @@ type postFlags struct {
 	id, name, board, priority string
 	details, notBefore        string
 	sets                      []string
-	wait, hold                bool
+	key                       string
+	tags                      []string
+	maxCrashes                int
+	wait, hold, front         bool
 }
 
 func (f *postFlags) add(cmd *cobra.Command) {
@@ -30,12 +33,17 @@ func (f *postFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
 	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
 	flags.BoolVar(&f.hold, "hold", false, "nobody gets the job until `job release`")
+	flags.StringVar(&f.key, "key", "", "what the job is about: while an unfinished job of the board has the key, there is no second one")
+	flags.BoolVar(&f.front, "front", false, "before the others of its priority")
+	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")
+	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "how many owners it may cost before it is trashed (as the cluster has it)")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished; exit 1 unless it is a success")
 }
 
 // posting makes what the flags say, without the work.
 func (p *Program) posting(f *postFlags) (jobs.Posting, error) {
-	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name, Hold: f.hold}
+	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name, Hold: f.hold,
+		Key: f.key, Front: f.front, Tags: f.tags, MaxCrashes: f.maxCrashes}
 	var err error
 	if f.id != "" {
 		if posting.ID, err = jobs.ParseJobID(f.id); err != nil {
@@ -162,7 +170,10 @@ func (p *Program) postJob(ctx context.Context, poster jobs.Poster, posting jobs.
 		}
 		return jobs.Job{}, because(err, "post job %s", posting.ID)
 	}
-	if posted[0].Existed {
+	switch {
+	case posted[0].Existed && posted[0].Job.ID != posting.ID:
+		p.note("job %s has the key %q and is not finished: there is no second one", posted[0].Job.ID, posting.Key)
+	case posted[0].Existed:
 		p.note("job %s had been posted before: nothing has changed", posting.ID)
 	}
 	return posted[0].Job, nil

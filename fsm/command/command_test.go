@@ -12,7 +12,7 @@ import (
 
 func TestNames(t *testing.T) {
 	want := []string{
-		"post", "claim", "claim_next", "consume", "abandon", "trash", "open_session", "close_session", "register",
+		"post", "post", "claim", "claim_next", "consume", "abandon", "trash", "open_session", "close_session", "register",
 		"save_book", "update_flow", "destroy_book", "suspend", "resume", "cancel", "change", "intervene",
 		"begin_leadership", "expire_session", "wake_due", "sweep",
 	}

@@ -231,6 +231,11 @@ var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 		Store:     values.Draw(t, "store"),
 		NotBefore: times.Draw(t, "not before"),
 		Hold:      rapid.Bool().Draw(t, "hold"),
+
+		Key:        rapid.String().Draw(t, "key"),
+		Front:      rapid.Bool().Draw(t, "front"),
+		Tags:       list(rapid.String()).Draw(t, "tags"),
+		MaxCrashes: counts.Draw(t, "max crashes"),
 	}
 })
 
@@ -289,6 +294,10 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Store:      values.Draw(t, "store"),
 		NotBefore:  times.Draw(t, "not before"),
 		Held:       rapid.Bool().Draw(t, "held"),
+		Key:        rapid.String().Draw(t, "key"),
+		Front:      rapid.Uint64().Draw(t, "front"),
+		Tags:       list(rapid.String()).Draw(t, "tags"),
+		MaxCrashes: counts.Draw(t, "max crashes"),
 		PostedAt:   times.Draw(t, "posted"),
 		ModifiedAt: times.Draw(t, "modified"),
 		FinishedAt: times.Draw(t, "finished"),

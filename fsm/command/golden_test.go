@@ -92,6 +92,9 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{
 			samplePosting(), {Id: sessionA, Name: "plain", Kind: "mail"},
 		}}}},
+		{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{{
+			Id: jobA, Name: "plain", Kind: "mail", Hold: true, Key: "order 7", Front: true, Tags: []string{"b", "a"}, MaxCrashes: 2,
+		}}}}},
 		{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{Session: sessionA, Job: jobA, Nonce: nonceA}}},
 		{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{
 			Session: sessionA, Nonce: nonceA, Boards: []string{"default", "night"}, Kinds: []string{"travel"}, Max: 8,

@@ -2,6 +2,7 @@ package command
 
 import (
 	"crypto/sha256"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -28,6 +29,8 @@ func PostingToProto(p *jobs.Posting) *v1.Posting {
 		Store:     ValuesToProto(p.Store),
 		NotBefore: TimeToProto(p.NotBefore),
 		Hold:      p.Hold,
+
+		Key: p.Key, Front: p.Front, Tags: slices.Clone(p.Tags), MaxCrashes: countOf(p.MaxCrashes),
 	}
 }
 
@@ -46,6 +49,9 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 		Store:     ValuesFromProto(message.GetStore()),
 		NotBefore: r.time("posting not_before", message.GetNotBefore()),
 		Hold:      message.GetHold(),
+
+		Key: message.GetKey(), Front: message.GetFront(), Tags: slices.Clone(message.GetTags()),
+		MaxCrashes: r.count("posting max_crashes", message.GetMaxCrashes()),
 	}
 	if message.GetBook() != nil {
 		book, err := BookFromProto(message.GetBook())

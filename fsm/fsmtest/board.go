@@ -50,7 +50,11 @@ func (b *Board) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Post
 		if answer.Err = command.ErrorFromProto(posted.GetError()); answer.Err != nil {
 			continue
 		}
-		if answer.Job, err = b.machine.Job(answer.Job.ID); err != nil {
+		id, err := jobs.ParseJobID(posted.GetJob())
+		if err != nil {
+			return nil, err
+		}
+		if answer.Job, err = b.machine.Job(id); err != nil {
 			return nil, err
 		}
 	}

@@ -28,6 +28,12 @@ var postingRows = []row{
 	{"jobs are numbered in posting order", postingOrder},
 	{"a job that is not due waits", delayedJobWaits},
 	{"a job that was due long ago is claimable", dueLongAgo},
+	{"a key has one unfinished job", oneJobPerKey},
+	{"twenty postings of one key make one job", twentyOfOneKey},
+	{"the front is before its equals", frontIsFirst},
+	{"jobs are found by tags and key", foundByTags},
+	{"a job may bring its own number of crashes", ownCrashes},
+	{"keys, tags and crashes have bounds", boundsOfPostings},
 }
 
 func postedReadsBack(k *kit) {

@@ -176,7 +176,7 @@ func (s *boardService) ListJobs(ctx context.Context, request *connect.Request[co
 }
 
 func (s *boardService) list(message *conductordv1.ListJobsRequest) (*conductordv1.ListJobsResponse, error) {
-	query := jobs.Query{Board: message.Board, Kind: message.Kind, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
+	query := jobs.Query{Board: message.Board, Kind: message.Kind, Key: message.Key, Tags: message.Tags, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
 	for _, text := range message.States {
 		state, err := jobs.ParseState(text)
 		if err != nil {

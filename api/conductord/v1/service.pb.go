@@ -121,8 +121,8 @@ func (x *PostResponse) GetPosted() []*PostedJob {
 
 type PostedJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // with only its id, where error is set
-	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`          // with only its id, where error is set
+	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // this very posting, or an unfinished job of its key
 	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -283,6 +283,8 @@ type ListJobsRequest struct {
 	After         uint64                 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"` // a sequence
 	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	Stale         bool                   `protobuf:"varint,6,opt,name=stale,proto3" json:"stale,omitempty"`
+	Key           string                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`
+	Tags          []string               `protobuf:"bytes,8,rep,name=tags,proto3" json:"tags,omitempty"` // all of them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -357,6 +359,20 @@ func (x *ListJobsRequest) GetStale() bool {
 		return x.Stale
 	}
 	return false
+}
+
+func (x *ListJobsRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
 }
 
 type ListJobsResponse struct {
@@ -2729,14 +2745,16 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"6\n" +
 	"\x0eGetJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"\x95\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"\xbb\x01\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x16\n" +
 	"\x06states\x18\x02 \x03(\tR\x06states\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\x04R\x05after\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05stale\x18\x06 \x01(\bR\x05stale\"N\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\x12\x10\n" +
+	"\x03key\x18\a \x01(\tR\x03key\x12\x12\n" +
+	"\x04tags\x18\b \x03(\tR\x04tags\"N\n" +
 	"\x10ListJobsResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.conductord.v1.JobR\x04jobs\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\"U\n" +

@@ -1208,7 +1208,11 @@ type Posting struct {
 	Details       *Value                 `protobuf:"bytes,9,opt,name=details,proto3" json:"details,omitempty"`
 	Store         map[string]*Value      `protobuf:"bytes,10,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	Hold          bool                   `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"` // nobody gets the job until it is released
+	Hold          bool                   `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"`   // nobody gets the job until it is released
+	Key           string                 `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`      // at most one unfinished job of a board has it
+	Front         bool                   `protobuf:"varint,14,opt,name=front,proto3" json:"front,omitempty"` // before all others of its priority
+	Tags          []string               `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty"`
+	MaxCrashes    uint32                 `protobuf:"varint,16,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"` // 0: as the cluster has it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1327,6 +1331,34 @@ func (x *Posting) GetHold() bool {
 	return false
 }
 
+func (x *Posting) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Posting) GetFront() bool {
+	if x != nil {
+		return x.Front
+	}
+	return false
+}
+
+func (x *Posting) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Posting) GetMaxCrashes() uint32 {
+	if x != nil {
+		return x.MaxCrashes
+	}
+	return 0
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1356,6 +1388,10 @@ type Job struct {
 	Failures      uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments that brought a failure
 	Order         *Order                 `protobuf:"bytes,26,opt,name=order,proto3" json:"order,omitempty"`
 	Held          bool                   `protobuf:"varint,27,opt,name=held,proto3" json:"held,omitempty"`
+	Key           string                 `protobuf:"bytes,28,opt,name=key,proto3" json:"key,omitempty"`
+	Front         uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
+	Tags          []string               `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
+	MaxCrashes    uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1577,6 +1613,34 @@ func (x *Job) GetHeld() bool {
 		return x.Held
 	}
 	return false
+}
+
+func (x *Job) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Job) GetFront() uint64 {
+	if x != nil {
+		return x.Front
+	}
+	return 0
+}
+
+func (x *Job) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Job) GetMaxCrashes() uint32 {
+	if x != nil {
+		return x.MaxCrashes
+	}
+	return 0
 }
 
 // Change is what is to be otherwise about a job. What is unset stays.
@@ -2726,7 +2790,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xd1\x03\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xae\x04\n" +
 	"\aPosting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2741,11 +2805,16 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	" \x03(\v2!.conductord.v1.Posting.StoreEntryR\x05store\x129\n" +
 	"\n" +
 	"not_before\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x12\n" +
-	"\x04hold\x18\f \x01(\bR\x04hold\x1aN\n" +
+	"\x04hold\x18\f \x01(\bR\x04hold\x12\x10\n" +
+	"\x03key\x18\r \x01(\tR\x03key\x12\x14\n" +
+	"\x05front\x18\x0e \x01(\bR\x05front\x12\x12\n" +
+	"\x04tags\x18\x0f \x03(\tR\x04tags\x12\x1f\n" +
+	"\vmax_crashes\x18\x10 \x01(\rR\n" +
+	"maxCrashes\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x86\b\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xe3\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2777,7 +2846,12 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\afailure\x18\x18 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12\x1a\n" +
 	"\bfailures\x18\x19 \x01(\rR\bfailures\x12*\n" +
 	"\x05order\x18\x1a \x01(\v2\x14.conductord.v1.OrderR\x05order\x12\x12\n" +
-	"\x04held\x18\x1b \x01(\bR\x04held\x1aN\n" +
+	"\x04held\x18\x1b \x01(\bR\x04held\x12\x10\n" +
+	"\x03key\x18\x1c \x01(\tR\x03key\x12\x14\n" +
+	"\x05front\x18\x1d \x01(\x04R\x05front\x12\x12\n" +
+	"\x04tags\x18\x1e \x03(\tR\x04tags\x12\x1f\n" +
+	"\vmax_crashes\x18\x1f \x01(\rR\n" +
+	"maxCrashes\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +

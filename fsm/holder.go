@@ -1,0 +1,67 @@
+package fsm
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// holderOf finds the unfinished job of a board that has a key; nil if there is
+// none, or no key.
+func (v *view) holderOf(board, key string) (*jobRecord, error) {
+	board = cmp.Or(board, jobs.DefaultBoard)
+	if key == "" || len(board) > maxKeyName {
+		return nil, nil
+	}
+	value := v.get(tableKey, keyKey(board, key))
+	switch len(value) {
+	case 0:
+		return nil, nil
+	case sequenceSize:
+		return v.job(binary.BigEndian.Uint64(value))
+	}
+	return nil, corrupt("the holder of key %q is stored in %d bytes", key, len(value))
+}
+
+// takeKey gives an unfinished job its key. One that was finished meanwhile, and
+// whose key others have now, goes on without.
+func (t *txn) takeKey(j *jobRecord) {
+	if j.Key == "" {
+		return
+	}
+	if t.get(tableKey, keyKey(j.Board, j.Key)) != nil {
+		j.Key = ""
+		return
+	}
+	t.put(tableKey, keyKey(j.Board, j.Key), sequenceKey(j.Sequence))
+}
+
+// freeKey lets others have the key of a job that finishes.
+func (t *txn) freeKey(j *jobRecord) {
+	if j.Key == "" {
+		return
+	}
+	key := keyKey(j.Board, j.Key)
+	if bytes.Equal(t.get(tableKey, key), sequenceKey(j.Sequence)) {
+		t.delete(tableKey, key)
+	}
+}
+
+// raise brings the job that has a key to where a posting under the same key
+// would stand, if that is before its own place. A job is put to the front
+// once, so that a repeat changes nothing.
+func (t *txn) raise(j *jobRecord, p *jobs.Posting) {
+	higher, front := p.Priority > j.Priority, p.Front && j.Front == 0
+	if !higher && !front {
+		return
+	}
+	t.alter(j, func() {
+		j.Priority = max(j.Priority, p.Priority)
+		if front {
+			j.Front = t.Index
+		}
+	})
+	t.event(jobs.EventChanged, j, jobs.Event{Reason: "posted again under its key"})
+}

@@ -1,0 +1,187 @@
+package jobstest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// sameKey posts under a key that is held, and gives the job that was answered.
+func (k *kit) sameKey(posting jobs.Posting, holder jobs.JobID) jobs.Job {
+	k.Helper()
+	answers, err := k.Board.Post(k.ctx, posting)
+	if err != nil || len(answers) != 1 || answers[0].Err != nil || !answers[0].Existed || answers[0].Job.ID != holder {
+		k.Fatalf("posted under a key that job %s has: %s, %v", holder, render(answers), err)
+	}
+	return answers[0].Job
+}
+
+// keyed makes a posting with a key.
+func (k *kit) keyed(name, key string) jobs.Posting {
+	posting := k.posting(name)
+	posting.Key = key
+	return posting
+}
+
+func oneJobPerKey(k *kit) {
+	session := k.session("worker")
+	first := k.post(k.keyed("first", "order 7"), k.keyed("another key", "order 8"))[0]
+	for _, priority := range []jobs.Priority{jobs.Low, jobs.High, jobs.Normal} {
+		second := k.keyed("second", "order 7")
+		second.Priority = priority
+		k.sameKey(second, first.ID)
+		_, err := k.Board.Job(k.ctx, second.ID)
+		k.wants("Job", err, jobs.ErrNotFound)
+		second.ID = jobs.JobID{}
+		k.sameKey(second, first.ID)
+	}
+	if job := k.job(first.ID); job.Priority != jobs.High || job.Name != "first" || job.Key != "order 7" {
+		k.Errorf("the job has become %s", render(job))
+	}
+	elsewhere := k.keyed("elsewhere", "order 7")
+	elsewhere.Board = k.board + " too"
+	k.post(elsewhere)
+	claimed := k.claim(session, first.ID)
+	k.sameKey(k.keyed("while it is claimed", "order 7"), first.ID)
+	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
+	next := k.post(k.keyed("next", "order 7"))[0]
+	if next.Name != "next" {
+		k.Errorf("posted %s", render(next))
+	}
+	k.wants("Cancel", k.Board.Cancel(k.ctx, order(next.ID)), nil)
+	if last := k.post(k.keyed("last", "order 7"))[0]; last.Name != "last" {
+		k.Errorf("posted %s", render(last))
+	}
+	k.same("events", stories(k.events(jobs.Watch{Job: first.ID}, 4)), []string{
+		"posted first claimable", "changed first claimable", "claimed first claimed", "completed first completed",
+	})
+}
+
+func twentyOfOneKey(k *kit) {
+	var wait sync.WaitGroup
+	found := make([]jobs.JobID, 20)
+	for i := range found {
+		wait.Go(func() {
+			job, err := jobs.PostOne(k.ctx, k.Board, k.keyed(fmt.Sprint("posting ", i), "the one"))
+			if err != nil {
+				k.Errorf("Post: %v", err)
+			}
+			found[i] = job.ID
+		})
+	}
+	wait.Wait()
+	for _, id := range found {
+		if id != found[0] {
+			k.Fatalf("one key has jobs %s and %s", found[0], id)
+		}
+	}
+}
+
+func frontIsFirst(k *kit) {
+	session := k.session("worker")
+	front := func(posting jobs.Posting) jobs.Posting {
+		posting.Front = true
+		return posting
+	}
+	high := k.posting("high")
+	high.Priority = jobs.High
+	k.post(k.posting("a"), k.keyed("b", "b"), high)
+	k.post(front(k.posting("first")))
+	k.post(front(k.posting("second")))
+	holder := k.job(k.sameKey(front(k.keyed("b again", "b")), k.listed("b").ID).ID)
+	if holder.Front == 0 {
+		k.Errorf("the job was not put to the front: %s", render(holder))
+	}
+	k.same("order", func() []string {
+		request := k.request(session)
+		request.Max = 10
+		return names(k.next(request))
+	}(), []string{"high", "b", "second", "first", "a"})
+}
+
+// listed finds a job of the row's board by its key.
+func (k *kit) listed(key string) jobs.Job {
+	k.Helper()
+	page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board, Key: key})
+	if err != nil || len(page.Jobs) != 1 {
+		k.Fatalf("jobs of key %q: %s, %v", key, render(page), err)
+	}
+	return page.Jobs[0]
+}
+
+func foundByTags(k *kit) {
+	tagged := func(name string, tags ...string) jobs.Posting {
+		posting := k.keyed(name, "key of "+name)
+		posting.Tags = tags
+		return posting
+	}
+	k.post(tagged("a", "red", "big"), tagged("b", "red"), tagged("c"))
+	for _, row := range []struct {
+		tags []string
+		want []string
+	}{
+		{nil, []string{"a", "b", "c"}},
+		{[]string{"red"}, []string{"a", "b"}},
+		{[]string{"big", "red"}, []string{"a"}},
+		{[]string{"blue"}, []string{}},
+	} {
+		page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board, Tags: row.tags})
+		k.wants("Jobs", err, nil)
+		found := []string{}
+		for _, job := range page.Jobs {
+			found = append(found, job.Name)
+		}
+		k.same(fmt.Sprint("jobs with tags ", row.tags), found, row.want)
+	}
+	if job := k.listed("key of a"); len(job.Tags) != 2 || job.Tags[0] != "red" {
+		k.Errorf("listed %s", render(job))
+	}
+	k.wantsLimit("a question for too many tags", func() error {
+		_, err := k.Board.Jobs(k.ctx, jobs.Query{Tags: make([]string, jobs.MaxTags+1)})
+		return err
+	}(), jobs.MaxTags, jobs.MaxTags+1)
+}
+
+func ownCrashes(k *kit) {
+	posting := k.posting("once")
+	posting.MaxCrashes = 1
+	job := k.post(posting)[0]
+	session := k.session("worker")
+	k.claim(session, job.ID)
+	k.lapse(session)
+	if got := k.stands(job.ID, jobs.StateTrashed); got.Crashes != 1 || got.Failure == nil {
+		k.Errorf("trashed as %s", render(got))
+	}
+}
+
+func boundsOfPostings(k *kit) {
+	set := func(change func(*jobs.Posting)) error {
+		posting := k.posting("plain")
+		posting.NotBefore = time.Time{}
+		change(&posting)
+		return k.verdict(posting)
+	}
+	many := func(n, size int) (tags []string) {
+		for i := range n {
+			tags = append(tags, fmt.Sprintf("%0*d", size, i))
+		}
+		return tags
+	}
+	for what, change := range map[string]func(*jobs.Posting){
+		"as many tags as there can be": func(p *jobs.Posting) { p.Tags = many(jobs.MaxTags, 2) },
+		"as long tags as can be":       func(p *jobs.Posting) { p.Tags = many(8, jobs.MaxTagBytes/8) },
+		"as many crashes as can be":    func(p *jobs.Posting) { p.MaxCrashes = jobs.MaxMaxCrashes },
+		"as long a key as can be":      func(p *jobs.Posting) { p.Key = strings.Repeat("x", 255) },
+	} {
+		k.wants(what, set(change), nil)
+	}
+	k.wantsLimit("too many tags", set(func(p *jobs.Posting) { p.Tags = many(jobs.MaxTags+1, 2) }), jobs.MaxTags, jobs.MaxTags+1)
+	k.wantsLimit("tags too long", set(func(p *jobs.Posting) { p.Tags = append(many(8, jobs.MaxTagBytes/8), "x") }), jobs.MaxTagBytes, jobs.MaxTagBytes+1)
+	k.wantsLimit("too many crashes", set(func(p *jobs.Posting) { p.MaxCrashes = jobs.MaxMaxCrashes + 1 }), jobs.MaxMaxCrashes, jobs.MaxMaxCrashes+1)
+	k.wantsLimit("a key too long", set(func(p *jobs.Posting) { p.Key = strings.Repeat("x", 256) }), 255, 256)
+	k.wantsInvalid("a key that is no name", set(func(p *jobs.Posting) { p.Key = "a\nb" }))
+	k.wantsInvalid("a tag that stands twice", set(func(p *jobs.Posting) { p.Tags = []string{"a", "a"} }))
+}
