@@ -111,10 +111,31 @@ func TestDecisionExample(t *testing.T) {
 	}
 }
 
+// TestSagaExample: both legs are paid for; and if the second cannot be, what
+// was done for the first is undone too.
+func TestSagaExample(t *testing.T) {
+	got := carryOut(t, "saga.toml", quick(nil))
+	if got.err != nil || len(got.Steps) != 8 {
+		t.Fatalf("%s, %v", got.states(), got.err)
+	}
+	if flight := got.said("onward.fly", logbook.ActionExecute); !strings.Contains(flight, "from Lisbon to Porto") {
+		t.Errorf("the second flight: %q", flight)
+	}
+	got = carryOut(t, "saga.toml", quick(set("fail_at", `"onward.pay"`)))
+	if got.err == nil || got.State != logbook.FlowReverted || len(got.Steps) != 0 {
+		t.Fatalf("%s, %v", got.states(), got.err)
+	}
+	for _, step := range []string{"outward.fly", "outward.stay", "onward.fly", "onward.stay"} {
+		if undone := got.said(step, logbook.ActionRevert); !strings.HasSuffix(undone, " is cancelled\n") {
+			t.Errorf("the revert of %s said %q", step, undone)
+		}
+	}
+}
+
 // TestEveryExampleIsRun: a document that stands here and is run by no test
 // would not be known to work.
 func TestEveryExampleIsRun(t *testing.T) {
-	run := []string{"decision.toml", "hello.toml", "retry.toml", "travel.toml"}
+	run := []string{"decision.toml", "hello.toml", "retry.toml", "saga.toml", "travel.toml"}
 	entries, err := fs.ReadDir(examples.Files, ".")
 	if err != nil {
 		t.Fatal(err)

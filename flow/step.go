@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -119,6 +120,15 @@ func ProvidesFields(names ...string) Option {
 	return func(s *Step) {
 		for _, name := range names {
 			s.provides = append(s.provides, Provision{Symbol: name, Field: name})
+		}
+	}
+}
+
+// ProvidesAs is ProvidesFields under other names: field to symbol.
+func ProvidesAs(symbols map[string]string) Option {
+	return func(s *Step) {
+		for _, field := range slices.Sorted(maps.Keys(symbols)) {
+			s.provides = append(s.provides, Provision{Symbol: symbols[field], Field: field})
 		}
 	}
 }

@@ -190,11 +190,9 @@ func (d *demo) post(ctx context.Context) error {
 			want, failAt = jobs.OutcomeReverted, demoLastStep
 		}
 		name := fmt.Sprintf("trip-%02d", i+1)
-		one := logbook.FlowDetail{
-			ID: logbook.NewFlowID(), Name: document.Name,
-			Factory: logbook.Factory{Name: spec.Kind, Args: document.JSON()}, Store: document.Store,
-		}
-		book := &logbook.Book{ID: logbook.NewBookID(), Name: name, Flows: []logbook.FlowDetail{one}}
+		book := &logbook.Book{ID: logbook.NewBookID(), Name: name}
+		one := document.Detail(logbook.NewFlowID(), book.ID, document.Store)
+		book.Flows = []logbook.FlowDetail{one}
 		posting := jobs.Posting{ID: jobs.NewJobID(), Name: name, Book: book, Store: logbook.Values{
 			"customer": json.RawMessage(strconv.Quote(fmt.Sprintf("customer %d", i+1))),
 			"pace":     json.RawMessage(demoPace),

@@ -58,11 +58,8 @@ func (p *Program) attachDocument(path string, posting *jobs.Posting) error {
 		posting.Name = document.Name
 	}
 	book := logbook.BookID{UUID: derive(posting.ID, "book")}
-	posting.Book = &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{{
-		ID: logbook.FlowID{UUID: derive(posting.ID, "flow")}, Book: book, Name: document.Name,
-		Factory: logbook.Factory{Name: spec.Kind, Args: document.JSON()}, Store: store,
-		State: logbook.FlowPending,
-	}}}
+	detail := document.Detail(logbook.FlowID{UUID: derive(posting.ID, "flow")}, book, store)
+	posting.Book = &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{detail}}
 	return nil
 }
 

@@ -34,7 +34,7 @@ func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 // planned and drawn, whose steps refuse to run.
 func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flow.Flow, error) {
 	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
-	built := b.flow(d.Name, d.Pattern, d.Retry, d.Steps)
+	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded)
 	if len(b.faults) > 0 {
 		return nil, fmt.Errorf("cannot build the flow %q: %w", d.Name, errors.Join(b.faults...))
 	}
@@ -44,12 +44,15 @@ func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flo
 // Compile checks the flow as a whole, without handlers: missing requirements,
 // ambiguous providers, cycles: a *FaultError, which wraps the errors of package
 // flow. Every input and everything in the store is taken to be there. With
-// targets, the plan is that of these steps and what they wait for: see
-// flow.Plan.Targeted.
+// targets, or those of the document if none are given, the plan is that of
+// these steps and what they wait for: see flow.Plan.Targeted.
 func (d *Document) Compile(targets ...string) (*flow.Plan, error) {
 	built, err := d.Build(nil)
 	if err != nil {
 		return nil, err
+	}
+	if len(targets) == 0 {
+		targets = d.Targets
 	}
 	plan, err := flow.Compilation{Inputs: d.Symbols(), Targets: targets}.Compile(built)
 	if err != nil {
@@ -123,10 +126,19 @@ func (d *Document) Fill(given logbook.Values, targets ...string) (logbook.Values
 	return store, nil
 }
 
+// Detail is the flow as a logbook has it before it begins. The store is what
+// Fill has made.
+func (d *Document) Detail(id logbook.FlowID, book logbook.BookID, store logbook.Values) logbook.FlowDetail {
+	return logbook.FlowDetail{
+		ID: id, Book: book, Name: d.Name, Factory: logbook.Factory{Name: Kind, Args: d.JSON()}, Store: store,
+		Targets: d.Targets, OnChange: d.OnChange, State: logbook.FlowPending,
+	}
+}
+
 // Handlers are the names of all handlers that the document uses, sorted.
 func (d *Document) Handlers() []string {
 	names := map[string]bool{}
-	collectHandlers(d.Steps, names)
+	collectHandlers(d.expanded, names)
 	return slices.Sorted(maps.Keys(names))
 }
 
@@ -175,7 +187,7 @@ func (b *builder) ordered(name string, pattern Pattern, steps []Step) *flow.Flow
 		}
 		for n := range steps[i].When {
 			condition := &steps[i].When[n]
-			if from, found := holder(steps, condition.Step); found {
+			if from, found := holder(steps, nil, condition.Step); found {
 				graph.Link(steps[from].Name, steps[i].Name,
 					flow.Decide(condition.String(), condition.decider()), flow.Reaching(depths[condition.Depth]))
 			}
@@ -189,10 +201,12 @@ func (b *builder) node(s *Step) flow.Node {
 		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps)
 	}
 	options := []flow.Option{
+		flow.Requires(s.ownArguments()...),
 		flow.Requires(slices.Sorted(maps.Keys(s.Requires))...),
 		flow.Optional(slices.Sorted(maps.Keys(s.Optional))...),
 		flow.Rebind(s.Requires),
 		flow.Rebind(s.Optional),
+		flow.Inject(values(s.Inject)),
 		flow.Timeout(time.Duration(s.Timeout)),
 		flow.Version(s.Version),
 	}
@@ -201,6 +215,9 @@ func (b *builder) node(s *Step) flow.Node {
 	}
 	if len(s.Provides.Fields) > 0 {
 		options = append(options, flow.ProvidesFields(s.Provides.Fields...))
+	}
+	if len(s.Provides.As) > 0 {
+		options = append(options, flow.ProvidesAs(s.Provides.As))
 	}
 	if s.Retry != nil {
 		options = append(options, flow.Retry(s.Retry.policy()))
@@ -211,8 +228,29 @@ func (b *builder) node(s *Step) flow.Node {
 	return flow.NewStep(s.Name, b.task(s), options...)
 }
 
-func (r *Rounds) backoff() flow.Backoff {
-	return flow.Backoff{Delay: time.Duration(r.Delay), Multiplier: r.Multiplier, MaxDelay: time.Duration(r.MaxDelay), Jitter: r.Jitter}
+// ownArguments are those that only the step itself has values for.
+func (s *Step) ownArguments() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(s.Inject)) {
+		_, required := s.Requires[name]
+		_, optional := s.Optional[name]
+		if !required && !optional {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func values(given logbook.Values) map[string]any {
+	values := make(map[string]any, len(given))
+	for name, value := range given {
+		values[name] = value
+	}
+	return values
+}
+
+func (p Pause) backoff() flow.Backoff {
+	return flow.Backoff{Delay: time.Duration(p.Delay), Multiplier: p.Multiplier, MaxDelay: time.Duration(p.MaxDelay), Jitter: p.Jitter}
 }
 
 func (r *Retry) policy() flow.RetryPolicy {
@@ -221,6 +259,7 @@ func (r *Retry) policy() flow.RetryPolicy {
 		Delay:      time.Duration(r.Delay),
 		Multiplier: r.Multiplier,
 		MaxDelay:   time.Duration(r.MaxDelay),
+		Jitter:     r.Jitter,
 	}
 }
 

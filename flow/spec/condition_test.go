@@ -123,6 +123,44 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// FuzzConditions: whatever a step has given, a condition that was accepted says
+// yes, or no, or why it cannot tell; and what is opposite is never said both.
+func FuzzConditions(f *testing.F) {
+	for _, seed := range []struct{ value, field, result string }{
+		{"100", "total", `{"total": 1e2}`}, {`["a", 2]`, "", "2.0"}, {`"^a"`, "items.0", `{"items": ["ab"]}`},
+		{"-0.1", "a.b", `{"a": {"b": -1e-1}}`}, {`{"a": [true]}`, "", `{"a": [true]}`}, {"1e999999999", "", "1e-999999999"},
+	} {
+		f.Add(seed.value, seed.field, seed.result)
+	}
+	f.Fuzz(func(t *testing.T, value, field, result string) {
+		if !json.Valid([]byte(result)) {
+			return
+		}
+		ask := func(is string) (string, bool) {
+			where, _ := json.Marshal(field)
+			text := fmt.Sprintf(`{"name": "x", "steps": [{"name": "check"}, {"name": "then", "when": {"step": "check", "field": %s, "is": %q, "value": %s}}]}`, where, is, value)
+			document, err := spec.Parse([]byte(text), "condition.json")
+			if err != nil {
+				return "", false
+			}
+			plan, err := document.Compile()
+			if err != nil {
+				return "", false
+			}
+			yes, err := plan.Choices()[0].Voices[0].Ask(logbook.Values{"check": json.RawMessage(result)})
+			return fmt.Sprint(yes), err == nil
+		}
+		for _, opposite := range [][2]string{{"equals", "not"}, {"over", "at_most"}, {"under", "at_least"}, {"in", "not_in"}} {
+			first, told := ask(opposite[0])
+			second, toldToo := ask(opposite[1])
+			if told != toldToo || told && first == "true" && second == "true" {
+				t.Errorf("%s is %s, %s is %s", opposite[0], first, opposite[1], second)
+			}
+		}
+		ask("matches")
+	})
+}
+
 // TestConditionsInAPlan: whoever is asked comes first, also from inside a flow,
 // and the plan says what is asked and how far a no reaches.
 func TestConditionsInAPlan(t *testing.T) {

@@ -44,6 +44,15 @@
 //
 //	when = {step = "check", field = "total", is = "over", value = 100}
 //
+// A flow may be written once and used by several steps:
+//
+//	[[steps]]
+//	name = "hotel"
+//	flow = "booking"
+//	with = {city = "to"}           # what the flow calls city is to here
+//
+//	[flows.booking]                # has a pattern, a retry and steps
+//
 // Parse reports all faults of a document at once, with their places. What is
 // unknown is refused: a misspelt key must not pass for a default.
 package spec
@@ -52,6 +61,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -79,28 +90,55 @@ type Document struct {
 	Inputs      []string       `json:"inputs,omitempty"` // values that a job must bring
 	Store       logbook.Values `json:"store,omitempty"`  // values that a job may bring, with their defaults
 	Retry       *Rounds        `json:"retry,omitempty"`  // of the flow as a whole
-	Steps       []Step         `json:"steps"`
 
-	source string           // where it was read, for messages
-	places map[string]place // of the steps, flows and retries, by name
+	// Targets and OnChange are those of the flow detail that is made of the
+	// document: see Document.Detail.
+	Targets  []string             `json:"targets,omitempty"`
+	OnChange logbook.ChangePolicy `json:"on_change,omitempty"`
+
+	Flows map[string]Part `json:"flows,omitempty"` // that steps use by name
+	Steps []Step          `json:"steps"`
+
+	source   string           // where it was read, for messages
+	expanded []Step           // Steps, with what they use in its place
+	places   map[string]place // of the expanded steps, flows and retries, by name
 }
 
-// Step is one step of a document, or, if it has Steps, a flow within the flow.
+// Part is a flow that is written once and used by steps, each of which gives
+// it a name and values of its own. Its steps are then called after the step
+// that uses it: the step "reserve" of the part that "hotel" uses is
+// "hotel.reserve".
+type Part struct {
+	Description string  `json:"description,omitempty"`
+	Pattern     Pattern `json:"pattern"`
+	Retry       *Rounds `json:"retry,omitempty"`
+	Steps       []Step  `json:"steps"`
+
+	places map[string]place // of its steps, flows and retries
+}
+
+// Step is one step of a document; if it has Steps, a flow within the flow; and
+// if it has a Flow, the use of a part.
 type Step struct {
-	Name        string    `json:"name"`
-	Description string    `json:"description,omitempty"`
-	Handler     string    `json:"handler,omitempty"`
-	Revert      string    `json:"revert,omitempty"`
-	Requires    Arguments `json:"requires,omitempty"`
-	Optional    Arguments `json:"optional,omitempty"`
-	Provides    Provides  `json:"provides,omitzero"`
-	After       []string  `json:"after,omitempty"`
+	Name        string         `json:"name"`
+	Description string         `json:"description,omitempty"`
+	Handler     string         `json:"handler,omitempty"`
+	Revert      string         `json:"revert,omitempty"`
+	Requires    Arguments      `json:"requires,omitempty"`
+	Optional    Arguments      `json:"optional,omitempty"`
+	Provides    Provides       `json:"provides,omitzero"`
+	Inject      logbook.Values `json:"inject,omitempty"`
+	After       []string       `json:"after,omitempty"`
 	// When are the conditions under which the step, or flow, is run: all of them.
 	When       []Condition `json:"when,omitempty"`
 	Timeout    Duration    `json:"timeout,omitzero"`
 	Retry      *Retry      `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
 	Version    string      `json:"version,omitempty"`
+
+	// Of the use of a part: its name, and what its symbols are called here.
+	Flow string    `json:"flow,omitempty"`
+	With Arguments `json:"with,omitempty"`
 
 	// Of a flow within the flow. In a document its Rounds are called retry.
 	Pattern Pattern `json:"pattern,omitempty"`
@@ -124,23 +162,38 @@ func (s Step) MarshalJSON() ([]byte, error) {
 func (s *Step) Nested() bool { return len(s.Steps) > 0 }
 
 // Arguments are the names that a handler uses, each with the symbol whose
-// value it gets.
+// value it gets. In With, they are the symbols of a part.
 type Arguments map[string]string
 
 // Provides is what a step gives to others: its whole result under one
-// symbol, or fields of it, each under its own name. Only one is set.
+// symbol, or fields of it, each under its own name or under another. Only one
+// is set.
 type Provides struct {
 	Whole  string
 	Fields []string
+	As     map[string]string // field to symbol
 }
 
 // IsZero tells whether nothing is provided.
-func (p Provides) IsZero() bool { return p.Whole == "" && len(p.Fields) == 0 }
+func (p Provides) IsZero() bool { return p.Whole == "" && len(p.Fields) == 0 && len(p.As) == 0 }
 
-// MarshalJSON writes a string for the whole, a list for fields.
+// symbols are all that is provided.
+func (p Provides) symbols() []string {
+	symbols := slices.AppendSeq(slices.Clone(p.Fields), maps.Values(p.As))
+	if p.Whole != "" {
+		symbols = append(symbols, p.Whole)
+	}
+	return symbols
+}
+
+// MarshalJSON writes a string for the whole, a list for fields under their own
+// names, an object for fields under others.
 func (p Provides) MarshalJSON() ([]byte, error) {
 	if p.Whole != "" {
 		return encode(p.Whole)
+	}
+	if len(p.As) > 0 {
+		return encode(p.As)
 	}
 	return encode(p.Fields)
 }
@@ -162,6 +215,7 @@ type Pause struct {
 	Delay      Duration `json:"delay,omitzero"`
 	Multiplier float64  `json:"multiplier,omitempty"`
 	MaxDelay   Duration `json:"max_delay,omitzero"`
+	Jitter     float64  `json:"jitter,omitempty"`
 }
 
 // Rounds is the retry of a flow: whether all of it is begun again when a step
@@ -176,9 +230,8 @@ type Rounds struct {
 
 	Provides string `json:"provides,omitempty"` // the value of a round
 	Pause
-	Jitter       float64 `json:"jitter,omitempty"`
-	RevertingAll bool    `json:"reverting_all,omitempty"`
-	Version      string  `json:"version,omitempty"`
+	RevertingAll bool   `json:"reverting_all,omitempty"`
+	Version      string `json:"version,omitempty"`
 }
 
 // List is a list of values, or the symbol of one.

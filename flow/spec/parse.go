@@ -43,6 +43,12 @@ func Parse(data []byte, name string) (*Document, error) {
 		return nil, err
 	}
 	document.source, document.places = name, r.named
+	if err := document.expand(f); err != nil {
+		return nil, err
+	}
+	if _, taken := r.named[document.Name]; !taken {
+		r.named[document.Name] = f.place("name") // for messages; a step may be called the same
+	}
 	if err := logbook.MaxLimits.CheckValue("the JSON form of "+name, document.JSON()); err != nil {
 		return nil, fmt.Errorf("cannot use the document: %w", err)
 	}
@@ -52,8 +58,10 @@ func Parse(data []byte, name string) (*Document, error) {
 // reader makes a document of plain values.
 type reader struct {
 	faults *faults
-	named  map[string]place // all steps, flows and retries so far
+	named  map[string]place // all steps, flows and retries so far, of the document or of a part
+	flows  map[string]Part
 	steps  int
+	later  []func() // what can be checked when everything has been read
 }
 
 func (r *reader) document(t *table) *Document {
@@ -71,11 +79,17 @@ func (r *reader) document(t *table) *Document {
 		}
 	}
 	d.Retry = r.rounds(t, d.Name)
+	d.Targets = t.texts("targets")
+	d.OnChange = logbook.ChangePolicy(t.choice("on_change", []string{
+		string(logbook.ChangeAdopt), string(logbook.ChangePin), string(logbook.ChangeRefuse),
+	}))
+	r.flows = r.parts(t)
+	d.Flows = r.flows
 	d.Steps = r.stepsOf(t, d.Pattern)
-	if _, taken := r.named[d.Name]; !taken {
-		r.named[d.Name] = r.faults.place("name") // for messages; a step may be called the same
-	}
 	t.rest()
+	for _, check := range r.later {
+		check()
+	}
 	return d
 }
 
@@ -102,7 +116,7 @@ func (r *reader) stepsOf(t *table, pattern Pattern) []Step {
 		places = append(places, place)
 	}
 	r.checkAfter(steps, places, pattern)
-	r.checkConditions(steps, places, pattern)
+	r.later = append(r.later, func() { r.checkConditions(steps, places, pattern) })
 	return steps
 }
 
@@ -114,11 +128,14 @@ func (r *reader) step(t *table) Step {
 		When:        r.conditions(t),
 	}
 	r.claim(t, "name", s.Name)
-	if t.has("steps") {
+	switch {
+	case t.has("flow"):
+		r.use(t, &s)
+	case t.has("steps"):
 		s.Pattern = r.pattern(t)
 		s.Rounds = r.rounds(t, s.Name)
 		s.Steps = r.stepsOf(t, s.Pattern)
-	} else {
+	default:
 		r.work(t, &s)
 	}
 	t.rest()
@@ -149,6 +166,7 @@ func (r *reader) work(t *table, s *Step) {
 			t.fault("optional", "%s is required already", quoted(argument))
 		}
 	}
+	s.Inject = r.injected(t, s)
 	s.Provides = r.provides(t)
 	s.Timeout = t.duration("timeout")
 	s.Retry = r.retry(t)
@@ -223,25 +241,15 @@ func (r *reader) arguments(t *table, key string) Arguments {
 		return nil
 	}
 	arguments := Arguments{}
-	if values, ok := t.values[key].(map[string]any); ok {
-		for name, value := range values {
-			symbol, ok := value.(string)
-			if !ok {
-				t.fault(key, "%s where the name of a value belongs, at %s", kindOf(value), shortened(name))
-				symbol = name
-			}
-			arguments[name] = symbol
-		}
+	if _, ok := t.values[key].(map[string]any); ok {
+		arguments = r.renamed(t, key)
 	} else {
 		for _, name := range t.texts(key) {
+			r.checkSymbol(t, key, name)
 			arguments[name] = name
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {
-		r.checkSymbol(t, key, name)
-		if arguments[name] != name {
-			r.checkSymbol(t, key, arguments[name])
-		}
 		if strings.HasPrefix(name, "$") {
 			t.fault(key, "%s: names that begin with $ are kept for what a revert is given", quoted(name))
 		}
@@ -252,6 +260,44 @@ func (r *reader) arguments(t *table, key string) Arguments {
 	return arguments
 }
 
+// renamed reads a table of names, each with another.
+func (r *reader) renamed(t *table, key string) map[string]string {
+	values := t.table(key)
+	if values == nil {
+		return nil
+	}
+	names := make(map[string]string, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		symbol, ok := values[name].(string)
+		if !ok {
+			t.fault(key+"."+name, "%s where the name of a value belongs", kindOf(values[name]))
+			symbol = name
+		}
+		r.checkSymbol(t, key, name)
+		if symbol != name {
+			r.checkSymbol(t, key, symbol)
+		}
+		names[name] = symbol
+	}
+	return names
+}
+
+// injected reads values for this step alone. Their names are arguments, whether
+// or not they are required besides.
+func (r *reader) injected(t *table, s *Step) logbook.Values {
+	values := r.store(t, "inject")
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		r.checkSymbol(t, "inject", name)
+		if strings.HasPrefix(name, "$") {
+			t.fault("inject", "%s: names that begin with $ are kept for what a revert is given", quoted(name))
+		}
+		if symbol, both := s.Requires[name]; both && symbol != name {
+			t.fault("inject", "%s is given %s already by requires", quoted(name), quoted(symbol))
+		}
+	}
+	return values
+}
+
 func (r *reader) provides(t *table) Provides {
 	if !t.has("provides") {
 		return Provides{}
@@ -259,6 +305,9 @@ func (r *reader) provides(t *table) Provides {
 	if whole, ok := t.values["provides"].(string); ok {
 		r.checkSymbol(t, "provides", whole)
 		return Provides{Whole: whole}
+	}
+	if _, ok := t.values["provides"].(map[string]any); ok {
+		return Provides{As: r.renamed(t, "provides")}
 	}
 	fields := t.texts("provides")
 	for _, field := range fields {
@@ -285,6 +334,7 @@ func (r *reader) pause(t *table) Pause {
 		Delay:      t.duration("delay"),
 		Multiplier: t.number("multiplier", 1, maxMultiplier),
 		MaxDelay:   t.duration("max_delay"),
+		Jitter:     t.number("jitter", 0, 1),
 	}
 }
 

@@ -32,7 +32,6 @@ func (r *reader) rounds(t *table, flowName string) *Rounds {
 		AlwaysRevertAll: inner.truth("always_revert_all"),
 		Provides:        inner.text("provides"),
 		Pause:           r.pause(inner),
-		Jitter:          inner.number("jitter", 0, 1),
 		RevertingAll:    inner.truth("reverting_all"),
 		Version:         inner.text("version"),
 	}

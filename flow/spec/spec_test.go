@@ -294,7 +294,8 @@ func TestFactory(t *testing.T) {
 }
 
 // FuzzParse: whatever the bytes are, Parse returns, and what it accepts has a
-// canonical form that reads back as itself and can be built.
+// canonical form that reads back as itself, can be built, and compiles or is
+// refused by name.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/*/*.toml", "testdata/*/*.json", "../../examples/*.toml"} {
 		paths, err := filepath.Glob(pattern)
@@ -327,7 +328,11 @@ func FuzzParse(f *testing.F) {
 		if _, err := document.Build(nil); err != nil {
 			t.Errorf("cannot build: %v", err)
 		}
-		_, _ = document.Compile() // must return
+		if _, err := document.Compile(); err != nil {
+			if faults, ok := spec.AsFaults(err); !ok || len(faults.Unwrap()) == 0 {
+				t.Errorf("refused without a name: %v", err)
+			}
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 
 	"github.com/conductord/conductord/flow"
 )
@@ -169,7 +170,7 @@ func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern)
 			if c.Step == "" {
 				continue
 			}
-			switch child, found := holder(steps, c.Step); {
+			switch child, found := holder(steps, r.flows, c.Step); {
 			case found && child == i:
 				places[i].fault("when", "a step cannot ask itself")
 			case !found && isFlow(steps, c.Step):
@@ -183,15 +184,20 @@ func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern)
 
 // holder is the place of the step of a flow that a name means, or of the flow
 // within the flow in which it stands.
-func holder(steps []Step, name string) (int, bool) {
+func holder(steps []Step, flows map[string]Part, name string) (int, bool) {
 	for i := range steps {
-		if !steps[i].Nested() {
-			if steps[i].Name == name {
-				return i, true
+		found := false
+		switch s := &steps[i]; {
+		case s.Nested():
+			_, found = holder(s.Steps, flows, name)
+		case s.Flow != "":
+			if rest, inside := strings.CutPrefix(name, s.Name+"."); inside {
+				_, found = holder(flows[s.Flow].Steps, flows, rest)
 			}
-			continue
+		default:
+			found = s.Name == name
 		}
-		if _, found := holder(steps[i].Steps, name); found {
+		if found {
 			return i, true
 		}
 	}
@@ -199,13 +205,13 @@ func holder(steps []Step, name string) (int, bool) {
 }
 
 func isFlow(steps []Step, name string) bool {
-	return slices.ContainsFunc(steps, func(s Step) bool { return s.Nested() && s.Name == name })
+	return slices.ContainsFunc(steps, func(s Step) bool { return (s.Nested() || s.Flow != "") && s.Name == name })
 }
 
 func stepNames(steps []Step) []string {
 	names := map[string]bool{}
 	for i := range steps {
-		if !steps[i].Nested() {
+		if !steps[i].Nested() && steps[i].Flow == "" {
 			names[steps[i].Name] = true
 		}
 	}

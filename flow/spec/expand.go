@@ -1,0 +1,339 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// MaxPorts bounds what all steps of a document require, provide, ask and wait
+// for, where parts are used over and over: a small document must not make a
+// large flow of many names that nobody has written.
+const MaxPorts = 100_000
+
+// weight is what the steps of a part make when it is used.
+type weight struct {
+	steps, ports, depth int
+}
+
+// add counts a part, or a step, into what holds it. Sums that are beyond every
+// limit stay there, instead of overflowing.
+func (w *weight) add(inner weight) {
+	const beyond = 1 << 30
+	w.steps = min(w.steps+inner.steps, beyond)
+	w.ports = min(w.ports+inner.ports, beyond)
+	w.depth = max(w.depth, inner.depth)
+}
+
+// scale weighs the steps of a document before any of it is made: parts that
+// use parts grow by the power.
+type scale struct {
+	flows map[string]Part
+	parts map[string]weight // that have been weighed
+}
+
+func (c *scale) weigh(steps []Step) weight {
+	var all weight
+	for i := range steps {
+		s := &steps[i]
+		one := weight{steps: 1, ports: 1 + len(s.Requires) + len(s.Optional) + len(s.Inject) + len(s.After) + len(s.When) + len(s.Provides.symbols())}
+		switch {
+		case s.Flow != "":
+			inner := c.part(s.Flow)
+			inner.depth++
+			one.add(inner)
+		case s.Nested():
+			inner := c.weigh(s.Steps)
+			inner.depth++
+			one.add(inner)
+		}
+		all.add(one)
+	}
+	return all
+}
+
+func (c *scale) part(name string) weight {
+	if known, weighed := c.parts[name]; weighed {
+		return known
+	}
+	part := c.flows[name]
+	found := c.weigh(part.Steps)
+	c.parts[name] = found
+	return found
+}
+
+// expand puts the parts where they are used. The document has been checked:
+// every part that is used is there, and none uses itself.
+func (d *Document) expand(f *faults) error {
+	total := (&scale{flows: d.Flows, parts: map[string]weight{}}).weigh(d.Steps)
+	for _, bound := range []struct {
+		size, limit int
+		unit        string
+	}{
+		{total.steps, logbook.MaxLimits.Steps, "steps"},
+		{total.ports, MaxPorts, "names that steps require, provide and wait for"},
+		{total.depth, flow.MaxNesting, "flows in each other"},
+	} {
+		if bound.size > bound.limit {
+			return fmt.Errorf("cannot use the document: %w", &logbook.LimitError{
+				Field: d.source, Limit: int64(bound.limit), Size: int64(bound.size), Unit: bound.unit,
+			})
+		}
+	}
+	x := &expander{document: d, faults: f, provided: map[string]map[string]bool{}, told: map[withFault]bool{}}
+	d.expanded = x.steps(d.Steps, scope{places: d.places})
+	x.check()
+	return f.err()
+}
+
+// expander makes the steps of a document.
+type expander struct {
+	document *Document
+	faults   *faults
+	provided map[string]map[string]bool // by part, what it provides to itself
+
+	names []expandedName
+	told  map[withFault]bool
+}
+
+// expandedName is what a step of a part is called, and who made it so.
+type expandedName struct {
+	name    string
+	inner   place // in the part
+	outer   place // of the step of the document that uses it
+	foreign bool  // it comes from a part
+}
+
+// scope is in whose words steps are written.
+type scope struct {
+	prefix string // of names
+	rename func(symbol string) string
+	places map[string]place // of the names without the prefix
+	outer  place            // of the step of the document that uses the part
+}
+
+// symbol is what the document calls a value.
+func (s *scope) symbol(name string) string {
+	if s.rename == nil || name == "" {
+		return name
+	}
+	return s.rename(name)
+}
+
+func (x *expander) steps(steps []Step, in scope) []Step {
+	made := make([]Step, len(steps))
+	for i := range steps {
+		made[i] = x.step(&steps[i], in)
+	}
+	return made
+}
+
+func (x *expander) step(s *Step, in scope) Step {
+	made := *s
+	made.Name = in.prefix + s.Name
+	x.note(s.Name, in)
+	made.After = prefixed(in.prefix, s.After)
+	made.When = slices.Clone(s.When)
+	for i := range made.When {
+		made.When[i].Step = in.prefix + made.When[i].Step
+	}
+	made.Requires, made.Optional = in.arguments(s.Requires), in.arguments(s.Optional)
+	made.Provides = in.provides(s.Provides)
+	made.Rounds = x.rounds(s.Rounds, in)
+	x.checkSymbols(&made, in)
+	switch {
+	case len(made.Name) > logbook.MaxLimits.Name: // a fault, and all within would be one
+	case s.Flow != "":
+		part := x.document.Flows[s.Flow]
+		spoken := map[string]bool{}
+		inner := x.inside(s, &part, in, spoken)
+		made.Flow, made.With = "", nil
+		made.Pattern, made.Rounds = part.Pattern, x.rounds(part.Retry, inner)
+		made.Steps = x.steps(part.Steps, inner)
+		x.checkWith(s, in, spoken)
+	case s.Nested():
+		made.Steps = x.steps(s.Steps, in)
+	}
+	return made
+}
+
+// inside is the scope of a part where a step uses it. What the part provides
+// has the step's name before it, unless the step calls it otherwise; what it
+// takes from outside it finds under the same name, unless the step says so.
+// The names of values that the part speaks of are noted in spoken.
+func (x *expander) inside(s *Step, part *Part, in scope, spoken map[string]bool) scope {
+	own := x.providedBy(s.Flow)
+	outer := in.outer
+	if in.rename == nil {
+		outer = in.places[s.Name]
+	}
+	return scope{
+		prefix: in.prefix + s.Name + ".",
+		places: part.places,
+		outer:  outer,
+		rename: func(symbol string) string {
+			spoken[symbol] = true
+			if called, ok := s.With[symbol]; ok {
+				return in.symbol(called)
+			}
+			if own[symbol] {
+				return in.symbol(s.Name + "." + symbol)
+			}
+			return in.symbol(symbol)
+		},
+	}
+}
+
+// checkWith holds that a part speaks of what its user gives other names.
+func (x *expander) checkWith(s *Step, in scope, spoken map[string]bool) {
+	for _, symbol := range slices.Sorted(maps.Keys(s.With)) {
+		fault := withFault{s.Flow, in.places[s.Name], symbol}
+		if spoken[symbol] || x.told[fault] {
+			continue
+		}
+		x.told[fault] = true // once, however often the part around is used
+		x.faults.note(fault.at, Fault{
+			Where: "step " + quoted(s.Name) + ", with",
+			Reason: fmt.Sprintf("the flow %s neither requires nor provides %s%s",
+				quoted(s.Flow), quoted(symbol), meant(symbol, slices.Sorted(maps.Keys(spoken)))),
+		})
+	}
+}
+
+// withFault is a name for a value that a part does not speak of.
+type withFault struct {
+	flow   string
+	at     place
+	symbol string
+}
+
+// providedBy are the symbols that a part provides, in its own words.
+func (x *expander) providedBy(name string) map[string]bool {
+	if known, ok := x.provided[name]; ok {
+		return known
+	}
+	part := x.document.Flows[name]
+	own := map[string]bool{}
+	if part.Retry != nil && part.Retry.Provides != "" {
+		own[part.Retry.Provides] = true
+	}
+	eachStep(part.Steps, func(s *Step) {
+		for _, symbol := range s.Provides.symbols() {
+			own[symbol] = true
+		}
+		if s.Rounds != nil && s.Rounds.Provides != "" {
+			own[s.Rounds.Provides] = true
+		}
+		if s.Flow == "" {
+			return
+		}
+		for symbol := range x.providedBy(s.Flow) {
+			if called, ok := s.With[symbol]; ok {
+				own[called] = true
+			} else {
+				own[s.Name+"."+symbol] = true
+			}
+		}
+	})
+	x.provided[name] = own
+	return own
+}
+
+func (s *scope) arguments(arguments Arguments) Arguments {
+	if s.rename == nil || arguments == nil {
+		return arguments
+	}
+	made := make(Arguments, len(arguments))
+	for name, symbol := range arguments {
+		made[name] = s.rename(symbol)
+	}
+	return made
+}
+
+func (s *scope) provides(p Provides) Provides {
+	if s.rename == nil || p.IsZero() {
+		return p
+	}
+	if p.Whole != "" {
+		return Provides{Whole: s.rename(p.Whole)}
+	}
+	made := Provides{As: make(map[string]string)}
+	for _, field := range p.Fields {
+		made.As[field] = s.rename(field)
+	}
+	for field, symbol := range p.As {
+		made.As[field] = s.rename(symbol)
+	}
+	return made
+}
+
+func (x *expander) rounds(rounds *Rounds, in scope) *Rounds {
+	if rounds == nil {
+		return nil
+	}
+	made := *rounds
+	made.Name = in.prefix + rounds.Name
+	made.Provides, made.ForEach.Symbol = in.symbol(rounds.Provides), in.symbol(rounds.ForEach.Symbol)
+	x.note(rounds.Name, in)
+	return &made
+}
+
+// checkSymbols holds that what a part's values are called here can be names.
+func (x *expander) checkSymbols(made *Step, in scope) {
+	if in.rename == nil {
+		return // they stand in the document, and have been checked
+	}
+	symbols := made.Provides.symbols()
+	for _, list := range []Arguments{made.Requires, made.Optional} {
+		symbols = slices.AppendSeq(symbols, maps.Values(list))
+	}
+	slices.Sort(symbols)
+	for _, symbol := range symbols {
+		if err := logbook.MaxLimits.CheckName("value", symbol); err != nil {
+			x.faults.note(in.outer, Fault{Reason: fmt.Sprintf("in the flow that is used here a value would be called %s, which is not a name: %s", quoted(symbol), reasonOf(err))})
+		}
+	}
+}
+
+func prefixed(prefix string, names []string) []string {
+	if prefix == "" {
+		return names
+	}
+	made := make([]string, len(names))
+	for i, name := range names {
+		made[i] = prefix + name
+	}
+	return made
+}
+
+func (x *expander) note(name string, in scope) {
+	x.names = append(x.names, expandedName{name: in.prefix + name, inner: in.places[name], outer: in.outer, foreign: in.prefix != ""})
+}
+
+// check holds that the names that have come out can be names, and are
+// different; and that targets are among them. It notes where they stand.
+func (x *expander) check() {
+	d := x.document
+	for _, made := range x.names {
+		if !made.foreign {
+			continue
+		}
+		_, taken := d.places[made.name]
+		switch err := logbook.MaxLimits.CheckName("name", made.name); {
+		case err != nil:
+			x.faults.note(made.outer, Fault{Reason: fmt.Sprintf("the flow that is used here would have a step %s, which is not a name: %s", quoted(made.name), reasonOf(err))})
+		case taken:
+			x.faults.note(made.outer, Fault{Reason: fmt.Sprintf("the flow that is used here has a step that is then called %s, and so is another", quoted(made.name))})
+		default:
+			d.places[made.name] = made.inner
+		}
+	}
+	for _, target := range d.Targets {
+		if _, found := d.places[target]; !found {
+			x.faults.add("targets", "targets", fmt.Sprintf("there is no step %s%s", quoted(target), meant(target, slices.Sorted(maps.Keys(d.places)))))
+		}
+	}
+}

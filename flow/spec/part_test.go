@@ -1,0 +1,105 @@
+package spec_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/logbook"
+)
+
+// TestParts: a part is put where it is used, under the names that it has there.
+func TestParts(t *testing.T) {
+	document := parse(t, "testdata/good/parts.toml")
+	whole, err := document.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := flow.Compile(whole, document.Symbols()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/good/parts.plan", plan.Outline())
+	if want := []string{"confirm", "find-bus", "pay", "release", "reserve"}; !slices.Equal(document.Handlers(), want) {
+		t.Errorf("handlers %q, want %q", document.Handlers(), want)
+	}
+	number, _ := plan.Find("pay")
+	wants := []flow.Provision{{Symbol: "receipt", Field: "receipt_number"}, {Symbol: "paid", Field: "total"}}
+	if pay := plan.Step(number); !slices.Equal(pay.Provides(), wants) || pay.Retry().Jitter != 0.5 {
+		t.Errorf("%+v", pay)
+	}
+}
+
+// TestDetail: what a document says of targets and changes stands in the logbook.
+func TestDetail(t *testing.T) {
+	document := parse(t, "testdata/good/parts.toml")
+	detail := document.Detail(logbook.NewFlowID(), logbook.BookID{}, nil)
+	if !slices.Equal(detail.Targets, []string{"pay", "hotel.reserve"}) || detail.OnChange != logbook.ChangePin || detail.Factory.Name != spec.Kind {
+		t.Errorf("%+v", detail)
+	}
+	plan, err := document.Compile()
+	if err != nil || !slices.Equal(plan.Targets(), detail.Targets) {
+		t.Errorf("%v, %v", plan, err)
+	}
+	if _, err := document.Compile("car"); !errors.Is(err, flow.ErrUnknownNode) {
+		t.Errorf("with a flow for a target: %v", err)
+	}
+}
+
+// doubling is a document of a few parts, each of which uses the next one twice.
+func doubling(parts int, step string) string {
+	var text strings.Builder
+	text.WriteString(`{"name":"x","steps":[{"name":"s","flow":"p0"}],"flows":{`)
+	for i := range parts {
+		fmt.Fprintf(&text, `"p%d":{"steps":[{"name":"a","flow":"p%d"},{"name":"b","flow":"p%d"}]},`, i, i+1, i+1)
+	}
+	fmt.Fprintf(&text, `"p%d":{"steps":[%s]}}}`, parts, step)
+	return text.String()
+}
+
+// TestGrowth: parts that use parts grow by the power, and what is too large is
+// refused before it is made.
+func TestGrowth(t *testing.T) {
+	chain := func(parts int) string {
+		var text strings.Builder
+		text.WriteString(`{"name":"x","steps":[{"name":"s","flow":"p0"}],"flows":{`)
+		for i := range parts {
+			fmt.Fprintf(&text, `"p%d":{"steps":[{"name":"a","flow":"p%d"}]},`, i, i+1)
+		}
+		fmt.Fprintf(&text, `"p%d":{"steps":[{"name":"h"}]}}}`, parts)
+		return text.String()
+	}
+	var fields []string
+	for i := range 400 {
+		fields = append(fields, fmt.Sprintf(`"f%d"`, i))
+	}
+	wide := fmt.Sprintf(`{"name":"h","provides":[%s]}`, strings.Join(fields, ","))
+	for _, row := range []struct {
+		what, text string
+		unit       string // of the limit; empty: it is good
+	}{
+		{"8 times two", doubling(8, `{"name":"h"}`), ""},
+		{"60 times two", doubling(60, `{"name":"h"}`), "steps"},
+		{"many names", doubling(8, wide), "names that steps require, provide and wait for"},
+		{"a chain", chain(98), ""},
+		{"a long chain", chain(100), "flows in each other"},
+		{"a very long chain", chain(4000), "flows in each other"},
+	} {
+		document, err := spec.Parse([]byte(row.text), "growth.json")
+		var limit *logbook.LimitError
+		switch {
+		case row.unit == "" && err != nil:
+			t.Errorf("%s: %v", row.what, err)
+		case row.unit == "":
+			if _, err := document.Compile(); err != nil {
+				t.Errorf("%s: %v", row.what, err)
+			}
+		case !errors.As(err, &limit) || limit.Unit != row.unit:
+			t.Errorf("%s: %v", row.what, err)
+		}
+	}
+}
