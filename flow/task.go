@@ -55,6 +55,7 @@ type Call struct {
 
 	stderr          string
 	stderrTruncated bool
+	reporter        Reporter // of its progress; nil: nobody hears it
 }
 
 // Key is the same in every attempt at the same action of the same step of the

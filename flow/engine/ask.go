@@ -49,7 +49,11 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 		change.State = logbook.AtomReverting
 	}
 	if said.Details != nil {
-		change.Progress = &logbook.Progress{Details: said.Details, At: now}
+		change.Progress = &logbook.Progress{At: now}
+		if v.progress != nil {
+			*change.Progress = *v.progress
+		}
+		change.Progress.Details = said.Details
 	}
 	if attempt.Action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
 		c.change(step, change, now)

@@ -70,6 +70,7 @@ type vertex struct {
 	fields                       logbook.Values // of the result, when somebody has asked for one
 	failure                      *logbook.Failure
 	retryAt                      time.Time
+	progress                     *logbook.Progress // to be recorded with the next change; nil: none
 }
 
 // start is an attempt that the loop is to make.
@@ -84,6 +85,7 @@ type outcome struct {
 	result          []byte
 	failure         *logbook.Failure
 	notYet          *flow.NotYetError // instead of both
+	progress        *logbook.Progress // what it has said last, and is not recorded; nil: nothing
 	stderr          string
 	stderrTruncated bool
 	ended           time.Time
@@ -198,6 +200,7 @@ func (c *core) finish(o outcome, now time.Time) {
 	c.running--
 	v.open = false
 	attempt := *v.attempt
+	v.progress = o.progress
 	if o.notYet != nil {
 		if o.failure = c.refusal(o.step, &attempt, now); o.failure == nil {
 			c.askLater(o.step, attempt, o.notYet, now)
@@ -376,6 +379,10 @@ func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
 	if change.Intention != "" {
 		v.intention = change.Intention
 	}
+	if change.Progress == nil {
+		change.Progress = v.progress
+	}
+	v.progress = nil
 	c.out.change(step, change, now)
 }
 

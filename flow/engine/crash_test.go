@@ -189,6 +189,7 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	if !task.once {
 		task.asks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "asks")
 	}
+	task.says = rapid.IntRange(0, 3).Draw(rt, "says") == 0
 	task.undoAsks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "undo asks")
 	task.fail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "fail")
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "undo fail")
@@ -472,6 +473,7 @@ type drawnTask struct {
 	name           string
 	fail, undoFail int
 	asks, undoAsks int
+	says           bool // how far it is, for so long that it is recorded on the way
 	once, undo     bool
 	rounds         int
 	value          string // the name of the retry's, under which it stands
@@ -500,6 +502,10 @@ func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	d.world.allow(call)
 	d.began()
 	d.world.event()
+	if d.says {
+		_ = call.Progress(int64(call.Asked), 0, nil)
+		<-time.After(1500 * time.Millisecond)
+	}
 	if call.Asked < d.asks {
 		return nil, flow.NotYet(flow.MinAsk, call.Asked)
 	}

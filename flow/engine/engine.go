@@ -163,6 +163,9 @@ type Event struct {
 	// Difference is one between how the flow was begun and how it is built
 	// now; nil: this is about something else.
 	Difference *flow.Difference
+	// Progress is what the step has said of itself, where that is recorded:
+	// at most once a second, and when it ends. nil: nothing new.
+	Progress *logbook.Progress
 }
 
 // Run runs a flow until it has ended, is suspended, or cannot go on. Every

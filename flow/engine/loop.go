@@ -20,6 +20,7 @@ type loop struct {
 	cancel  context.CancelCauseFunc
 	suspend <-chan struct{} // nil once it was closed
 	revert  <-chan struct{} // the same
+	desk    *desk           // where steps say how far they are
 	now     time.Time       // when the last thing happened: the clock is read once for all that follows
 
 	// reports has room for every attempt, so that one that is left behind
@@ -31,6 +32,7 @@ type loop struct {
 	unacknowledged queue[<-chan error]
 	acknowledged   uint64
 	recorded       uint64
+	speak          time.Time        // when the desk is to be looked at; zero: when it is stirred
 	held           queue[heldStart] // in the order of their updates
 }
 
@@ -49,7 +51,7 @@ type heldStart struct {
 func newLoop(ctx context.Context, o *Options, c *core) *loop {
 	steps, cancel := context.WithCancelCause(ctx)
 	return &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
-		reports: make(chan report, min(o.Workers, o.Plan.Len()))}
+		desk: newDesk(&o.Limits), reports: make(chan report, min(o.Workers, o.Plan.Len()))}
 }
 
 func (l *loop) run() (End, error) {
@@ -65,6 +67,7 @@ func (l *loop) run() (End, error) {
 		if state, over := l.core.end(); over {
 			return l.finish(state, l.now)
 		}
+		l.takeProgress()
 		l.record(l.core.out.take())
 		if err := l.acknowledgeReady(); err != nil {
 			return End{}, l.abort(err)
@@ -139,7 +142,7 @@ func (l *loop) wait() error {
 		reports = nil
 	}
 	var due <-chan time.Time
-	if at, ok := l.core.nextDue(); ok {
+	if at, ok := l.nextDue(); ok {
 		timer := time.NewTimer(time.Until(at))
 		defer timer.Stop()
 		due = timer.C
@@ -152,12 +155,35 @@ func (l *loop) wait() error {
 		l.now = time.Now()
 		return l.acknowledge(err)
 	case <-due:
+	case <-l.desk.stirred:
 	case <-l.suspend:
 	case <-l.revert:
 	case <-l.outer.Done():
 	}
 	l.now = time.Now()
 	return nil
+}
+
+// takeProgress records what steps have said, unless the logbook is behind.
+func (l *loop) takeProgress() {
+	l.speak = time.Time{}
+	if l.unacknowledged.len() >= maxUnacknowledged {
+		return
+	}
+	var record []told
+	record, l.speak = l.desk.due(l.now)
+	for i := range record {
+		l.core.progressed(&record[i], l.now)
+	}
+}
+
+// nextDue is when there is something to do even if nothing happens.
+func (l *loop) nextDue() (time.Time, bool) {
+	at, ok := l.core.nextDue()
+	if !l.speak.IsZero() && (!ok || l.speak.Before(at)) {
+		return l.speak, true
+	}
+	return at, ok
 }
 
 // takeReports takes a report and those that wait behind it: what they change

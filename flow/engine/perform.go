@@ -25,7 +25,7 @@ func (l *loop) perform(s start) {
 			// a panic, and nobody would ever hear of it.
 			r.failure = flow.FailureOf(&flow.PanicError{Value: "the task has ended its goroutine", Stack: string(debug.Stack())})
 		}
-		r.ended = time.Now()
+		r.ended, r.progress = time.Now(), l.desk.conclude(s.call)
 		l.reports <- r
 	}()
 	if gate := l.options.Gate; gate != nil {
@@ -41,6 +41,7 @@ func (l *loop) perform(s start) {
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
 		defer cancel()
 	}
+	s.call.ReportTo(l.desk)
 	var err error
 	r.result, err = l.act(ctx, step, s.call)
 	if err != nil {

@@ -291,6 +291,7 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	permanent   its failures are permanent
 //	takes=D     each execution takes so long
 //	timeout=D   and may take so long
+//	says=N,D    tells its progress N times, and takes so long after each
 //	asks=N,D    says "not yet" N times, a delay apart (undoasks: its reverts)
 //	waits=D     and may for so long
 //	version=V   its version
@@ -324,6 +325,8 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, flow.Version(value))
 		case "timeout":
 			options = append(options, flow.Timeout(duration(value)))
+		case "says":
+			task.says, task.sayFor = asking(value)
 		case "asks":
 			task.asks, task.again = asking(value)
 		case "undoasks":
@@ -526,6 +529,9 @@ func formatUpdate(u *logbook.Update) string {
 				fmt.Fprintf(&out, " after %s", a.Failures[i].Step)
 			}
 		}
+		if p := change.Progress; p != nil {
+			fmt.Fprintf(&out, " at %d/%d%s", p.Done, p.Total, p.Details)
+		}
 		if !change.RetryAt.IsZero() {
 			out.WriteString(" retry later")
 		}
@@ -574,6 +580,8 @@ type scriptedTask struct {
 	fail, undoFail int
 	takes, moment  time.Duration
 	flaw           string
+	says           int
+	sayFor         time.Duration
 	asks, undoAsks int
 	again          time.Duration
 	undoAgain      time.Duration
@@ -589,6 +597,10 @@ func (s *scriptedTask) Execute(ctx context.Context, call *flow.Call) (any, error
 	case <-time.After(s.takes + s.moment):
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	for i := range s.says {
+		_ = call.Progress(int64(i+1), int64(s.says), nil)
+		<-time.After(s.sayFor)
 	}
 	if call.Asked < s.asks {
 		return nil, flow.NotYet(s.again)

@@ -190,10 +190,10 @@ func (b *builder) close() {
 }
 
 func (b *builder) tell(change logbook.AtomChange, now time.Time) {
-	if b.observe == nil || change.State == "" {
+	if b.observe == nil || change.State == "" && change.Progress == nil {
 		return
 	}
-	event := Event{Time: now, Step: change.Name, State: change.State, Flow: b.state, RetryAt: change.RetryAt}
+	event := Event{Time: now, Step: change.Name, State: change.State, Flow: b.state, RetryAt: change.RetryAt, Progress: change.Progress}
 	if len(change.Attempts) > 0 {
 		attempt := change.Attempts[0]
 		event.Attempt = &attempt

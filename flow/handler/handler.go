@@ -47,6 +47,15 @@
 // again then, to execute or to revert as before, and finds in CONDUCTORD_ASKED
 // that it has been asked before.
 //
+// While it runs, a handler may write to file descriptor 3 how far it is, as
+// often as it likes, one JSON object in a line: done and total are whole
+// numbers, total and details may be left out.
+//
+//	{"done": 3, "total": 10, "details": {"file": "c.tar"}}
+//
+// The last line counts (flow.Call.Progress); one that is anything else, or
+// longer than 17 KiB, is passed over.
+//
 // # What is guaranteed
 //
 // A handler runs in a process group of its own. When the context ends, the

@@ -23,12 +23,13 @@ const drainTime = time.Second
 
 // process is one run of a handler.
 type process struct {
-	name    string
-	command *exec.Cmd
-	child   child
-	grace   time.Duration
-	stdout  *stdout
-	stderr  *stderr
+	name     string
+	command  *exec.Cmd
+	child    child
+	grace    time.Duration
+	stdout   *stdout
+	stderr   *stderr
+	progress *progress
 
 	started chan error    // one value, from the goroutine of begin
 	exited  chan struct{} // closed when the handler itself has ended
@@ -42,15 +43,20 @@ type ending struct {
 }
 
 // newProcess prepares a run of the opened file, in a working directory.
-func newProcess(file *os.File, path, directory string, input []byte, call *flow.Call, s settings) *process {
+func newProcess(file *os.File, path, directory string, input []byte, call *flow.Call, s settings) (*process, error) {
+	progress, err := newProgress(call)
+	if err != nil {
+		return nil, err
+	}
 	p := &process{
-		name:    filepath.Base(path),
-		command: commandFor(file, path),
-		grace:   s.grace,
-		stdout:  newStdout(s.limits.Value + len("\n")),
-		stderr:  &stderr{},
-		started: make(chan error, 1),
-		exited:  make(chan struct{}),
+		name:     filepath.Base(path),
+		command:  commandFor(file, path, progress.write),
+		grace:    s.grace,
+		stdout:   newStdout(s.limits.Value + len("\n")),
+		stderr:   &stderr{},
+		progress: progress,
+		started:  make(chan error, 1),
+		exited:   make(chan struct{}),
 	}
 	p.command.Dir = directory
 	p.command.Env = environment(path, directory, call)
@@ -58,7 +64,7 @@ func newProcess(file *os.File, path, directory string, input []byte, call *flow.
 	p.command.Stdout = p.stdout
 	p.command.Stderr = p.stderr
 	p.command.WaitDelay = drainTime
-	return p
+	return p, nil
 }
 
 // environment is all that a handler sees of ours. It is a list of what is
@@ -85,10 +91,12 @@ func environment(path, directory string, call *flow.Call) []string {
 // run sees the process through. When it returns, the handler and its group
 // are dead, and nothing more is written to stdout and stderr.
 func (p *process) run(ctx context.Context) (ending, error) {
+	defer p.progress.close()
 	go p.begin()
 	if err := <-p.started; err != nil {
 		return ending{}, fmt.Errorf("cannot start the handler %s: %w", p.name, explained(err))
 	}
+	p.progress.begin()
 	var end ending
 	select {
 	case <-p.exited:

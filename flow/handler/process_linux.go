@@ -17,17 +17,17 @@ const (
 	checksModes = true
 )
 
-// executed is where the opened file is in the new process: the first of
-// exec.Cmd's ExtraFiles. An interpreter opens the path by itself, so the file
+// executed is where the opened file is in the new process: the second of
+// exec.Cmd's ExtraFiles, behind the pipe of the progress. An interpreter opens the path by itself, so the file
 // must stay open across exec; the handler inherits one descriptor, read-only,
 // of its own executable.
-const executed = "/proc/self/fd/3"
+const executed = "/proc/self/fd/4"
 
-func commandFor(file *os.File, path string) *exec.Cmd {
+func commandFor(file *os.File, path string, progress *os.File) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        executed,
 		Args:        []string{path},
-		ExtraFiles:  []*os.File{file},
+		ExtraFiles:  []*os.File{progress, file},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 }

@@ -173,7 +173,9 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	var process *process
 	var end ending
 	for try := 1; ; try++ {
-		process = newProcess(file, path, directory, line, call, t.settings)
+		if process, err = newProcess(file, path, directory, line, call, t.settings); err != nil {
+			return nil, unrunnable(err)
+		}
 		if end, err = process.run(ctx); !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
 			break
 		}

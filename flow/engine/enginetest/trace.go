@@ -117,6 +117,9 @@ func formatChange(change *logbook.AtomChange) string {
 		out.WriteString(" " + formatAttempt(&change.Attempts[i]))
 		ended = change.Attempts[i].EndedAt
 	}
+	if p := change.Progress; p != nil {
+		fmt.Fprintf(&out, " at %d/%d%s", p.Done, p.Total, p.Details)
+	}
 	switch {
 	case change.RetryAt.IsZero():
 	case !ended.IsZero():

@@ -190,7 +190,10 @@ func (p *printer) Hear(event engine.Event) {
 		p.line("%s since it was begun: %s", at, event.Difference)
 		return
 	}
-	text := fmt.Sprintf("%s %s %s", at, event.Step, event.State)
+	text := at + " " + event.Step
+	if event.State != "" {
+		text += " " + string(event.State)
+	}
 	if attempt := event.Attempt; attempt != nil {
 		text += fmt.Sprintf(" (%s %d", attempt.Action, attempt.Number)
 		if attempt.Ended() {
@@ -199,6 +202,12 @@ func (p *printer) Hear(event engine.Event) {
 		text += ")"
 		if attempt.Failure != nil {
 			text += ": " + fmt.Sprintf("%q", attempt.Failure.Message)
+		}
+	}
+	if progress := event.Progress; progress != nil {
+		text += fmt.Sprintf(" %d", progress.Done)
+		if progress.Total > 0 {
+			text += fmt.Sprintf("/%d", progress.Total)
 		}
 	}
 	if !event.RetryAt.IsZero() {

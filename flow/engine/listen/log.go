@@ -69,6 +69,12 @@ func (l *logListener) Hear(event engine.Event) {
 			pairs = append(pairs, "result", l.show(event.Step, attempt.Result))
 		}
 	}
+	if progress := event.Progress; progress != nil {
+		pairs = append(pairs, "done", progress.Done, "total", progress.Total)
+		if len(progress.Details) > 0 {
+			pairs = append(pairs, "details", l.show(event.Step, progress.Details))
+		}
+	}
 	if !event.RetryAt.IsZero() {
 		pairs = append(pairs, "retry_at", event.RetryAt.Format(time.RFC3339Nano))
 	}

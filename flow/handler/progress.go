@@ -1,0 +1,98 @@
+package handler
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+)
+
+// maxProgressLine holds the largest details, and what stands around them.
+const maxProgressLine = flow.MaxDetails + 1<<10
+
+// progress is the pipe in which a handler says how far it is, and the
+// goroutine that reads it. The handler finds it as file descriptor 3, since it
+// is the first of exec.Cmd's ExtraFiles.
+type progress struct {
+	call         *flow.Call
+	read, write  *os.File
+	done         chan struct{} // closed when nothing more is read; nil: nothing ever was
+	writerClosed bool
+}
+
+func newProgress(call *flow.Call) (*progress, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a pipe for the progress of the handler: %w", err)
+	}
+	return &progress{call: call, read: read, write: write}, nil
+}
+
+// begin reads, when the handler has been given its end of the pipe. The
+// goroutine ends with the handler's group, or by close.
+func (p *progress) begin() {
+	p.closeWriter()
+	p.done = make(chan struct{})
+	go func() {
+		defer close(p.done)
+		p.listen()
+	}()
+}
+
+// closeWriter closes our copy of the handler's end, without which the pipe
+// would never end.
+func (p *progress) closeWriter() {
+	if !p.writerClosed {
+		p.writerClosed = true
+		_ = p.write.Close() // nothing was written to it here
+	}
+}
+
+// listen takes one line after the other. What is no progress is passed over:
+// it is no reason for a step to fail.
+func (p *progress) listen() {
+	lines := bufio.NewReaderSize(p.read, maxProgressLine)
+	tooLong := false
+	for {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			tooLong = true
+			continue
+		}
+		var said struct {
+			Done    *int64          `json:"done"`
+			Total   int64           `json:"total"`
+			Details json.RawMessage `json:"details"`
+		}
+		if !tooLong && json.Unmarshal(line, &said) == nil && said.Done != nil {
+			_ = p.call.Progress(*said.Done, said.Total, details(said.Details))
+		}
+		tooLong = false
+		if err != nil {
+			return
+		}
+	}
+}
+
+// details is nil for none, and not a value that holds nothing.
+func details(text json.RawMessage) any {
+	if len(text) == 0 || string(text) == "null" {
+		return nil
+	}
+	return text
+}
+
+// close ends the pipe, when the handler has ended: what it had written is read
+// before. Only a process that has left the group can still hold it open.
+func (p *progress) close() {
+	p.closeWriter()
+	if p.done != nil {
+		_ = p.read.SetReadDeadline(time.Now().Add(drainTime))
+		<-p.done
+	}
+	_ = p.read.Close()
+}
