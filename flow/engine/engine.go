@@ -121,7 +121,8 @@ type Options struct {
 	// here counts as begun. nil: open.
 	Gate func(ctx context.Context) error
 	// Observe is told every change, in order, when it is decided, which is
-	// before it is durable. It is called by the loop and must not block.
+	// before it is durable. It is called by the loop and must not block. One
+	// that panics is told nothing more.
 	Observe func(Event)
 	// Grace is how long a run that ends early waits for its steps; one that
 	// takes longer is left behind. 0: DefaultGrace.

@@ -1,7 +1,11 @@
 package engine
 
 import (
+	"fmt"
+	"runtime/debug"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -65,8 +69,29 @@ type place struct {
 	index    int
 }
 
+// guarded is an observer that cannot break a run: when it panics, that is
+// logged, and it is told nothing more.
+func guarded(observe func(Event), logger hclog.Logger) func(Event) {
+	if observe == nil {
+		return nil
+	}
+	broken := false
+	return func(event Event) {
+		if broken {
+			return
+		}
+		defer func() {
+			if value := recover(); value != nil {
+				broken = true
+				logger.Error("the observer has panicked and is told nothing more", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			}
+		}()
+		observe(event)
+	}
+}
+
 func newBuilder(o *Options) *builder {
-	b := &builder{id: o.Detail.ID, token: o.Token, state: o.Detail.State, cause: o.Detail.Cause, observe: o.Observe,
+	b := &builder{id: o.Detail.ID, token: o.Token, state: o.Detail.State, cause: o.Detail.Cause, observe: guarded(o.Observe, o.Logger),
 		maxBytes: o.Limits.Command - o.Limits.Command/headroomShare, maxChanges: o.Limits.Steps, last: make([]place, o.Plan.Len())}
 	if o.Token == o.Detail.Fence {
 		b.sequence = o.Detail.Sequence
