@@ -42,6 +42,24 @@ func DigestBut(m *Machine) (digest [32]byte, err error) {
 	return [32]byte(sum.Sum(nil)), err
 }
 
+// Rows are all rows of all tables, by table and key.
+func Rows(m *Machine) (map[string]string, error) {
+	rows := make(map[string]string)
+	err := m.read(func(v *view) error {
+		for t := range tableNames {
+			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
+				rows[tableNames[t]+"/"+string(key)] = string(value)
+				return true, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return rows, err
+}
+
 // Verify checks what must hold after every entry: counters and indexes say the
 // same as the jobs themselves, a claim is known to both its sides, and nothing
 // refers to what is not there.

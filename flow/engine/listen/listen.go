@@ -17,8 +17,9 @@
 //
 // What an event points to belongs to the engine: listeners must not change it.
 //
-// Log, Durations, Capture and Print are listeners for common purposes; any
-// other is a type with two methods.
+// Log, Durations, Timestamps, Capture and Print are listeners for common
+// purposes; any other is a type with two methods. Where tells one only some of
+// the events.
 package listen
 
 import (

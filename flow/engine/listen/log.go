@@ -21,13 +21,30 @@ const (
 	maxLoggedResult = 1 << 10
 )
 
-// Log logs every event at a level; failures at Warn, if that is higher. The
+// Levels are what LogAt logs at.
+type Levels struct {
+	Events hclog.Level
+	// Failures is for attempts that have failed. hclog.NoLevel: hclog.Warn, or
+	// Events if that is higher.
+	Failures hclog.Level
+}
+
+// Log logs every event at a level, and failures at Warn if that is higher: see
+// LogAt.
+func Log(logger hclog.Logger, level hclog.Level, mask ...string) Listener {
+	return LogAt(logger, Levels{Events: level}, mask...)
+}
+
+// LogAt logs every event at the level of its kind. The
 // values of fields whose name is one of mask, in any case and at any depth of
 // a result, also within strings that are JSON themselves, are shown as ***;
 // so is the whole result of a step of such a name. What a step writes into
 // the message of a failure is not masked: only its author knows what it is.
-func Log(logger hclog.Logger, level hclog.Level, mask ...string) Listener {
-	l := &logListener{logger: logger, level: level, mask: make(map[string]bool, len(mask))}
+func LogAt(logger hclog.Logger, levels Levels, mask ...string) Listener {
+	if levels.Failures == hclog.NoLevel {
+		levels.Failures = max(levels.Events, hclog.Warn)
+	}
+	l := &logListener{logger: logger, levels: levels, mask: make(map[string]bool, len(mask))}
 	for _, name := range mask {
 		l.mask[strings.ToLower(name)] = true
 	}
@@ -36,7 +53,7 @@ func Log(logger hclog.Logger, level hclog.Level, mask ...string) Listener {
 
 type logListener struct {
 	logger hclog.Logger
-	level  hclog.Level
+	levels Levels
 	mask   map[string]bool // lower case
 }
 
@@ -48,14 +65,14 @@ func (l *logListener) Miss(count int) {
 // Hear logs an event.
 func (l *logListener) Hear(event engine.Event) {
 	if event.Step == "" {
-		l.logger.Log(l.level, "flow changed", "state", string(event.Flow))
+		l.logger.Log(l.levels.Events, "flow changed", "state", string(event.Flow))
 		return
 	}
 	if event.Difference != nil {
-		l.logger.Log(l.level, "step of the flow has changed since it was begun", "step", event.Step, "change", event.Difference.String())
+		l.logger.Log(l.levels.Events, "step of the flow has changed since it was begun", "step", event.Step, "change", event.Difference.String())
 		return
 	}
-	level := l.level
+	level := l.levels.Events
 	pairs := []any{"step", event.Step, "state", string(event.State)}
 	if attempt := event.Attempt; attempt != nil {
 		pairs = append(pairs, "action", string(attempt.Action), "attempt", attempt.Number)
@@ -63,7 +80,7 @@ func (l *logListener) Hear(event engine.Event) {
 			pairs = append(pairs, "took", attempt.EndedAt.Sub(attempt.StartedAt).String())
 		}
 		if attempt.Failure != nil {
-			level = max(level, hclog.Warn)
+			level = l.levels.Failures
 			pairs = append(pairs, "kind", attempt.Failure.Kind, "error", attempt.Failure.Message)
 		} else if len(attempt.Result) > 0 {
 			pairs = append(pairs, "result", l.show(event.Step, attempt.Result))

@@ -1,0 +1,67 @@
+package listen
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Stamp is when a step, or the flow, came to be in a state.
+type Stamp struct {
+	State string // a logbook.AtomState, or a logbook.FlowState of the flow
+	// First and Last are the first and the last time of Count: a step that is
+	// tried again, or begun again by a retry, comes to a state more than once.
+	First, Last time.Time
+	Count       int
+}
+
+// Timestamps keeps when steps and the flow came to be in their states, as it
+// was decided. Its zero value is ready; its methods may be called at any time.
+type Timestamps struct {
+	mu     sync.Mutex
+	stamps map[string][]Stamp // by step; the flow's under the empty name
+}
+
+// Hear keeps the time of a change of state.
+func (t *Timestamps) Hear(event engine.Event) {
+	state := string(event.State)
+	if event.Step == "" {
+		state = string(event.Flow)
+	}
+	if state == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stamps == nil {
+		t.stamps = make(map[string][]Stamp)
+	}
+	list, known := t.stamps[event.Step]
+	if !known && len(t.stamps) > logbook.MaxLimits.Steps {
+		return // no flow has as many: several runs share this one
+	}
+	at := slices.IndexFunc(list, func(s Stamp) bool { return s.State == state })
+	if at < 0 {
+		t.stamps[event.Step] = append(list, Stamp{State: state, First: event.Time, Last: event.Time, Count: 1})
+		return
+	}
+	list[at].Last = event.Time
+	list[at].Count++
+}
+
+// Miss does nothing: a time that is missing is missing.
+func (t *Timestamps) Miss(int) {}
+
+// Step are the states that a step has come to, in the order of their first
+// times; none if it is not known.
+func (t *Timestamps) Step(name string) []Stamp {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.stamps[name])
+}
+
+// Flow are the states that the flow has come to.
+func (t *Timestamps) Flow() []Stamp { return t.Step("") }
