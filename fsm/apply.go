@@ -193,7 +193,7 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 	case *v1.Command_Change:
 		return nil, t.change(kind.Change)
 	case *v1.Command_Intervene:
-		return nil, t.intervene(kind.Intervene)
+		return t.intervene(kind.Intervene)
 	case *v1.Command_BeginLeadership:
 		return nil, t.beginLeadership()
 	case *v1.Command_ExpireSession:

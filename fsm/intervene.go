@@ -22,39 +22,50 @@ const (
 
 // intervene records what a person does to a flow that has failed, and has its
 // last job claimed once more. jobs.Controller holds the table.
-func (t *txn) intervene(c *v1.Intervention) error {
+func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	intervention, err := command.InterventionFromProto(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	record, err := t.flow(intervention.Flow)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case record == nil:
-		return fmt.Errorf("cannot intervene in flow %s: %w", intervention.Flow, logbook.ErrNotFound)
+		return nil, fmt.Errorf("cannot intervene in flow %s: %w", intervention.Flow, logbook.ErrNotFound)
 	}
 	detail, err := t.intervenable(record, intervention.Step)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	repeated, err := detail.Admit(&intervention)
-	if err != nil || repeated {
-		return err
-	}
-	j, err := t.reopenable(record)
 	if err != nil {
-		return prefixed(fmt.Sprintf("cannot intervene in flow %s", record.ID), err)
+		return nil, err
+	}
+	j, err := t.lastJob(record)
+	if err != nil || repeated {
+		return intervened(j), err
+	}
+	if err := t.checkReopening(record, j); err != nil {
+		return nil, prefixed(fmt.Sprintf("cannot intervene in flow %s", record.ID), err)
 	}
 	intervention.At, intervention.Token = t.now, t.token()
 	if err := checkPending(detail, &intervention); err != nil {
-		return err
+		return nil, err
 	}
 	number := uint32(len(detail.Interventions))
 	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(&intervention))
 	record.Interventions, record.UpdatedAt = []logbook.Intervention{intervention}, t.now
 	t.steer(j, append(detail.Pending(), intervention), record)
-	return nil
+	return intervened(j), nil
+}
+
+func intervened(j *jobRecord) *v1.Result {
+	answer := &v1.InterveneResult{}
+	if j != nil {
+		answer.Job = j.ID.String()
+	}
+	return &v1.Result{Kind: &v1.Result_Intervene{Intervene: answer}}
 }
 
 // intervenable reads as much of a flow as an intervention is judged by: its
@@ -78,28 +89,32 @@ func (t *txn) intervenable(record *flowRecord, step string) (*logbook.FlowDetail
 	return &detail, nil
 }
 
-// reopenable finds the job under whose next claim an intervention is carried
-// out.
-func (t *txn) reopenable(record *flowRecord) (*jobRecord, error) {
-	if record.last == 0 {
-		return nil, fmt.Errorf("%w: it never had a job under whose claim that could be carried out", jobs.ErrConflict)
-	}
-	value := t.get(tableJob, sequenceKey(record.last))
+// lastJob reads the last job of a flow; nil if there was none, or it is kept no
+// longer.
+func (v *view) lastJob(record *flowRecord) (*jobRecord, error) {
+	value := v.get(tableJob, sequenceKey(record.last))
 	if value == nil {
-		return nil, fmt.Errorf("its last job, number %d, is kept no longer: %w", record.last, jobs.ErrNotFound)
+		return nil, nil
 	}
-	j, err := decodeJob(value)
+	return decodeJob(value)
+}
+
+// checkReopening refuses an intervention that the flow's last job cannot carry
+// out.
+func (t *txn) checkReopening(record *flowRecord, j *jobRecord) error {
 	switch {
-	case err != nil:
-		return nil, err
+	case record.last == 0:
+		return fmt.Errorf("%w: it never had a job under whose claim that could be carried out", jobs.ErrConflict)
+	case j == nil:
+		return fmt.Errorf("its last job, number %d, is kept no longer: %w", record.last, jobs.ErrNotFound)
 	case j.State == jobs.StateClaimed:
-		return nil, fmt.Errorf("%w: %s holds its job %s under token %s; wait until that has ended", jobs.ErrConflict, j.Claim.Owner, j.ID, j.Token)
+		return fmt.Errorf("%w: %s holds its job %s under token %s; wait until that has ended", jobs.ErrConflict, j.Claim.Owner, j.ID, j.Token)
 	case record.Fence.Compare(t.token()) >= 0:
 		// What is recorded in the entry of the flow's last update could not be
 		// told from what that update has carried out.
-		return nil, fmt.Errorf("%w: its job %s was let go of this moment; do it again", jobs.ErrConflict, j.ID)
+		return fmt.Errorf("%w: its job %s was let go of this moment; do it again", jobs.ErrConflict, j.ID)
 	}
-	return j, nil
+	return nil
 }
 
 // checkPending bounds what whoever claims the flow's job is to be told.

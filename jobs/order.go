@@ -96,8 +96,9 @@ type Controller interface {
 
 	// Intervene records what a person does to a flow that has failed (for
 	// logbook.InterveneRerun: or was reverted), and has the flow's last job
-	// carry it out, under its next claim. It makes the intervention's At and
-	// Token; a repeat, which is known by the ID, changes nothing.
+	// carry it out, under its next claim; it answers with that job. It makes the
+	// intervention's At and Token. A repeat, which is known by the ID, changes
+	// nothing; if the job is kept no longer by then, the answer to it is zero.
 	//
 	//	the last job   effect
 	//	─────────────  ────────────────────────────────────────────────────────────
@@ -114,5 +115,5 @@ type Controller interface {
 	// step in another state than the kind of intervention needs; ErrLimit at
 	// logbook.MaxInterventions, and where those that wait to be carried out are
 	// too long together.
-	Intervene(ctx context.Context, intervention logbook.Intervention) error
+	Intervene(ctx context.Context, intervention logbook.Intervention) (JobID, error)
 }

@@ -181,14 +181,18 @@ func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 }
 
 // Intervene implements jobs.Controller.
-func (c *Client) Intervene(ctx context.Context, intervention logbook.Intervention) error {
+func (c *Client) Intervene(ctx context.Context, intervention logbook.Intervention) (jobs.JobID, error) {
 	name := fmt.Sprintf("%s in flow %s", intervention.Kind, intervention.Flow)
 	message := &v1.Command{Kind: &v1.Command_Intervene{Intervene: command.InterventionToProto(&intervention)}}
 	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot %s: %w", name, err)
+		return jobs.JobID{}, fmt.Errorf("cannot %s: %w", name, err)
 	}
-	_, err := execute(ctx, c.others, name, message)
-	return err
+	result, err := execute(ctx, c.others, name, message)
+	if err != nil || result.GetIntervene().GetJob() == "" {
+		return jobs.JobID{}, err
+	}
+	job, err := jobs.ParseJobID(result.GetIntervene().GetJob())
+	return job, unreadable(err)
 }
 
 func (c *Client) order(ctx context.Context, verb string, order jobs.Order, message *v1.Command) error {

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -16,10 +18,12 @@ import (
 )
 
 func (p *Program) flowCommand() *cobra.Command {
-	return noun("flow", "Run flow documents, look at flows, and check documents without a server",
+	commands := []*cobra.Command{
 		p.flowRunCommand(), p.flowShowCommand(),
 		p.flowValidateCommand(), p.flowPlanCommand(), p.flowGraphCommand(),
-	)
+	}
+	return noun("flow", "Run flow documents, look at flows, get failed ones on, and check documents without a server",
+		append(commands, p.flowInterveneCommands()...)...)
 }
 
 // readDocument reads a flow document and makes its plan, which finds all that
@@ -185,9 +189,10 @@ func (p *Program) flowGraphCommand() *cobra.Command {
 }
 
 func (p *Program) flowShowCommand() *cobra.Command {
-	return &cobra.Command{
+	attempts := false
+	cmd := &cobra.Command{
 		Use:   "show JOB-OR-FLOW-ID",
-		Short: "Show the steps of a flow: where each stands, its attempts and results",
+		Short: "Show the steps of a flow: where each stands, its attempts and results; of a failed one, what can be done",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := logbook.ParseID("job or flow id", args[0])
@@ -199,10 +204,12 @@ func (p *Program) flowShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.writeFlow(&detail)
+				return p.writeFlow(&detail, attempts)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&attempts, "attempts", false, "also list every attempt at every step (with -o json they are there anyway)")
+	return cmd
 }
 
 // findFlow reads the flow of a job, or the flow itself.
@@ -224,18 +231,85 @@ func findFlow(ctx context.Context, cluster Cluster, id uuid.UUID) (logbook.FlowD
 	return detail, err
 }
 
-func (p *Program) writeFlow(detail *logbook.FlowDetail) error {
+func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
 	if p.json() {
 		return p.writeJSON(detail)
 	}
-	err := p.writeFields(append([]field{
+	fields := []field{
 		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
-		{"factory", detail.Factory.Name}, {"state", string(detail.State)},
-		{"store", valuesText(detail.Store)}, {"updated", timeText(detail.UpdatedAt)},
-	}, failureFields(detail.Cause)...))
-	if err != nil {
+		{"factory", detail.Factory.Name}, {"targets", strings.Join(detail.Targets, "\n")},
+		{"on change", string(detail.OnChange)}, {"definition", definitionText(detail.Definition)},
+		{"state", string(detail.State)}, {"store", valuesText(detail.Store)}, {"updated", timeText(detail.UpdatedAt)},
+	}
+	fields = append(fields, failureFields(detail.Cause)...)
+	fields = append(fields,
+		field{"interventions", interventionLines(detail)},
+		field{"to go on", strings.Join(waysOn(detail), "\n")})
+	if err := p.writeFields(fields); err != nil {
 		return err
 	}
 	t := tree{rows: rowsOf(detail), detail: detail, now: detail.UpdatedAt, results: true}
-	return p.writeLines(append([]string{""}, t.lines()...))
+	if err := p.writeLines(append([]string{""}, t.lines()...)); err != nil || !attempts {
+		return err
+	}
+	return p.writeAttempts(detail)
+}
+
+// definitionText is short: people compare it, and read the steps below.
+func definitionText(definition *logbook.Definition) string {
+	if definition == nil {
+		return ""
+	}
+	return definition.Hash
+}
+
+// interventionLines are the interventions in a flow, one on each line.
+func interventionLines(detail *logbook.FlowDetail) string {
+	lines := make([]string, 0, len(detail.Interventions))
+	pending := len(detail.Interventions) - len(detail.Pending())
+	for i := range detail.Interventions {
+		line := interventionText(&detail.Interventions[i])
+		if i >= pending {
+			line += " [to be carried out]"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// writeAttempts lists every attempt at every step.
+func (p *Program) writeAttempts(detail *logbook.FlowDetail) error {
+	var rows [][]string
+	for i := range detail.Atoms {
+		for j := range detail.Atoms[i].Attempts {
+			attempt := &detail.Atoms[i].Attempts[j]
+			took := ""
+			if attempt.Ended() {
+				took = durationText(attempt.EndedAt.Sub(attempt.StartedAt))
+			}
+			rows = append(rows, []string{
+				detail.Atoms[i].Name, string(attempt.Action), strconv.Itoa(attempt.Number), timeText(attempt.StartedAt), orDash(took),
+				orDash(attempt.Owner), attempt.Token.String(), attemptOutcome(attempt),
+			})
+		}
+	}
+	if err := p.writeLines([]string{""}); err != nil {
+		return err
+	}
+	return p.writeTable([]string{"step", "action", "attempt", "started", "took", "by", "token", "outcome"}, rows)
+}
+
+// attemptOutcome says how an attempt ended, as far as anybody knows.
+func attemptOutcome(attempt *logbook.Attempt) string {
+	switch {
+	case attempt.Failure != nil:
+		return shorten(attempt.Failure.Kind + ": " + attempt.Failure.Message)
+	case attempt.Ended() && len(attempt.Result) > 0:
+		return "done: " + shorten(string(attempt.Result))
+	case attempt.Ended():
+		return "done"
+	case attempt.Asked > 0:
+		return fmt.Sprintf("not yet, asked %d times", attempt.Asked)
+	}
+	return "begun"
 }

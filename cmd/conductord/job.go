@@ -307,7 +307,11 @@ func evidenceOf(ctx context.Context, cluster Cluster, job *jobs.Job) ([]field, e
 	if job.Failure == nil {
 		fields = failureFields(detail.Cause)
 	}
-	return append(fields, field{"stderr", strings.Join(stderrTail(&detail), "\n")}), nil
+	fields = append(fields, field{"stderr", strings.Join(stderrTail(&detail), "\n")})
+	if detail.State == logbook.FlowFailure {
+		fields = append(fields, field{"to go on", fmt.Sprintf("a person is needed: `conductord flow show %s` tells what can be done", detail.ID)})
+	}
+	return fields, nil
 }
 
 func failureFields(failure *logbook.Failure) []field {

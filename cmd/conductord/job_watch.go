@@ -92,7 +92,7 @@ func (p *Program) watchJobs(ctx context.Context, cluster Cluster, watch jobs.Wat
 		if err := p.writeEvent(event); err != nil {
 			return err
 		}
-		if !watch.Job.IsZero() && event.State.Finished() {
+		if !watch.Job.IsZero() && event.State.Finished() && over(ctx, cluster, &event) {
 			return nil
 		}
 	}
@@ -100,6 +100,13 @@ func (p *Program) watchJobs(ctx context.Context, cluster Cluster, watch jobs.Wat
 		return fmt.Errorf("cannot watch: %w", cause)
 	}
 	return nil
+}
+
+// over tells whether nothing more is to be shown of a job that was finished at
+// an event: unless a person has had it reopened since.
+func over(ctx context.Context, reader jobs.Reader, event *jobs.Event) bool {
+	job, err := reader.Job(ctx, event.Job)
+	return err != nil || job.State.Finished() && !job.FinishedAt.After(event.Time)
 }
 
 // errFinished ends a watch that does not see the end of its job.

@@ -190,6 +190,9 @@ func (t *tree) facts(atom *logbook.AtomDetail) string {
 	if !atom.RetryAt.IsZero() && atom.State == logbook.AtomPending {
 		text += "  again at " + timeText(atom.RetryAt)
 	}
+	if last.Asked > 0 {
+		text += fmt.Sprintf("  asked %d times", last.Asked)
+	}
 	if !t.results {
 		return text
 	}

@@ -267,9 +267,12 @@ func (b *Board) Change(ctx context.Context, change jobs.Change) error {
 }
 
 // Intervene records what a person does to a flow that has failed.
-func (b *Board) Intervene(ctx context.Context, intervention logbook.Intervention) error {
-	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Intervene{Intervene: command.InterventionToProto(&intervention)}})
-	return err
+func (b *Board) Intervene(ctx context.Context, intervention logbook.Intervention) (jobs.JobID, error) {
+	result, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Intervene{Intervene: command.InterventionToProto(&intervention)}})
+	if err != nil || result.GetIntervene().GetJob() == "" {
+		return jobs.JobID{}, err
+	}
+	return jobs.ParseJobID(result.GetIntervene().GetJob())
 }
 
 // OpenSession opens a session.

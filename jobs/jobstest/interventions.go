@@ -18,6 +18,20 @@ var interventionRows = []row{
 	{"interventions are refused where they make no sense", senselessInterventions},
 }
 
+// intervene gives the error of an intervention, and checks that its job is the
+// right one.
+func (k *kit) intervene(word logbook.Intervention) error {
+	k.Helper()
+	id, err := k.Board.Intervene(k.ctx, word)
+	if err != nil {
+		return err
+	}
+	if job := k.job(id); job.Flow != word.Flow {
+		k.Errorf("the intervention in flow %s is answered with the job of flow %s", word.Flow, job.Flow)
+	}
+	return nil
+}
+
 // said makes an intervention in a claimed job's flow.
 func said(claimed jobs.Claimed, kind logbook.InterventionKind, step string) logbook.Intervention {
 	return logbook.Intervention{ID: uuid.New(), Flow: claimed.Job.Flow, Kind: kind, Step: step, By: "ann", Reason: "so it is to be"}
@@ -59,7 +73,7 @@ func reopenedByPerson(k *kit) {
 	before := k.job(claimed.Job.ID)
 	word := said(claimed, logbook.InterveneSkip, "fly")
 	for range 2 {
-		k.wants("Intervene", k.Board.Intervene(k.ctx, word), nil)
+		k.wants("Intervene", k.intervene(word), nil)
 	}
 	job := k.job(claimed.Job.ID)
 	if job.State != jobs.StateClaimable || job.Outcome != "" || job.Reason != "" || job.Failure != nil || !job.FinishedAt.IsZero() {
@@ -78,8 +92,8 @@ func reopenedByPerson(k *kit) {
 	if token := again.Flow.Interventions[0].Token; token.Compare(claimed.Job.Token) <= 0 || token.Compare(again.Job.Token) >= 0 {
 		k.Errorf("the intervention has token %s, between claims under %s and %s", token, claimed.Job.Token, again.Job.Token)
 	}
-	k.wants("Intervene while it is carried out", k.Board.Intervene(k.ctx, said(claimed, logbook.InterveneRerun, "")), jobs.ErrConflict)
-	k.wants("Intervene, repeated", k.Board.Intervene(k.ctx, word), nil)
+	k.wants("Intervene while it is carried out", k.intervene(said(claimed, logbook.InterveneRerun, "")), jobs.ErrConflict)
+	k.wants("Intervene, repeated", k.intervene(word), nil)
 	reverting := change(again, 1, logbook.FlowReverting)
 	reverting.Atoms = []logbook.AtomChange{{Name: "fly", State: logbook.AtomReverted}}
 	k.wants("Update", k.update(reverting), nil)
@@ -105,7 +119,7 @@ func waitsOnceMore(k *kit) {
 	if k.wants("Wait", err, nil); finished.Outcome != jobs.OutcomeFailed {
 		k.Errorf("waited for %s", render(finished))
 	}
-	k.wants("Intervene", k.Board.Intervene(k.ctx, said(claimed, logbook.InterveneRerun, "")), nil)
+	k.wants("Intervene", k.intervene(said(claimed, logbook.InterveneRerun, "")), nil)
 	ended := make(chan jobs.Job, 1)
 	go func() {
 		job, err := k.Board.Wait(k.ctx, claimed.Job.ID)
@@ -130,10 +144,10 @@ func holdsWait(k *kit) {
 	held := said(claimed, logbook.InterveneComplete, "stay")
 	held.Hold, held.Result = true, json.RawMessage(`{"room": 7}`)
 	for range 2 {
-		k.wants("Intervene", k.Board.Intervene(k.ctx, held), nil)
+		k.wants("Intervene", k.intervene(held), nil)
 	}
 	k.same("job", k.job(claimed.Job.ID), before)
-	k.wants("Intervene", k.Board.Intervene(k.ctx, said(claimed, logbook.InterveneSkip, "fly")), nil)
+	k.wants("Intervene", k.intervene(said(claimed, logbook.InterveneSkip, "fly")), nil)
 	k.same("state", k.job(claimed.Job.ID).State, jobs.StateClaimable)
 	events := k.events(jobs.Watch{Job: claimed.Job.ID}, 5)
 	k.same("events", stories(events)[3:], []string{"intervened travel completed", "reopened travel claimable"})
@@ -147,7 +161,7 @@ func interventionsTravel(k *kit) {
 	held.Hold, held.Result = true, json.RawMessage(`{"room": 7}`)
 	words := []logbook.Intervention{held, said(claimed, logbook.InterveneSkip, "fly"), said(claimed, logbook.InterveneRerun, "")}
 	for _, word := range words {
-		k.wants("Intervene", k.Board.Intervene(k.ctx, word), nil)
+		k.wants("Intervene", k.intervene(word), nil)
 	}
 	again := k.soon(session)
 	k.same("what the owner is told", *again.Flow, k.flow(claimed.Job.Flow))
@@ -177,7 +191,7 @@ func cancelledUndoneFurther(k *kit) {
 		claimed := k.travelling(session, "travel")
 		k.wants("Cancel", k.Board.Cancel(k.ctx, undo(claimed.Job.ID)), nil)
 		k.failing(claimed)
-		k.wants("Intervene", k.Board.Intervene(k.ctx, said(claimed, kind, "")), nil)
+		k.wants("Intervene", k.intervene(said(claimed, kind, "")), nil)
 		k.under(claimed.Job.ID, jobs.StateClaimable, want)
 		again := k.soon(session)
 		k.failingAgainOr(again, kind)
@@ -232,10 +246,10 @@ func senselessInterventions(k *kit) {
 		{"nobody", logbook.Intervention{ID: uuid.New(), Flow: failed.Job.Flow, Kind: logbook.InterveneRerun}, logbook.ErrInvalid},
 		{"no id", logbook.Intervention{Flow: failed.Job.Flow, Kind: logbook.InterveneRerun, By: "ann"}, logbook.ErrInvalid},
 	} {
-		k.wants(r.name, k.Board.Intervene(k.ctx, r.word), r.want)
+		k.wants(r.name, k.intervene(r.word), r.want)
 	}
 	k.same("job", k.job(failed.Job.ID), before)
 	k.same("flow", k.flow(failed.Job.Flow), flow)
 	k.wants("DestroyBook", k.Logbook.DestroyBook(k.ctx, failed.Job.Book), nil)
-	k.wants("a flow that was destroyed", k.Board.Intervene(k.ctx, said(failed, logbook.InterveneRerun, "")), logbook.ErrNotFound)
+	k.wants("a flow that was destroyed", k.intervene(said(failed, logbook.InterveneRerun, "")), logbook.ErrNotFound)
 }

@@ -382,8 +382,8 @@ func (s *boardService) Intervene(ctx context.Context, request *connect.Request[c
 			return c.board.Intervene
 		},
 		func(ctx context.Context, message *conductordv1.InterveneRequest) (*conductordv1.InterveneResponse, uint64, error) {
-			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Intervene{Intervene: message.Intervention}})
-			return &conductordv1.InterveneResponse{}, index, err
+			index, result, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Intervene{Intervene: message.Intervention}})
+			return &conductordv1.InterveneResponse{Job: result.GetIntervene().GetJob()}, index, err
 		})
 }
 

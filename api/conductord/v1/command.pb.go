@@ -1109,6 +1109,7 @@ type Result struct {
 	//	*Result_Claim
 	//	*Result_Session
 	//	*Result_Count
+	//	*Result_Intervene
 	Kind          isResult_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1194,6 +1195,15 @@ func (x *Result) GetCount() *CountResult {
 	return nil
 }
 
+func (x *Result) GetIntervene() *InterveneResult {
+	if x != nil {
+		if x, ok := x.Kind.(*Result_Intervene); ok {
+			return x.Intervene
+		}
+	}
+	return nil
+}
+
 type isResult_Kind interface {
 	isResult_Kind()
 }
@@ -1214,6 +1224,10 @@ type Result_Count struct {
 	Count *CountResult `protobuf:"bytes,5,opt,name=count,proto3,oneof"` // of wake_due and sweep
 }
 
+type Result_Intervene struct {
+	Intervene *InterveneResult `protobuf:"bytes,6,opt,name=intervene,proto3,oneof"`
+}
+
 func (*Result_Post) isResult_Kind() {}
 
 func (*Result_Claim) isResult_Kind() {}
@@ -1221,6 +1235,8 @@ func (*Result_Claim) isResult_Kind() {}
 func (*Result_Session) isResult_Kind() {}
 
 func (*Result_Count) isResult_Kind() {}
+
+func (*Result_Intervene) isResult_Kind() {}
 
 type PostResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1474,6 +1490,50 @@ func (x *CountResult) GetMore() bool {
 	return false
 }
 
+type InterveneResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // that carries it out; empty if it is kept no longer, which is of repeats only
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterveneResult) Reset() {
+	*x = InterveneResult{}
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterveneResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterveneResult) ProtoMessage() {}
+
+func (x *InterveneResult) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
+func (*InterveneResult) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *InterveneResult) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
 var File_conductord_v1_command_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_command_proto_rawDesc = "" +
@@ -1550,13 +1610,14 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"timerEpoch\x122\n" +
 	"\amax_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\x12\x12\n" +
 	"\x04keep\x18\x03 \x01(\x04R\x04keep\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\rR\x03max\"\x89\x02\n" +
+	"\x03max\x18\x04 \x01(\rR\x03max\"\xc9\x02\n" +
 	"\x06Result\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12/\n" +
 	"\x04post\x18\x02 \x01(\v2\x19.conductord.v1.PostResultH\x00R\x04post\x122\n" +
 	"\x05claim\x18\x03 \x01(\v2\x1a.conductord.v1.ClaimResultH\x00R\x05claim\x122\n" +
 	"\asession\x18\x04 \x01(\v2\x16.conductord.v1.SessionH\x00R\asession\x122\n" +
-	"\x05count\x18\x05 \x01(\v2\x1a.conductord.v1.CountResultH\x00R\x05countB\x06\n" +
+	"\x05count\x18\x05 \x01(\v2\x1a.conductord.v1.CountResultH\x00R\x05count\x12>\n" +
+	"\tintervene\x18\x06 \x01(\v2\x1e.conductord.v1.InterveneResultH\x00R\tinterveneB\x06\n" +
 	"\x04kind\";\n" +
 	"\n" +
 	"PostResult\x12-\n" +
@@ -1572,7 +1633,9 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\"5\n" +
 	"\vCountResult\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\rR\x04done\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04moreBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x04more\x18\x02 \x01(\bR\x04more\"#\n" +
+	"\x0fInterveneResult\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03jobBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_command_proto_rawDescOnce sync.Once
@@ -1586,7 +1649,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                  // 0: conductord.v1.Entry
 	(*Command)(nil),                // 1: conductord.v1.Command
@@ -1607,60 +1670,62 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*ClaimResult)(nil),            // 16: conductord.v1.ClaimResult
 	(*Granted)(nil),                // 17: conductord.v1.Granted
 	(*CountResult)(nil),            // 18: conductord.v1.CountResult
-	(*Ending)(nil),                 // 19: conductord.v1.Ending
-	(*Opening)(nil),                // 20: conductord.v1.Opening
-	(*Book)(nil),                   // 21: conductord.v1.Book
-	(*Update)(nil),                 // 22: conductord.v1.Update
-	(*Change)(nil),                 // 23: conductord.v1.Change
-	(*Intervention)(nil),           // 24: conductord.v1.Intervention
-	(*Posting)(nil),                // 25: conductord.v1.Posting
-	(*Entity)(nil),                 // 26: conductord.v1.Entity
-	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
-	(*Error)(nil),                  // 28: conductord.v1.Error
-	(*Session)(nil),                // 29: conductord.v1.Session
-	(*Token)(nil),                  // 30: conductord.v1.Token
+	(*InterveneResult)(nil),        // 19: conductord.v1.InterveneResult
+	(*Ending)(nil),                 // 20: conductord.v1.Ending
+	(*Opening)(nil),                // 21: conductord.v1.Opening
+	(*Book)(nil),                   // 22: conductord.v1.Book
+	(*Update)(nil),                 // 23: conductord.v1.Update
+	(*Change)(nil),                 // 24: conductord.v1.Change
+	(*Intervention)(nil),           // 25: conductord.v1.Intervention
+	(*Posting)(nil),                // 26: conductord.v1.Posting
+	(*Entity)(nil),                 // 27: conductord.v1.Entity
+	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
+	(*Error)(nil),                  // 29: conductord.v1.Error
+	(*Session)(nil),                // 30: conductord.v1.Session
+	(*Token)(nil),                  // 31: conductord.v1.Token
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
 	2,  // 1: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	3,  // 2: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	4,  // 3: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	19, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	19, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	19, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	20, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	20, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	20, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	20, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	21, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
 	5,  // 8: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
 	6,  // 9: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	21, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	22, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	22, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	23, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	7,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
 	8,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.OrderCommand
 	8,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
 	8,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
-	23, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	24, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	24, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	25, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
 	9,  // 18: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
 	10, // 19: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
 	11, // 20: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
 	12, // 21: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	25, // 22: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	26, // 23: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	27, // 24: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	27, // 25: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	28, // 26: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	26, // 22: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	27, // 23: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	28, // 24: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	28, // 25: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	29, // 26: conductord.v1.Result.error:type_name -> conductord.v1.Error
 	14, // 27: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
 	16, // 28: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	29, // 29: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	30, // 29: conductord.v1.Result.session:type_name -> conductord.v1.Session
 	18, // 30: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	15, // 31: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	28, // 32: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	17, // 33: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	30, // 34: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	19, // 31: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	15, // 32: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	29, // 33: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	17, // 34: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	31, // 35: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -1697,6 +1762,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
 		(*Result_Count)(nil),
+		(*Result_Intervene)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1704,7 +1770,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

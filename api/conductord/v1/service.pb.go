@@ -1196,6 +1196,7 @@ func (x *InterveneRequest) GetIntervention() *Intervention {
 
 type InterveneResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // that carries it out; empty if it is kept no longer, which is of repeats only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1228,6 +1229,13 @@ func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use InterveneResponse.ProtoReflect.Descriptor instead.
 func (*InterveneResponse) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *InterveneResponse) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
 }
 
 type ExecuteRequest struct {
@@ -2800,8 +2808,9 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x06change\x18\x01 \x01(\v2\x15.conductord.v1.ChangeR\x06change\"\x10\n" +
 	"\x0eChangeResponse\"S\n" +
 	"\x10InterveneRequest\x12?\n" +
-	"\fintervention\x18\x01 \x01(\v2\x1b.conductord.v1.InterventionR\fintervention\"\x13\n" +
-	"\x11InterveneResponse\"D\n" +
+	"\fintervention\x18\x01 \x01(\v2\x1b.conductord.v1.InterventionR\fintervention\"%\n" +
+	"\x11InterveneResponse\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"D\n" +
 	"\x0eExecuteRequest\x122\n" +
 	"\bcommands\x18\x01 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"B\n" +
 	"\x0fExecuteResponse\x12/\n" +
