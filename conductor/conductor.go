@@ -63,6 +63,7 @@ type Options struct {
 
 	Name   string   // for people, two conductors may share one; empty: host name and process id
 	Boards []string // where it claims; empty: jobs.DefaultBoard
+	Labels []string // what it offers to jobs that want labels
 
 	MaxJobs int // jobs at once, at most jobs.MaxClaims; 0: DefaultMaxJobs
 	Workers int // steps of one job at once; 0: the engine's default
@@ -142,6 +143,11 @@ func (o Options) validate() error {
 	require(len(o.Boards) <= jobs.MaxBoards, "%d boards are named; the limit is %d", len(o.Boards), jobs.MaxBoards)
 	require(o.MaxTries > 0, "max tries is %d; it must be positive", o.MaxTries)
 	problems = append(problems, o.Limits.CheckName("name", o.Name), o.Limits.CheckValues("metadata", o.Metadata))
+	for i, label := range o.Labels {
+		problems = append(problems, o.Limits.CheckName("label", label))
+		require(!slices.Contains(o.Labels[:i], label), "label %q is named twice", label)
+	}
+	require(len(o.Labels) <= jobs.MaxOffered, "%d labels are offered; the limit is %d", len(o.Labels), jobs.MaxOffered)
 	for i, board := range o.Boards {
 		problems = append(problems, o.Limits.CheckName("board", board))
 		require(!slices.Contains(o.Boards[:i], board), "board %q is named twice", board)

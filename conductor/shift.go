@@ -140,7 +140,7 @@ func (s *shift) register(ctx context.Context, t *tenure) bool {
 func (s *shift) entity() jobs.Entity {
 	opening := s.opening()
 	return jobs.Entity{
-		Kind: jobs.EntityConductor, Name: s.options.Name, Boards: s.options.Boards,
+		Kind: jobs.EntityConductor, Name: s.options.Name, Boards: s.options.Boards, Labels: s.options.Labels,
 		JobKinds: s.options.Registry.Kinds(), MaxJobs: s.options.MaxJobs,
 		Host: opening.Host, PID: opening.PID, Metadata: s.options.Metadata,
 	}
@@ -198,7 +198,7 @@ func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait inter
 	NextBackOff() time.Duration
 }) []jobs.Claimed {
 	request := jobs.ClaimRequest{
-		Session: t.id, Nonce: jobs.NewNonce(), Boards: s.options.Boards,
+		Session: t.id, Nonce: jobs.NewNonce(), Boards: s.options.Boards, Labels: s.options.Labels,
 		Kinds: s.options.Registry.Kinds(), Max: places, Wait: claimWait,
 	}
 	for ctx.Err() == nil {

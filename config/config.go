@@ -82,6 +82,7 @@ type Conductor struct {
 	Enabled  bool
 	Name     string // empty: the node's name
 	Boards   []string
+	Labels   []string // what it offers to jobs that want labels
 	MaxJobs  int
 	Workers  int
 	Handlers []string // the directories in which handlers are looked for

@@ -126,6 +126,7 @@ func TestFaults(t *testing.T) {
 		{"member anywhere", strings.ReplaceAll(good, "10.0.0.2:7071", "0.0.0.0:7071"), []string{`14: cluster.members[1].raft: must name the host`}},
 		{"member without API", strings.ReplaceAll(good, `api = "10.0.0.2:7070"`, ""), []string{`12: cluster.members[1].api: must be set`}},
 		{"one port for both", "api_listen = \"10.0.0.1:7071\"\n" + good, []string{"1: api_listen: is where the node listens for the other members"}},
+		{"a label twice", good + "[conductor]\nlabels = [\"a\", \"a\"]", []string{`18: conductor.labels: holds "a" twice`}},
 		{"a board twice", good + "[conductor]\nboards = [\"a\", \"a\"]", []string{`18: conductor.boards: holds "a" twice`}},
 		{"conductor without boards", good + "[conductor]\nboards = []", []string{`18: conductor.boards: must name a board`}},
 		{"nothing", "", []string{"0: node: must be set", "0: cluster.id: must be set", "0: data_dir: must be set", "0: cluster.members: must list"}},
@@ -309,6 +310,9 @@ func TestExample(t *testing.T) {
 		}
 		if len(got.Conductor.Handlers) == 0 {
 			got.Conductor.Handlers = nil
+		}
+		if len(got.Conductor.Labels) == 0 {
+			got.Conductor.Labels = nil
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)

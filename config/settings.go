@@ -134,6 +134,8 @@ func conductorSettings() []setting {
 			doc: "The conductor's name, if not the node's"},
 		{key: "conductor.boards", target: func(c *Config) any { return &c.Conductor.Boards },
 			doc: "The boards from which it claims jobs"},
+		{key: "conductor.labels", target: func(c *Config) any { return &c.Conductor.Labels },
+			doc: "What it offers to jobs that want labels"},
 		{key: "conductor.max_jobs", target: func(c *Config) any { return &c.Conductor.MaxJobs }, low: 1, high: 256,
 			doc: "How many jobs it runs at once"},
 		{key: "conductor.workers", target: func(c *Config) any { return &c.Conductor.Workers }, low: 1, high: 1024,

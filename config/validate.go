@@ -15,9 +15,11 @@ import (
 const (
 	// MaxMembers: more voters make every write slower and nothing safer.
 	MaxMembers = 9
-	// maxBoards bounds the boards of one conductor, and maxHandlerDirs the
-	// directories that every step's handler is looked for in.
+	// maxBoards and maxLabels bound the boards and labels of one conductor, as the
+	// board does, and maxHandlerDirs the directories that every step's handler
+	// is looked for in.
 	maxBoards      = 64
+	maxLabels      = 64
 	maxHandlerDirs = 16
 	// minHandOver is the time that must lie between the moment in which a
 	// conductor that has lost touch kills its steps, at 0.8 TTL, and the moment
@@ -156,6 +158,7 @@ func checkConductor(c *Config, blame func(key, message string)) {
 		checkPlainName("conductor.name", c.Conductor.Name, blame)
 	}
 	checkList("conductor.boards", c.Conductor.Boards, maxBoards, blame)
+	checkList("conductor.labels", c.Conductor.Labels, maxLabels, blame)
 	checkList("conductor.handlers", c.Conductor.Handlers, maxHandlerDirs, blame)
 	if c.Conductor.Enabled && len(c.Conductor.Boards) == 0 {
 		blame("conductor.boards", "must name a board, or set conductor.enabled to false")

@@ -33,7 +33,10 @@ type Changes struct {
 }
 
 // Lane is where jobs wait that the same conductors can take.
-type Lane struct{ Board, Kind string }
+type Lane struct {
+	Board, Kind string
+	Labels      string // those that the jobs want, as labelText makes it of them
+}
 
 // txn is the write transaction of a batch.
 type txn struct {

@@ -153,7 +153,7 @@ func (c *census) countJob(value []byte) error {
 		holds bool
 		want  bool
 	}{
-		{"claimable", c.get(tableClaimable, claimableKey(j)) != nil, j.State == jobs.StateClaimable},
+		{"claimable", c.get(claimableKey(j)) != nil, j.State == jobs.StateClaimable},
 		{"due", c.get(tableDue, dueKey(j.DueAt, j.Sequence)) != nil, waits},
 		{"claim", j.Claim != nil, j.State == jobs.StateClaimed},
 	} {
@@ -275,7 +275,7 @@ func (c *census) agrees(l ledger) error {
 		one, both uint64
 	}{
 		{"job ids", c.rows[tableJobID], c.rows[tableJob]},
-		{"claimable", c.rows[tableClaimable], count(jobs.StateClaimable)},
+		{"claimable", c.rows[tableClaimable] + c.rows[tableLabelled], count(jobs.StateClaimable)},
 		{"due", c.rows[tableDue], count(jobs.StateDelayed) + count(jobs.StateCooling)},
 		{"finished", c.rows[tableFinished], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
 		{"keys", c.rows[tableKey], c.keyed},

@@ -137,7 +137,7 @@ func (t *txn) leave(j *jobRecord) {
 	t.Jobs[stateNumber(j.State)]--
 	switch j.State {
 	case jobs.StateClaimable:
-		t.delete(tableClaimable, claimableKey(j))
+		t.delete(claimableKey(j))
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.delete(tableDue, dueKey(j.DueAt, j.Sequence))
 	case jobs.StateCompleted, jobs.StateTrashed:
@@ -150,8 +150,9 @@ func (t *txn) enter(j *jobRecord) {
 	t.Jobs[stateNumber(j.State)]++
 	switch j.State {
 	case jobs.StateClaimable:
-		t.put(tableClaimable, claimableKey(j), nil)
-		t.becameClaimable(Lane{j.Board, j.Kind})
+		where, key := claimableKey(j)
+		t.put(where, key, nil)
+		t.becameClaimable(laneOf(j))
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)
 	case jobs.StateCompleted, jobs.StateTrashed:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,6 +50,7 @@ const (
 	tableDefinition                // flow id → what the flow was built as; absent before it begins
 	tableIntervention              // flow id, number → what a person has done to the flow
 	tableKey                       // board, key → sequence: unfinished jobs that have a key
+	tableLabelled                  // lane, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -62,7 +64,7 @@ var tableNames = [...]string{
 	tableEntity: "entity", tablePresence: "presence", tableBook: "book", tableBookJobs: "book_jobs",
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
 	tableAttempt: "attempt", tableEvent: "event", tableDefinition: "definition", tableIntervention: "intervention",
-	tableKey: "key",
+	tableKey: "key", tableLabelled: "labelled",
 }
 
 const (
@@ -94,17 +96,34 @@ const maxKeyName = math.MaxUint8
 
 func boardKey(board string) []byte { return appendName(nil, board) }
 
-func laneKey(lane Lane) []byte { return appendName(boardKey(lane.Board), lane.Kind) }
+// laneKey is how the keys of a lane begin. Jobs that want labels have a table of
+// their own, so that those who offer none never come by them.
+func laneKey(lane Lane) (table, []byte) {
+	key := appendName(boardKey(lane.Board), lane.Kind)
+	if lane.Labels == "" {
+		return tableClaimable, key
+	}
+	return tableLabelled, appendName(key, lane.Labels)
+}
+
+func laneOf(j *jobRecord) Lane { return Lane{j.Board, j.Kind, labelText(j.Labels)} }
+
+// labelText is one text for a set of labels, which are stored in their order.
+// Names hold no line ends.
+func labelText(labels []string) string { return strings.Join(labels, labelEnd) }
+
+const labelEnd = "\n"
 
 // claimableKey puts higher priorities first, and earlier postings first among
 // those of one priority. A zero where no sequence is stands for the front of a
 // priority: behind it, what was put there last comes first.
-func claimableKey(job *jobRecord) []byte {
-	key := append(laneKey(Lane{job.Board, job.Kind}), priorityKey(job.Priority)...)
+func claimableKey(job *jobRecord) (table, []byte) {
+	where, lane := laneKey(laneOf(job))
+	key := append(lane, priorityKey(job.Priority)...)
 	if job.Front != 0 {
 		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)
 	}
-	return binary.BigEndian.AppendUint64(key, job.Sequence)
+	return where, binary.BigEndian.AppendUint64(key, job.Sequence)
 }
 
 // keyKey is where the job that has a key is to be found.

@@ -3,6 +3,8 @@ package fsm
 import (
 	"bytes"
 	"container/heap"
+	"slices"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -22,8 +24,8 @@ const maxGrantedBytes = 1 << 20
 func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord, error) {
 	var heads laneHeads
 	for _, lane := range t.lanesOf(request) {
-		head := &laneHead{lane: lane, cursor: t.cursor(tableClaimable)}
-		if key, _ := head.cursor.Seek(lane); head.stand(key) {
+		head := &laneHead{lane: lane.prefix, cursor: t.cursor(lane.table)}
+		if key, _ := head.cursor.Seek(lane.prefix); head.stand(key) {
 			heads = append(heads, head)
 		}
 	}
@@ -66,54 +68,105 @@ func (v *view) answerSize(j *jobRecord) int {
 	return size
 }
 
-// lanesOf are the keys of the lanes in which a request looks, each once. Where
-// it names no kinds, they are found by leaping from lane to lane.
-func (v *view) lanesOf(request jobs.ClaimRequest) [][]byte {
-	var lanes [][]byte
-	seen := make(map[string]bool)
-	add := func(lane []byte) {
-		if !seen[string(lane)] {
-			seen[string(lane)] = true
-			lanes = append(lanes, lane)
+// Suits tells whether a request for the next jobs asks for those of a lane.
+func (l Lane) Suits(request *jobs.ClaimRequest) bool {
+	board := slices.Contains(request.Boards, l.Board) || (len(request.Boards) == 0 && l.Board == jobs.DefaultBoard)
+	kind := len(request.Kinds) == 0 || slices.Contains(request.Kinds, l.Kind)
+	return board && kind && offersAll(request.Labels, l.Labels)
+}
+
+// offersAll tells whether all labels of a text are offered.
+func offersAll(offered []string, text string) bool {
+	for label := range strings.SplitSeq(text, labelEnd) {
+		if text != "" && !slices.Contains(offered, label) {
+			return false
 		}
 	}
+	return true
+}
+
+// laneStart is where the keys of a lane begin in a table.
+type laneStart struct {
+	table  table
+	prefix []byte
+}
+
+// lanesOf are the lanes in which a request looks, each once. Where it names no
+// kinds, and where jobs want labels, they are found by leaping from lane to lane:
+// for labels that costs a leap for each set of them that waits.
+func (v *view) lanesOf(request jobs.ClaimRequest) []laneStart {
+	var lanes []laneStart
 	boards := request.Boards
 	if len(boards) == 0 {
 		boards = []string{jobs.DefaultBoard}
 	}
-	for _, board := range boards {
-		if len(board) > maxKeyName {
-			continue // no job is on such a board
-		}
+	for _, board := range distinct(boards) {
 		if len(request.Kinds) == 0 {
-			for _, lane := range v.lanesOfBoard(boardKey(board)) {
-				add(lane)
+			for _, prefix := range v.leap(tableClaimable, boardKey(board), 1) {
+				lanes = append(lanes, laneStart{tableClaimable, prefix})
 			}
+			lanes = append(lanes, v.labelled(request.Labels, boardKey(board), 2)...)
 		}
-		for _, kind := range request.Kinds {
-			if len(kind) <= maxKeyName {
-				add(laneKey(Lane{board, kind}))
-			}
+		for _, kind := range distinct(request.Kinds) {
+			_, prefix := laneKey(Lane{Board: board, Kind: kind})
+			lanes = append(lanes, laneStart{tableClaimable, prefix})
+			lanes = append(lanes, v.labelled(request.Labels, prefix, 1)...)
 		}
 	}
 	return lanes
 }
 
-// lanesOfBoard finds the lanes of a board in which a job waits.
-func (v *view) lanesOfBoard(board []byte) [][]byte {
-	var lanes [][]byte
-	cursor := v.cursor(tableClaimable)
-	key, _ := cursor.Seek(board)
-	for bytes.HasPrefix(key, board) && len(key) > len(board) {
-		end := len(board) + 1 + int(key[len(board)])
-		if end > len(key) {
-			return lanes
+// distinct leaves out names that stand twice, and those that no job has.
+func distinct(names []string) []string {
+	var found []string
+	for _, name := range names {
+		if len(name) <= maxKeyName && !slices.Contains(found, name) {
+			found = append(found, name)
 		}
-		lane := bytes.Clone(key[:end])
-		lanes = append(lanes, lane)
-		key, _ = cursor.Seek(afterLane(lane))
+	}
+	return found
+}
+
+// labelled finds the lanes of jobs that want no other labels than those that are
+// offered. So many names follow the prefix; the last is the labels'.
+func (v *view) labelled(offered []string, prefix []byte, names int) []laneStart {
+	if len(offered) == 0 {
+		return nil
+	}
+	var lanes []laneStart
+	for _, lane := range v.leap(tableLabelled, prefix, names) {
+		last := len(prefix)
+		for range names - 1 {
+			last += 1 + int(lane[last])
+		}
+		if offersAll(offered, string(lane[last+1:])) {
+			lanes = append(lanes, laneStart{tableLabelled, lane})
+		}
 	}
 	return lanes
+}
+
+// leap finds how the keys of a table go on behind a prefix, by so many names.
+func (v *view) leap(tab table, prefix []byte, names int) [][]byte {
+	var found [][]byte
+	cursor := v.cursor(tab)
+	key, _ := cursor.Seek(prefix)
+	for bytes.HasPrefix(key, prefix) {
+		end := len(prefix)
+		for range names {
+			if end >= len(key) {
+				return found
+			}
+			end += 1 + int(key[end])
+		}
+		if end > len(key) {
+			return found
+		}
+		lane := bytes.Clone(key[:end])
+		found = append(found, lane)
+		key, _ = cursor.Seek(afterLane(lane))
+	}
+	return found
 }
 
 // afterLane is a key behind every key of the lane: a key goes on with four

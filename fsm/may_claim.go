@@ -34,7 +34,7 @@ func (m *Machine) MayClaim(request jobs.ClaimRequest) (bool, error) {
 
 func (v *view) anyClaimable(request jobs.ClaimRequest) bool {
 	for _, lane := range v.lanesOf(request) {
-		if key, _ := v.cursor(tableClaimable).Seek(lane); bytes.HasPrefix(key, lane) {
+		if key, _ := v.cursor(lane.table).Seek(lane.prefix); bytes.HasPrefix(key, lane.prefix) {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -101,12 +102,13 @@ func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 		j.Kind, j.Flow, j.Book, j.BookName = flow.Factory.Name, flow.ID, flow.Book, work.bookName
 	}
 	j.Held, j.Key, j.Tags, j.MaxCrashes = p.Hold, p.Key, p.Tags, p.MaxCrashes
+	j.Labels = slices.Sorted(slices.Values(p.Labels))
 	if p.Front {
 		j.Front = t.Index
 	}
 	j.State, j.DueAt = t.waits(j, time.Time{})
-	if size := max(len(j.Board), len(j.Kind), len(j.Key)); size > maxKeyName {
-		return nil, &logbook.LimitError{Field: "posting board, kind or key", Limit: maxKeyName, Size: int64(size), Unit: "bytes"}
+	if size := max(len(j.Board), len(j.Kind), len(j.Key), len(labelText(j.Labels))); size > maxKeyName {
+		return nil, &logbook.LimitError{Field: "posting board, kind, key or labels", Limit: maxKeyName, Size: int64(size), Unit: "bytes"}
 	}
 	return j, nil
 }

@@ -66,6 +66,7 @@ func (a *author) post() *v1.Command {
 		p.Hold = a.draw("held", 5) == 0
 		p.Key = a.oneOf("key", "", "", "red", "blue")
 		p.Front = a.draw("front", 3) == 0
+		p.Labels = [][]string{nil, nil, {"big"}, {"red", "big"}}[a.draw("labels", 3)]
 		p.MaxCrashes = uint32(a.draw("max crashes", 1))
 		c.Postings = append(c.Postings, p)
 	}
@@ -82,7 +83,9 @@ func (a *author) claimNext() *v1.Command {
 		kinds = []string{"test", a.oneOf("kind", "k", "l")}
 	}
 	most := uint32(a.draw("max", 3))
-	return claimNext(a.session(), fmt.Sprint("nonce ", a.index), most, []string{"default", "other"}, kinds)
+	c := claimNext(a.session(), fmt.Sprint("nonce ", a.index), most, []string{"default", "other"}, kinds)
+	c.GetClaimNext().Labels = [][]string{nil, {"big"}, {"big", "red"}}[a.draw("offered", 2)]
+	return c
 }
 
 // held draws a job, mostly one that is held.

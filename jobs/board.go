@@ -94,7 +94,8 @@ type Watch struct {
 type Claimer interface {
 	// Claim takes one job for a session. ErrNotFound, ErrUnclaimable,
 	// ErrSessionExpired; ErrLimit at MaxClaims. A repeat with the same nonce
-	// gives the same claim again.
+	// gives the same claim again. Whoever names a job gets it without offering
+	// the labels that it wants.
 	Claim(ctx context.Context, session SessionID, job JobID, nonce Nonce) (Claimed, error)
 
 	// ClaimNext takes the first jobs in order that match, at least one and at
@@ -120,6 +121,7 @@ type ClaimRequest struct {
 	Nonce   Nonce    // required: NewNonce for each new request, the same for its repeats
 	Boards  []string // empty: DefaultBoard
 	Kinds   []string // what it can do; empty: jobs of any kind
+	Labels  []string // what it offers: jobs that want others are left for others
 	Max     int      // 0: 1
 	Wait    time.Duration
 }

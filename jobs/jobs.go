@@ -178,6 +178,7 @@ type Posting struct {
 	Front      bool     // before the others of its priority; of several such, the last comes first
 	Tags       []string // to be found by, each once
 	MaxCrashes int      // how many owners it may cost before it is trashed; 0: as the cluster has it
+	Labels     []string // what an owner must offer, each once: ClaimNext gives the job only to who offers all
 }
 
 // Posted is what became of one posting.
@@ -208,6 +209,7 @@ type Job struct {
 	Front      uint64   `json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
 	Tags       []string `json:"tags,omitempty"`
 	MaxCrashes int      `json:"max_crashes,omitempty"`
+	Labels     []string `json:"labels,omitempty"` // in their order
 
 	PostedAt   time.Time `json:"posted_at"`
 	ModifiedAt time.Time `json:"modified_at"`

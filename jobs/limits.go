@@ -26,6 +26,14 @@ const (
 	// they stand in every listing.
 	MaxTags     = 32
 	MaxTagBytes = 1 << 10
+	// MaxLabels bounds the labels that a job wants, and MaxLabelBytes their size
+	// in all, with a byte between each two: together they are part of a key.
+	MaxLabels     = 16
+	MaxLabelBytes = 255
+	// MaxOffered bounds the labels that one request or entity offers, and
+	// MaxOfferedBytes their size in all.
+	MaxOffered      = 64
+	MaxOfferedBytes = 4 << 10
 	// MaxMaxCrashes bounds what a posting may say instead of the cluster's
 	// policy: more owners than that are not lost by chance.
 	MaxMaxCrashes = 1_000
@@ -48,7 +56,10 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 	if err := checkOptionalName(l, "posting key", p.Key); err != nil {
 		return err
 	}
-	if err := checkTags(l, "posting tags", p.Tags); err != nil {
+	if err := checkWords(l, "posting tags", p.Tags, MaxTags, MaxTagBytes); err != nil {
+		return err
+	}
+	if err := checkWords(l, "posting labels", p.Labels, MaxLabels, MaxLabelBytes-max(len(p.Labels)-1, 0)); err != nil {
 		return err
 	}
 	switch {
@@ -173,6 +184,9 @@ func CheckEntity(l logbook.Limits, e *Entity) error {
 	if err := checkNames(l, "entity kinds", e.JobKinds, MaxKinds, "kinds"); err != nil {
 		return err
 	}
+	if err := checkWords(l, "entity labels", e.Labels, MaxOffered, MaxOfferedBytes); err != nil {
+		return err
+	}
 	switch {
 	case e.PID < 0:
 		return &logbook.InvalidError{Field: "entity pid", Reason: "negative"}
@@ -211,6 +225,9 @@ func CheckClaimRequest(l logbook.Limits, r *ClaimRequest) error {
 	if err := checkNames(l, "claim boards", r.Boards, MaxBoards, "boards"); err != nil {
 		return err
 	}
+	if err := checkWords(l, "claim labels", r.Labels, MaxOffered, MaxOfferedBytes); err != nil {
+		return err
+	}
 	return checkNames(l, "claim kinds", r.Kinds, MaxKinds, "kinds")
 }
 
@@ -222,16 +239,17 @@ func CheckQuery(q *Query) error {
 	return nil
 }
 
-func checkTags(l logbook.Limits, field string, tags []string) error {
-	if err := checkNames(l, field, tags, MaxTags, "tags"); err != nil {
+// checkWords checks a list of names that are bounded together too.
+func checkWords(l logbook.Limits, field string, words []string, most, bytes int) error {
+	if err := checkNames(l, field, words, most, "words"); err != nil {
 		return err
 	}
 	size := 0
-	for _, tag := range tags {
-		size += len(tag)
+	for _, word := range words {
+		size += len(word)
 	}
-	if size > MaxTagBytes {
-		return &logbook.LimitError{Field: field, Limit: MaxTagBytes, Size: int64(size), Unit: "bytes"}
+	if size > bytes {
+		return &logbook.LimitError{Field: field, Limit: int64(bytes), Size: int64(size), Unit: "bytes"}
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ type Entity struct {
 	MaxJobs  int            `json:"max_jobs,omitempty"` // of a conductor: how many jobs at once
 	Host     string         `json:"host,omitempty"`
 	PID      int            `json:"pid,omitempty"`
+	Labels   []string       `json:"labels,omitempty"` // of a conductor: what it offers
 	Metadata logbook.Values `json:"metadata,omitempty"`
 
 	Session      SessionID `json:"session,omitzero"`

@@ -35,8 +35,8 @@ func (p *Program) writeConductors(conductors []jobs.Entity) error {
 	for _, conductor := range conductors {
 		rows = append(rows, []string{
 			conductor.Name, orDash(conductor.Host), strconv.Itoa(conductor.PID), orDash(strings.Join(conductor.Boards, ",")),
-			orDash(strings.Join(conductor.JobKinds, ",")), strconv.Itoa(conductor.MaxJobs), timeText(conductor.RegisteredAt),
+			orDash(strings.Join(conductor.JobKinds, ",")), orDash(strings.Join(conductor.Labels, ",")), strconv.Itoa(conductor.MaxJobs), timeText(conductor.RegisteredAt),
 		})
 	}
-	return p.writeTable([]string{"name", "host", "pid", "boards", "kinds", "max jobs", "since"}, rows)
+	return p.writeTable([]string{"name", "host", "pid", "boards", "kinds", "labels", "max jobs", "since"}, rows)
 }

@@ -235,6 +235,7 @@ func jobFields(job *jobs.Job) []field {
 		{"front", frontText(job)},
 		{"key", job.Key},
 		{"tags", strings.Join(job.Tags, ", ")},
+		{"labels", strings.Join(job.Labels, ", ")},
 		{"max crashes", countText(job.MaxCrashes)},
 		{"state", string(job.State)},
 		{"outcome", string(job.Outcome)},
@@ -364,8 +365,12 @@ func (p *Program) noteIdle(ctx context.Context, cluster Cluster, job *jobs.Job) 
 	if err != nil {
 		return because(err, "list conductors")
 	}
-	for _, conductor := range conductors {
-		if slices.Contains(conductor.JobKinds, job.Kind) && slices.Contains(conductor.Boards, job.Board) {
+	offers := func(conductor *jobs.Entity) bool {
+		return !slices.ContainsFunc(job.Labels, func(label string) bool { return !slices.Contains(conductor.Labels, label) })
+	}
+	for i := range conductors {
+		conductor := &conductors[i]
+		if slices.Contains(conductor.JobKinds, job.Kind) && offers(conductor) && slices.Contains(conductor.Boards, job.Board) {
 			return nil
 		}
 	}

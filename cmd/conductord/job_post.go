@@ -18,7 +18,7 @@ type postFlags struct {
 	details, notBefore        string
 	sets                      []string
 	key                       string
-	tags                      []string
+	tags, labels              []string
 	maxCrashes                int
 	wait, hold, front         bool
 }
@@ -36,6 +36,7 @@ func (f *postFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.key, "key", "", "what the job is about: while an unfinished job of the board has the key, there is no second one")
 	flags.BoolVar(&f.front, "front", false, "before the others of its priority")
 	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")
+	flags.StringSliceVar(&f.labels, "label", nil, "only for conductors that offer this label; may be given several times")
 	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "how many owners it may cost before it is trashed (as the cluster has it)")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished; exit 1 unless it is a success")
 }
@@ -43,7 +44,7 @@ func (f *postFlags) add(cmd *cobra.Command) {
 // posting makes what the flags say, without the work.
 func (p *Program) posting(f *postFlags) (jobs.Posting, error) {
 	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name, Hold: f.hold,
-		Key: f.key, Front: f.front, Tags: f.tags, MaxCrashes: f.maxCrashes}
+		Key: f.key, Front: f.front, Tags: f.tags, MaxCrashes: f.maxCrashes, Labels: f.labels}
 	var err error
 	if f.id != "" {
 		if posting.ID, err = jobs.ParseJobID(f.id); err != nil {

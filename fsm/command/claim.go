@@ -83,6 +83,7 @@ func ClaimRequestToProto(r *jobs.ClaimRequest) *v1.ClaimNextCommand {
 		Boards:  slices.Clone(r.Boards),
 		Kinds:   slices.Clone(r.Kinds),
 		Max:     countOf(r.Max),
+		Labels:  slices.Clone(r.Labels),
 	}
 }
 
@@ -96,6 +97,7 @@ func ClaimRequestFromProto(message *v1.ClaimNextCommand) (jobs.ClaimRequest, err
 		Boards:  slices.Clone(message.GetBoards()),
 		Kinds:   slices.Clone(message.GetKinds()),
 		Max:     r.count("claim max", message.GetMax()),
+		Labels:  slices.Clone(message.GetLabels()),
 	}
 	if r.err != nil {
 		return jobs.ClaimRequest{}, r.err

@@ -236,6 +236,7 @@ var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 		Front:      rapid.Bool().Draw(t, "front"),
 		Tags:       list(rapid.String()).Draw(t, "tags"),
 		MaxCrashes: counts.Draw(t, "max crashes"),
+		Labels:     list(rapid.String()).Draw(t, "labels"),
 	}
 })
 
@@ -298,6 +299,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Front:      rapid.Uint64().Draw(t, "front"),
 		Tags:       list(rapid.String()).Draw(t, "tags"),
 		MaxCrashes: counts.Draw(t, "max crashes"),
+		Labels:     list(rapid.String()).Draw(t, "labels"),
 		PostedAt:   times.Draw(t, "posted"),
 		ModifiedAt: times.Draw(t, "modified"),
 		FinishedAt: times.Draw(t, "finished"),
@@ -330,6 +332,7 @@ var requests = rapid.Custom(func(t *rapid.T) jobs.ClaimRequest {
 		Boards:  list(rapid.String()).Draw(t, "boards"),
 		Kinds:   list(rapid.String()).Draw(t, "kinds"),
 		Max:     counts.Draw(t, "max"),
+		Labels:  list(rapid.String()).Draw(t, "labels"),
 	}
 })
 
@@ -376,6 +379,7 @@ var entities = rapid.Custom(func(t *rapid.T) jobs.Entity {
 		MaxJobs:      counts.Draw(t, "max jobs"),
 		Host:         rapid.String().Draw(t, "host"),
 		PID:          numbers.Draw(t, "pid"),
+		Labels:       list(rapid.String()).Draw(t, "labels"),
 		Metadata:     values.Draw(t, "metadata"),
 		Session:      jobs.SessionID{UUID: ids.Draw(t, "session")},
 		RegisteredAt: times.Draw(t, "registered"),

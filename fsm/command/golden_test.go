@@ -94,10 +94,11 @@ func samples() []*v1.Command {
 		}}}},
 		{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{{
 			Id: jobA, Name: "plain", Kind: "mail", Hold: true, Key: "order 7", Front: true, Tags: []string{"b", "a"}, MaxCrashes: 2,
+			Labels: []string{"gpu", "big"},
 		}}}}},
 		{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{Session: sessionA, Job: jobA, Nonce: nonceA}}},
 		{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{
-			Session: sessionA, Nonce: nonceA, Boards: []string{"default", "night"}, Kinds: []string{"travel"}, Max: 8,
+			Session: sessionA, Nonce: nonceA, Boards: []string{"default", "night"}, Kinds: []string{"travel"}, Max: 8, Labels: []string{"gpu"},
 		}}},
 		{Kind: &v1.Command_Consume{Consume: consume}},
 		{Kind: &v1.Command_Abandon{Abandon: abandon}},
@@ -107,7 +108,7 @@ func samples() []*v1.Command {
 		}}},
 		{Kind: &v1.Command_CloseSession{CloseSession: &v1.CloseSessionCommand{Session: sessionA}}},
 		{Kind: &v1.Command_Register{Register: &v1.RegisterCommand{Session: sessionA, Entity: &v1.Entity{
-			Kind: "conductor", Name: "node1", Boards: []string{"default"}, JobKinds: []string{"travel"}, MaxJobs: 4,
+			Kind: "conductor", Name: "node1", Boards: []string{"default"}, JobKinds: []string{"travel"}, MaxJobs: 4, Labels: []string{"gpu"},
 			Host: "h1", Pid: 4711, Metadata: map[string]*v1.Value{"zone": value(`"a"`)},
 		}}}},
 		{Kind: &v1.Command_SaveBook{SaveBook: sampleBook()}},

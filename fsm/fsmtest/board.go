@@ -216,12 +216,7 @@ func concerns(request *jobs.ClaimRequest, changes *fsm.Changes) bool {
 	if slices.Contains(changes.Ended, request.Session) {
 		return true
 	}
-	return slices.ContainsFunc(changes.Claimable, func(lane fsm.Lane) bool {
-		if len(request.Kinds) > 0 && !slices.Contains(request.Kinds, lane.Kind) {
-			return false
-		}
-		return slices.Contains(request.Boards, lane.Board) || (len(request.Boards) == 0 && lane.Board == jobs.DefaultBoard)
-	})
+	return slices.ContainsFunc(changes.Claimable, func(lane fsm.Lane) bool { return lane.Suits(request) })
 }
 
 // Consume completes the job.

@@ -71,6 +71,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"flows", flowRows},
 		{"orders", orderRows},
 		{"changes", changeRows},
+		{"labels", labelRows},
 		{"interventions", interventionRows},
 		{"sessions", sessionRows},
 		{"watching", watchRows},

@@ -20,9 +20,7 @@ type parking struct {
 
 // claimWaiter is a parked ClaimNext.
 type claimWaiter struct {
-	session jobs.SessionID
-	boards  []string
-	kinds   []string        // empty: any
+	request jobs.ClaimRequest
 	woken   chan []fsm.Lane // holds one wake-up: where something may be claimable
 }
 
@@ -33,7 +31,7 @@ func newParking() *parking {
 // park lets a claim wait. The caller looks for jobs after it has parked, so
 // that none is missed between.
 func (p *parking) park(request jobs.ClaimRequest) *claimWaiter {
-	waiter := &claimWaiter{session: request.Session, boards: request.Boards, kinds: request.Kinds, woken: make(chan []fsm.Lane, 1)}
+	waiter := &claimWaiter{request: request, woken: make(chan []fsm.Lane, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims = append(p.claims, waiter)
@@ -63,7 +61,7 @@ func (p *parking) wake(lanes []fsm.Lane) {
 	defer p.mu.Unlock()
 	for _, lane := range lanes {
 		for i, waiter := range p.claims {
-			if !waiter.wants(lane) {
+			if !lane.Suits(&waiter.request) {
 				continue
 			}
 			p.claims = slices.Delete(p.claims, i, i+1)
@@ -81,16 +79,12 @@ func (p *parking) dismiss(ended []jobs.SessionID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims = slices.DeleteFunc(p.claims, func(waiter *claimWaiter) bool {
-		over := slices.Contains(ended, waiter.session)
+		over := slices.Contains(ended, waiter.request.Session)
 		if over {
 			waiter.woken <- nil // has room: see wake
 		}
 		return over
 	})
-}
-
-func (w *claimWaiter) wants(lane fsm.Lane) bool {
-	return slices.Contains(w.boards, lane.Board) && (len(w.kinds) == 0 || slices.Contains(w.kinds, lane.Kind))
 }
 
 // awaitFinish gives a channel that is closed when the job finishes, and a

@@ -580,6 +580,7 @@ type ClaimNextCommand struct {
 	Boards        []string               `protobuf:"bytes,3,rep,name=boards,proto3" json:"boards,omitempty"`
 	Kinds         []string               `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
+	Labels        []string               `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -647,6 +648,13 @@ func (x *ClaimNextCommand) GetMax() uint32 {
 		return x.Max
 	}
 	return 0
+}
+
+func (x *ClaimNextCommand) GetLabels() []string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 type CloseSessionCommand struct {
@@ -1573,13 +1581,14 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\fClaimCommand\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"\x82\x01\n" +
+	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"\x9a\x01\n" +
 	"\x10ClaimNextCommand\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x16\n" +
 	"\x06boards\x18\x03 \x03(\tR\x06boards\x12\x14\n" +
 	"\x05kinds\x18\x04 \x03(\tR\x05kinds\x12\x10\n" +
-	"\x03max\x18\x05 \x01(\rR\x03max\"/\n" +
+	"\x03max\x18\x05 \x01(\rR\x03max\x12\x16\n" +
+	"\x06labels\x18\x06 \x03(\tR\x06labels\"/\n" +
 	"\x13CloseSessionCommand\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\"Z\n" +
 	"\x0fRegisterCommand\x12\x18\n" +

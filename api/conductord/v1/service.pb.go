@@ -766,6 +766,7 @@ type ClaimNextRequest struct {
 	Kinds         []string               `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
 	Wait          *durationpb.Duration   `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	Labels        []string               `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"` // what the session offers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -838,6 +839,13 @@ func (x *ClaimNextRequest) GetMax() uint32 {
 func (x *ClaimNextRequest) GetWait() *durationpb.Duration {
 	if x != nil {
 		return x.Wait
+	}
+	return nil
+}
+
+func (x *ClaimNextRequest) GetLabels() []string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -2785,14 +2793,15 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"A\n" +
 	"\rClaimResponse\x120\n" +
-	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\xb1\x01\n" +
+	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\xc9\x01\n" +
 	"\x10ClaimNextRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x16\n" +
 	"\x06boards\x18\x03 \x03(\tR\x06boards\x12\x14\n" +
 	"\x05kinds\x18\x04 \x03(\tR\x05kinds\x12\x10\n" +
 	"\x03max\x18\x05 \x01(\rR\x03max\x12-\n" +
-	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"E\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
+	"\x06labels\x18\a \x03(\tR\x06labels\"E\n" +
 	"\x11ClaimNextResponse\x120\n" +
 	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed\">\n" +
 	"\rEndingRequest\x12-\n" +

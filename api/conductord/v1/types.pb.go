@@ -1213,6 +1213,7 @@ type Posting struct {
 	Front         bool                   `protobuf:"varint,14,opt,name=front,proto3" json:"front,omitempty"` // before all others of its priority
 	Tags          []string               `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty"`
 	MaxCrashes    uint32                 `protobuf:"varint,16,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"` // 0: as the cluster has it
+	Labels        []string               `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty"`                            // only who offers all of them gets the job as the next one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1359,6 +1360,13 @@ func (x *Posting) GetMaxCrashes() uint32 {
 	return 0
 }
 
+func (x *Posting) GetLabels() []string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1392,6 +1400,7 @@ type Job struct {
 	Front         uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
 	Tags          []string               `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
 	MaxCrashes    uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
+	Labels        []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1641,6 +1650,13 @@ func (x *Job) GetMaxCrashes() uint32 {
 		return x.MaxCrashes
 	}
 	return 0
+}
+
+func (x *Job) GetLabels() []string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // Change is what is to be otherwise about a job. What is unset stays.
@@ -2217,6 +2233,7 @@ type Entity struct {
 	Metadata      map[string]*Value      `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`
 	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	Labels        []string               `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2317,6 +2334,13 @@ func (x *Entity) GetSession() string {
 func (x *Entity) GetRegisteredAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RegisteredAt
+	}
+	return nil
+}
+
+func (x *Entity) GetLabels() []string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -2790,7 +2814,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xae\x04\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xc6\x04\n" +
 	"\aPosting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2810,11 +2834,12 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05front\x18\x0e \x01(\bR\x05front\x12\x12\n" +
 	"\x04tags\x18\x0f \x03(\tR\x04tags\x12\x1f\n" +
 	"\vmax_crashes\x18\x10 \x01(\rR\n" +
-	"maxCrashes\x1aN\n" +
+	"maxCrashes\x12\x16\n" +
+	"\x06labels\x18\x11 \x03(\tR\x06labels\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xe3\b\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xfb\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2851,7 +2876,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05front\x18\x1d \x01(\x04R\x05front\x12\x12\n" +
 	"\x04tags\x18\x1e \x03(\tR\x04tags\x12\x1f\n" +
 	"\vmax_crashes\x18\x1f \x01(\rR\n" +
-	"maxCrashes\x1aN\n" +
+	"maxCrashes\x12\x16\n" +
+	"\x06labels\x18  \x03(\tR\x06labels\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -2902,7 +2928,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12+\n" +
 	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x127\n" +
 	"\topened_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bopenedAt\x12\x16\n" +
-	"\x06claims\x18\a \x01(\rR\x06claims\"\x95\x03\n" +
+	"\x06claims\x18\a \x01(\rR\x06claims\"\xad\x03\n" +
 	"\x06Entity\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -2914,7 +2940,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bmetadata\x18\b \x03(\v2#.conductord.v1.Entity.MetadataEntryR\bmetadata\x12\x18\n" +
 	"\asession\x18\t \x01(\tR\asession\x12?\n" +
 	"\rregistered_at\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x1aQ\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12\x16\n" +
+	"\x06labels\x18\v \x03(\tR\x06labels\x1aQ\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
 	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"4\n" +
