@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -106,9 +107,9 @@ func (d *Definition) Steps() ([]DefinedStep, error) {
 	if err != nil {
 		return nil, err
 	}
-	var steps []DefinedStep
-	if err := json.Unmarshal(text, &steps); err != nil {
-		return nil, &InvalidError{Field: "definition steps", Reason: "not packed steps: " + err.Error()}
+	steps, err := decodeSteps(text)
+	if err != nil {
+		return nil, err
 	}
 	for i := range steps {
 		if steps[i].Kind == "" {
@@ -134,4 +135,38 @@ func unpacked(packed []byte) ([]byte, error) {
 	default:
 		return nil, &InvalidError{Field: "definition steps", Reason: fmt.Sprintf("not packed steps: they begin with %q", how)}
 	}
+}
+
+// decodeSteps reads one step after the other, so that a text which holds more
+// than any flow has is not made into all of them first.
+func decodeSteps(text []byte) ([]DefinedStep, error) {
+	fault := func(err error) error {
+		return &InvalidError{Field: "definition steps", Reason: "not packed steps: " + err.Error()}
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if token, err := decoder.Token(); err != nil {
+		return nil, fault(err)
+	} else if token == nil {
+		return nil, nil // as no steps are packed
+	} else if token != json.Delim('[') {
+		return nil, fault(errors.New("they are no list"))
+	}
+	steps := []DefinedStep{} // a flow without steps, and not one of which nothing is kept
+	for decoder.More() {
+		if len(steps) == MaxLimits.Steps {
+			return nil, &LimitError{Field: "definition steps", Limit: int64(MaxLimits.Steps), Size: int64(len(steps)) + 1, Unit: "steps"}
+		}
+		var step DefinedStep
+		if err := decoder.Decode(&step); err != nil {
+			return nil, fault(err)
+		}
+		steps = append(steps, step)
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, fault(err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, fault(errors.New("more follows behind the list"))
+	}
+	return steps, nil
 }

@@ -1,0 +1,5 @@
+package handler
+
+// SaidNotYet is for tests: what a handler's answer means that ends with
+// ExitTryAgain.
+var SaidNotYet = notYet
