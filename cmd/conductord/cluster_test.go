@@ -520,7 +520,7 @@ func TestFlowRunWait(t *testing.T) {
 
 	got, _ = runAndWork(t, cluster, nil, (*worker).fail)
 	for _, want := range []string{
-		"TIME say-greeting FAILURE TOOK\n", "TIME flow hello FAILURE\n", "conductord: job ID: completed: failed after TOOK\n", "conductord: failed step: say-greeting\n",
+		"TIME say-greeting FAILURE TOOK handler.exit: exit status 3\n", "TIME flow hello FAILURE\n", "conductord: job ID: completed: failed after TOOK\n", "conductord: failed step: say-greeting\n",
 		"conductord: failure: handler.exit: exit status 3\n", "conductord: stderr: connecting\nconductord: stderr: no such guest\\u001b[31m\n",
 	} {
 		if !strings.Contains(steady(got.err), want) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -248,7 +249,11 @@ func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
 	if err := p.writeFields(fields); err != nil {
 		return err
 	}
-	t := tree{rows: rowsOf(detail), detail: detail, now: detail.UpdatedAt, results: true}
+	now := detail.UpdatedAt
+	if !detail.State.Finished() {
+		now = time.Now() // what runs is still running, and what waits is due from now
+	}
+	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: true}
 	if err := p.writeLines(append([]string{""}, t.lines()...)); err != nil || !attempts {
 		return err
 	}

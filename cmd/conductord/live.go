@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -116,7 +117,7 @@ func (v *view) reload(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if v.detail == nil || len(v.rows) < len(detail.Atoms) {
+	if v.detail == nil || len(v.detail.Atoms) != len(detail.Atoms) {
 		v.rows = rowsOf(&detail)
 	}
 	v.detail = &detail
@@ -150,14 +151,14 @@ func (v *view) tell() {
 	t := tree{detail: v.detail, now: v.read}
 	for i := range v.detail.Atoms {
 		atom := &v.detail.Atoms[i]
-		state := fmt.Sprintf("%s %d", atom.State, len(atom.Attempts))
+		state := fmt.Sprintf("%s %s %d", atom.State, atom.Intention, len(atom.Attempts))
 		if v.told[atom.Name] == state {
 			continue
 		}
 		v.told[atom.Name] = state
 		text := strings.Join([]string{timeText(v.read), clean(atom.Name), string(atom.State)}, " ")
-		if facts := t.facts(atom); facts != "" && settled(atom) {
-			text += " " + facts
+		if waits := !atom.RetryAt.IsZero(); settled(atom) || waits || atom.Kind == logbook.KindRetry {
+			text = strings.Join(slices.DeleteFunc([]string{text, t.facts(&treeRow{}, atom), t.outcome(atom)}, func(part string) bool { return part == "" }), " ")
 		}
 		fmt.Fprintln(v.program.Err, text)
 	}

@@ -11,42 +11,98 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// treeRow is one line of a flow's tree: a step, or a flow within the flow.
+// treeRow is one line of a flow's tree: a step, a retry, or a flow within the flow.
 type treeRow struct {
 	name  string
 	depth int
 	group flow.Pattern // of a flow; empty for a step
+	retry bool
+	only  string // the conditions under which it is run; empty if there are none
+
+	// Of a row for instances of a step, one for each element of a list: theirs.
+	// The first of them are shown in rows of their own.
+	instances []*logbook.AtomDetail
 }
 
 // rowsOf lays a flow out. A document can be read again, so that steps which
 // have not begun are shown too; of other flows only the recorded steps are
 // known here, since the code that builds them is the conductors'.
 func rowsOf(detail *logbook.FlowDetail) []treeRow {
-	if detail.Factory.Name == spec.Kind {
-		if document, err := spec.Parse(detail.Factory.Args, "flow.json"); err == nil {
-			if built, err := document.Build(nil); err == nil {
-				return nodeRows(nil, built, 0)
-			}
-		}
+	if plan := planOf(detail); plan != nil {
+		return nodeRows(plan)
 	}
 	rows := make([]treeRow, 0, len(detail.Atoms))
 	for i := range detail.Atoms {
-		rows = append(rows, treeRow{name: detail.Atoms[i].Name})
+		atom := &detail.Atoms[i]
+		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry})
 	}
 	return rows
 }
 
-func nodeRows(rows []treeRow, parent *flow.Flow, depth int) []treeRow {
+// planOf is the plan of a flow that is a document; nil if it is none.
+func planOf(detail *logbook.FlowDetail) *flow.Plan {
+	if detail.Factory.Name != spec.Kind {
+		return nil
+	}
+	document, err := spec.Parse(detail.Factory.Args, "flow.json")
+	if err != nil {
+		return nil
+	}
+	plan, err := document.Compile(detail.Targets...)
+	if err != nil {
+		return nil
+	}
+	return plan
+}
+
+// layout makes the rows of a plan.
+type layout struct {
+	plan *flow.Plan
+	only map[string]string // by the first step of what is decided about
+	rows []treeRow
+}
+
+func nodeRows(plan *flow.Plan) []treeRow {
+	l := &layout{plan: plan, only: map[string]string{}}
+	for _, choice := range plan.Choices() {
+		var names []string
+		for i := range choice.Voices {
+			names = append(names, choice.Voices[i].Name)
+		}
+		l.only[plan.Step(choice.Target.First).Name()] = strings.Join(names, " and ")
+	}
+	if root, ok := plan.Root().(*flow.Flow); ok {
+		l.children(root, 0)
+	} else {
+		l.step(plan.Root(), 0)
+	}
+	return l.rows
+}
+
+func (l *layout) children(parent *flow.Flow, depth int) {
+	if retry := parent.Retrier(); retry != nil {
+		if _, left := l.plan.Find(retry.Name()); left {
+			l.rows = append(l.rows, treeRow{name: retry.Name(), depth: depth, retry: true, only: l.only[retry.Name()]})
+		}
+	}
 	for _, child := range parent.Children() {
 		inner, isFlow := child.(*flow.Flow)
 		if !isFlow {
-			rows = append(rows, treeRow{name: child.Name(), depth: depth})
+			l.step(child, depth)
 			continue
 		}
-		rows = append(rows, treeRow{name: inner.Name(), depth: depth, group: inner.Pattern()})
-		rows = nodeRows(rows, inner, depth+1)
+		before := len(l.rows)
+		l.rows = append(l.rows, treeRow{name: inner.Name(), depth: depth, group: inner.Pattern()})
+		if l.children(inner, depth+1); len(l.rows) == before+1 {
+			l.rows = l.rows[:before] // nothing of it is left by the targets
+		}
 	}
-	return rows
+}
+
+func (l *layout) step(node flow.Node, depth int) {
+	if _, left := l.plan.Find(node.Name()); left {
+		l.rows = append(l.rows, treeRow{name: node.Name(), depth: depth, only: l.only[node.Name()]})
+	}
 }
 
 // tree is a picture of a flow at one moment. Drawing it decides nothing and
@@ -76,20 +132,25 @@ var marks = map[logbook.AtomState]struct{ mark, colour string }{
 
 const colourOff = "\x1b[0m"
 
+// widestName bounds the column of names: a name that is longer moves what
+// stands behind it, and not that of all others.
+const widestName = 24
+
 // lines draws the tree: the flow with a bar, then a line for each row.
 func (t *tree) lines() []string {
 	atoms := make(map[string]*logbook.AtomDetail, len(t.detail.Atoms))
 	for i := range t.detail.Atoms {
 		atoms[t.detail.Atoms[i].Name] = &t.detail.Atoms[i]
 	}
+	t.rows = folded(t.rows, t.detail.Atoms, atoms)
 	nameWidth := 0
 	for _, row := range t.rows {
-		nameWidth = max(nameWidth, 2*row.depth+utf8.RuneCountInString(clean(row.name)))
+		nameWidth = max(nameWidth, min(widestName, 2*row.depth+utf8.RuneCountInString(clean(row.name))))
 	}
 	lines := []string{t.clip(t.headline(atoms), "")}
 	first, end := t.window(atoms)
 	for _, row := range t.rows[first:end] {
-		lines = append(lines, t.rowLine(row, atoms[row.name], nameWidth))
+		lines = append(lines, t.rowLines(row, atoms[row.name], nameWidth)...)
 	}
 	if hidden := len(t.rows) - (end - first); hidden > 0 {
 		lines = append(lines, t.clip(fmt.Sprintf("  … and %d more", hidden), ""))
@@ -109,7 +170,7 @@ func (t *tree) window(atoms map[string]*logbook.AtomDetail) (first, end int) {
 	}
 	room := max(1, t.height-around)
 	for i, row := range t.rows {
-		if row.group == "" && !settled(atoms[row.name]) {
+		if row.counts() && !row.settled(atoms) {
 			first = max(0, min(i-1, len(t.rows)-room))
 			break
 		}
@@ -132,12 +193,16 @@ func settled(atom *logbook.AtomDetail) bool {
 func (t *tree) headline(atoms map[string]*logbook.AtomDetail) string {
 	steps, done := 0, 0
 	for _, row := range t.rows {
-		if row.group != "" {
-			continue
-		}
-		steps++
-		if settled(atoms[row.name]) {
-			done++
+		switch {
+		case !row.counts():
+		case len(row.instances) > 0:
+			steps += len(row.instances)
+			done += row.done()
+		default:
+			steps++
+			if settled(atoms[row.name]) {
+				done++
+			}
 		}
 	}
 	return fmt.Sprintf("%s  %s  %s %d/%d steps", clean(t.detail.Name), t.detail.State, bar(done, steps), done, steps)
@@ -145,7 +210,10 @@ func (t *tree) headline(atoms map[string]*logbook.AtomDetail) string {
 
 // bar draws how much is done.
 func bar(done, all int) string {
-	const width = 20
+	return barOf(done, all, 20)
+}
+
+func barOf(done, all, width int) string {
 	filled := 0
 	if all > 0 {
 		filled = width * done / all
@@ -153,10 +221,15 @@ func bar(done, all int) string {
 	return "[" + strings.Repeat("█", filled) + strings.Repeat("░", width-filled) + "]"
 }
 
-func (t *tree) rowLine(row treeRow, atom *logbook.AtomDetail, nameWidth int) string {
+// rowLines is a row; where a result or a failure does not fit beside it, it
+// stands below.
+func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []string {
 	indent := strings.Repeat("  ", row.depth)
 	if row.group != "" {
-		return t.clip(fmt.Sprintf("  %s▾ %s (%s)", indent, clean(row.name), row.group), "")
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s (%s)", indent, clean(row.name), row.group), "")}
+	}
+	if len(row.instances) > 0 {
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d  %s", indent, clean(row.name), len(row.instances), countsOf(row.instances)), "")}
 	}
 	state := logbook.AtomPending
 	if atom != nil {
@@ -166,49 +239,29 @@ func (t *tree) rowLine(row treeRow, atom *logbook.AtomDetail, nameWidth int) str
 	name := clean(row.name)
 	padding := strings.Repeat(" ", max(0, nameWidth-len(indent)-utf8.RuneCountInString(name)))
 	line := fmt.Sprintf("  %s%s %s%s  %-9s", indent, orDash(look.mark), name, padding, state)
-	if atom != nil {
-		line += "  " + t.facts(atom)
+	if facts := t.facts(&row, atom); facts != "" {
+		line += "  " + facts
 	}
-	return t.clip(strings.TrimRight(line, " "), look.colour)
+	outcome := t.outcome(atom)
+	if outcome == "" {
+		return []string{t.clip(strings.TrimRight(line, " "), look.colour)}
+	}
+	if both := line + "  " + outcome; utf8.RuneCountInString(both) <= pageWidth || !t.results {
+		return []string{t.clip(both, look.colour)}
+	}
+	below := "      " + indent
+	return []string{t.clip(strings.TrimRight(line, " "), look.colour), below + shortenTo(outcome, pageWidth-len(below))}
 }
 
-// facts are the attempts of a step, how long the last one took or has taken,
-// and what came of it.
-func (t *tree) facts(atom *logbook.AtomDetail) string {
-	if len(atom.Attempts) == 0 {
-		return ""
-	}
-	last := &atom.Attempts[len(atom.Attempts)-1]
-	end := last.EndedAt
-	if !last.Ended() {
-		end = t.now
-	}
-	text := durationText(max(0, end.Sub(last.StartedAt)))
-	if last.Number > 1 {
-		text += fmt.Sprintf("  attempt %d", last.Number)
-	}
-	if !atom.RetryAt.IsZero() && atom.State == logbook.AtomPending {
-		text += "  again at " + timeText(atom.RetryAt)
-	}
-	if last.Asked > 0 {
-		text += fmt.Sprintf("  asked %d times", last.Asked)
-	}
-	if !t.results {
-		return text
-	}
-	if result, ok := atom.Result(); ok && len(result) > 0 {
-		text += "  → " + shorten(string(result))
-	}
-	if last.Failure != nil {
-		text += "  " + shorten(last.Failure.Kind+": "+last.Failure.Message)
-	}
-	return text
-}
+// pageWidth is what a page is made for that is not drawn on a terminal.
+const pageWidth = 80
 
 // shorten fits a result or a message into a line.
-func shorten(text string) string {
-	const most = 80
-	text = clean(text)
+func shorten(text string) string { return shortenTo(text, pageWidth) }
+
+// shortenTo fits it into so many characters.
+func shortenTo(text string, most int) string {
+	text, most = clean(text), max(2, most)
 	if utf8.RuneCountInString(text) <= most {
 		return text
 	}

@@ -1,0 +1,16 @@
+package main
+
+import (
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// DrawTree draws a flow as flow show does, or as it is drawn on a terminal.
+func DrawTree(detail *logbook.FlowDetail, now time.Time, terminal bool) []string {
+	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: !terminal}
+	if terminal {
+		t.width, t.height = 80, 24
+	}
+	return t.lines()
+}
