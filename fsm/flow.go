@@ -187,7 +187,7 @@ func checkToken(j *jobRecord, token logbook.Token) error {
 type flowUpdate struct {
 	flow       *flowRecord
 	moved      bool // the flow's state changes
-	cause      *logbook.Failure
+	recaused   bool // the cause changes
 	definition *logbook.Definition
 	atoms      []*atomRecord
 }
@@ -200,10 +200,14 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update) (*flowUpdate, er
 		return nil, err
 	}
 	changed := *record
+	// The cause is not read, since most updates leave it: something stands for
+	// it, so that it is seen to be replaced or taken away.
+	kept := &logbook.Failure{}
+	changed.Cause = kept
 	if err := changed.Advance(u, t.now); err != nil {
 		return nil, err
 	}
-	plan := &flowUpdate{flow: &changed, moved: changed.State != record.State, cause: u.Cause, definition: u.Definition}
+	plan := &flowUpdate{flow: &changed, moved: changed.State != record.State, recaused: changed.Cause != kept, definition: u.Definition}
 	known := make(map[string]*atomRecord, len(u.Atoms))
 	for i := range u.Atoms {
 		change := &u.Atoms[i]
@@ -231,12 +235,12 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) error {
 		return nil
 	}
 	t.saveFlow(plan.flow)
-	if plan.cause != nil {
+	if plan.recaused {
 		body, err := t.flowBody(plan.flow)
 		if err != nil {
 			return err
 		}
-		body.Cause = plan.cause
+		body.Cause = plan.flow.Cause
 		t.saveFlowBody(plan.flow.ID, bodyOf(body))
 	}
 	if plan.definition != nil {

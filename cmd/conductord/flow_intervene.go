@@ -145,7 +145,7 @@ type Intervened struct {
 	Flow         logbook.FlowID       `json:"flow"`
 	FlowState    logbook.FlowState    `json:"flow_state"` // when the intervention was recorded, or with --wait at the end
 	Job          *jobs.Job            `json:"job,omitempty"`
-	Next         string               `json:"next"`
+	Next         string               `json:"next,omitempty"`
 }
 
 // intervene records what a person does to a flow, tells what follows from it,
@@ -259,14 +259,14 @@ func nextOf(word *logbook.Intervention, job *jobs.Job) string {
 	case job.State.Finished():
 		return fmt.Sprintf("job %s is %s", job.ID, howEnded(job))
 	}
-	goes := "goes on forwards"
+	does := "has its flow go on forwards"
 	if backwards(word.Kind) {
-		goes = "is undone further"
+		does = "undoes its flow further"
 	}
 	if job.State == jobs.StateClaimed {
-		return fmt.Sprintf("job %s is claimed by %s, and its flow %s", job.ID, clean(ownerOf(job)), goes)
+		return fmt.Sprintf("%s has claimed job %s, and %s", clean(ownerOf(job)), job.ID, does)
 	}
-	return fmt.Sprintf("job %s is %s; whoever claims it next sees that its flow %s", job.ID, job.State, goes)
+	return fmt.Sprintf("job %s is %s; the conductor that claims it next %s", job.ID, job.State, does)
 }
 
 // interventionText is an intervention in a line.
@@ -321,7 +321,7 @@ func adviceFor(detail *logbook.FlowDetail, word *logbook.Intervention) string {
 	case word.Kind == logbook.InterveneSkip:
 		return listed("steps whose undo has failed", stepsIn(detail, logbook.AtomRevertFailure))
 	case begun && atom.State == logbook.AtomSuccess && word.Kind == logbook.InterveneComplete:
-		return fmt.Sprintf("to have it done again: `conductord flow rerun %s --from %q`", detail.ID, word.Step)
+		return fmt.Sprintf("to have it done again: `conductord flow rerun %s --from %s`", detail.ID, quoted(word.Step))
 	case !begun:
 		return listed("its steps", stepsOf(detail))
 	}
@@ -396,19 +396,40 @@ func waysOn(detail *logbook.FlowDetail) []string {
 	return append(lines, fmt.Sprintf("conductord flow rerun %s   # run all of it again", id))
 }
 
-// unfinishedStep is the step for whose failure the flow has failed: that of the
-// cause, or one whose undo has failed.
+// unfinishedStep is the step for whose sake the flow reverts, or else one that
+// has failed; empty if there is none that has not succeeded.
 func unfinishedStep(detail *logbook.FlowDetail) string {
-	if detail.Cause != nil {
-		if atom, found := detail.Atom(detail.Cause.Step); found && atom.Kind == logbook.KindTask && atom.State != logbook.AtomSuccess {
-			return atom.Name
+	unfinished := func(name string) bool {
+		atom, found := detail.Atom(name)
+		return found && atom.Kind == logbook.KindTask && atom.State != logbook.AtomSuccess
+	}
+	// An undo that fails has for its cause what the flow reverts for.
+	if step := deepestStep(detail.Cause, unfinished); step != "" {
+		return step
+	}
+	for _, state := range []logbook.AtomState{logbook.AtomFailure, logbook.AtomRevertFailure} {
+		for _, name := range stepsIn(detail, state) {
+			if unfinished(name) {
+				return name
+			}
 		}
 	}
-	for i := range detail.Atoms {
-		atom := &detail.Atoms[i]
-		if atom.Kind == logbook.KindTask && (atom.State == logbook.AtomFailure || atom.State == logbook.AtomRevertFailure) {
-			return atom.Name
+	return ""
+}
+
+// deepestStep is the step that is named deepest down in a failure's causes,
+// among those that count; empty if none is.
+func deepestStep(failure *logbook.Failure, counts func(name string) bool) string {
+	if failure == nil {
+		return ""
+	}
+	for i := range failure.Causes {
+		if step := deepestStep(&failure.Causes[i], counts); step != "" {
+			return step
 		}
+	}
+	if failure.Step != "" && counts(failure.Step) {
+		return failure.Step
 	}
 	return ""
 }

@@ -27,8 +27,9 @@ func (w *worker) stick() {
 	w.update("", w.finish("make-greeting", `{"greeting":"Hello"}`, nil), w.begin("say-greeting"))
 	w.update(logbook.FlowReverting, w.finish("say-greeting", "", failure), w.undo("make-greeting", logbook.AtomReverting, nil))
 	last := w.next(logbook.FlowFailure, w.undo("make-greeting", logbook.AtomRevertFailure, stuck))
-	last.Cause = failure
-	w.must(w.cluster.Consume(w.t.Context(), jobs.Ending{Job: w.claimed.Job.ID, Token: w.claimed.Job.Token, Outcome: jobs.OutcomeFailed, Update: &last, Failure: failure}))
+	stuck.Causes = []logbook.Failure{*failure}
+	last.Cause = stuck
+	w.must(w.cluster.Consume(w.t.Context(), jobs.Ending{Job: w.claimed.Job.ID, Token: w.claimed.Job.Token, Outcome: jobs.OutcomeFailed, Update: &last, Failure: stuck}))
 }
 
 // undo is a step whose revert begins, or has ended.
@@ -52,8 +53,8 @@ func stuckFlow(t *testing.T, cluster main.Cluster) (jobs.JobID, string) {
 func TestFlowInterventions(t *testing.T) {
 	cluster := openCluster(t)
 	idle := "conductord: the job waits: no live conductor builds flows of kind \"document\" from board \"default\"\n"
-	undone := "next:     job ID is claimable; whoever claims it next sees that its flow is undone further\n"
-	forwards := "next:     job ID is claimable; whoever claims it next sees that its flow goes on forwards\n"
+	undone := "next:     job ID is claimable; the conductor that claims it next undoes its flow further\n"
+	forwards := "next:     job ID is claimable; the conductor that claims it next has its flow go on forwards\n"
 	for _, row := range []struct {
 		name string
 		args string // several commands on one flow, of which the last one is looked at
