@@ -2,11 +2,13 @@ package test
 
 import (
 	"bytes"
+	"context"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestExamplePrograms runs the two programs of the README against a cluster: a
@@ -78,13 +80,21 @@ func TestExampleFlow(t *testing.T) {
 	}
 }
 
+// demoTime bounds the demo, which takes half a minute on a machine that does
+// nothing else.
+const demoTime = 4 * time.Minute
+
 // TestDemo runs the demo as it is: it ends with status 0 only if nothing was
 // lost and no recorded result has changed.
 func TestDemo(t *testing.T) {
-	command := exec.CommandContext(within(t), binary, "demo", "-o", "json")
+	ctx, cancel := context.WithTimeout(t.Context(), demoTime)
+	defer cancel()
+	var told strings.Builder
+	command := exec.CommandContext(ctx, binary, "demo", "-o", "json")
+	command.Stderr = &told
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("the demo failed: %v\n%s", err, output)
+		t.Fatalf("the demo failed: %v\n%s%s", err, told.String(), output)
 	}
 	for _, want := range []string{`"posted": 60`, `"succeeded": 54`, `"reverted": 6`, `"lost": 0`, `"recorded_results_changed": 0`} {
 		if !strings.Contains(string(output), want) {
