@@ -118,15 +118,22 @@ type Action string
 const (
 	ActionExecute Action = "execute"
 	ActionRevert  Action = "revert"
+	// ActionReset does nothing, and undoes nothing: a person has had the atom
+	// begin anew. What stands before it is history, and counts for nothing.
+	ActionReset Action = "reset"
 )
 
-// Attempt is one execution or one revert of an atom.
+// Known tells whether there is such an action.
+func (a Action) Known() bool { return a == ActionExecute || a == ActionRevert || a == ActionReset }
+
+// Attempt is one execution or one revert of an atom; or what a person has done
+// instead, under the token and in the name of an Intervention.
 type Attempt struct {
 	Action Action `json:"action"`
-	// Number counts from 1, apart for executions and reverts.
+	// Number counts from 1, apart for each action.
 	Number    int       `json:"number"`
 	Token     Token     `json:"token"`
-	Owner     string    `json:"owner,omitempty"` // the conductor's name, for people
+	Owner     string    `json:"owner,omitempty"` // the conductor's name, or the person's, for people
 	StartedAt time.Time `json:"started_at"`
 	// EndedAt is zero while the attempt runs, and for ever if its conductor
 	// died: then nobody knows its outcome.
@@ -150,11 +157,14 @@ type Attempt struct {
 // Ended tells whether the outcome of the attempt is known.
 func (a *Attempt) Ended() bool { return !a.EndedAt.IsZero() }
 
-// Last finds the latest attempt at an action.
+// Last finds the latest attempt at an action since the atom was last reset.
 func (a *AtomDetail) Last(action Action) (*Attempt, bool) {
 	for i := len(a.Attempts) - 1; i >= 0; i-- {
-		if a.Attempts[i].Action == action {
+		switch a.Attempts[i].Action {
+		case action:
 			return &a.Attempts[i], true
+		case ActionReset:
+			return nil, false
 		}
 	}
 	return nil, false

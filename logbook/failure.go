@@ -56,6 +56,10 @@ const (
 	FailureCrash    = "crash"          // the conductor died while it held the job
 	FailureOperator = "operator"       // a person has ended it
 
+	// FailureIntervention: what a person wanted done to a failed flow cannot
+	// be done, and nothing of it was.
+	FailureIntervention = "flow.intervention"
+
 	// FailureAtMostOnce: a step that must not start twice was running when
 	// its conductor died, so nobody knows whether it has happened; or it has
 	// said "not yet", and so asked to be started twice.

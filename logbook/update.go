@@ -72,7 +72,8 @@ func (f *FlowDetail) Judge(u *Update) (Verdict, error) {
 }
 
 // Advance applies the part of a fresh update that concerns the flow itself;
-// atoms are changed by AtomDetail.Advance. On an error nothing has changed.
+// atoms are changed by AtomDetail.Advance. A flow that runs again after it had
+// ended has no Cause any more. On an error nothing has changed.
 func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 	if u.State != "" {
 		if err := f.State.Move(u.State); err != nil {
@@ -80,6 +81,9 @@ func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 		}
 		if f.State.Finished() && u.State != f.State && len(f.Pending()) == 0 {
 			return fmt.Errorf("cannot update flow %s: %w: it is %s, and nobody has intervened", f.ID, ErrConflict, f.State)
+		}
+		if f.State.Finished() && u.State == FlowRunning {
+			f.Cause = nil // the flow reverts no longer; the attempts tell what had failed
 		}
 		f.State = u.State
 	}
@@ -120,7 +124,7 @@ func (a *AtomDetail) Advance(c *AtomChange) error {
 // admits checks that an attempt is new, or ends one that is open, where those
 // that stand before it in the same change have been recorded.
 func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
-	if attempt.Number < 1 || (attempt.Action != ActionExecute && attempt.Action != ActionRevert) {
+	if attempt.Number < 1 || !attempt.Action.Known() {
 		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("%s %d of atom %q", attempt.Action, attempt.Number, a.Name)}
 	}
 	for _, attempts := range [][]Attempt{a.Attempts, earlier} {
@@ -135,6 +139,9 @@ func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
 }
 
 func (a *AtomDetail) set(c *AtomChange) {
+	if c.State == AtomPending && a.State != AtomPending && a.State != AtomRunning {
+		a.Progress = nil // it begins anew, and has come nowhere
+	}
 	if c.Version != "" {
 		a.Version = c.Version
 	}

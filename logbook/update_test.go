@@ -208,6 +208,54 @@ func TestAtomAdvance(t *testing.T) {
 	}
 }
 
+// A person has an atom begin anew: what stands before is history.
+func TestReset(t *testing.T) {
+	atom := logbook.NewAtom("a", logbook.KindTask)
+	atom.State, atom.Intention, atom.Progress = logbook.AtomRevertFailure, logbook.IntendRevert, &logbook.Progress{Done: 3}
+	ended := time.Unix(1, 0)
+	atom.Attempts = []logbook.Attempt{
+		{Action: logbook.ActionExecute, Number: 1, EndedAt: ended, Failure: &logbook.Failure{Kind: "error"}},
+		{Action: logbook.ActionRevert, Number: 1, EndedAt: ended, Failure: &logbook.Failure{Kind: "error"}},
+	}
+	reset := logbook.Attempt{Action: logbook.ActionReset, Number: 1, Owner: "ada", EndedAt: ended}
+	change := logbook.AtomChange{Name: "a", State: logbook.AtomPending, Intention: logbook.IntendExecute, Attempts: []logbook.Attempt{reset}}
+	if err := atom.Advance(&change); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := atom.Last(logbook.ActionExecute); ok || atom.Failure() != nil || atom.Progress != nil || len(atom.Attempts) != 3 {
+		t.Errorf("after a reset it is %+v", atom)
+	}
+	if err := atom.Advance(&change); !errors.Is(err, logbook.ErrConflict) {
+		t.Errorf("the same reset again: %v", err)
+	}
+	change = logbook.AtomChange{Name: "a", State: logbook.AtomSuccess, Attempts: []logbook.Attempt{{Action: logbook.ActionExecute, Number: 2, EndedAt: ended, Result: json.RawMessage("7")}}}
+	if err := atom.Advance(&change); err != nil {
+		t.Fatal(err)
+	}
+	if result, ok := atom.Result(); !ok || string(result) != "7" {
+		t.Errorf("the result is %s", result)
+	}
+}
+
+// A flow that runs again has no cause; one that is undone further has the one
+// that it is given, and else the one that it had.
+func TestCauseOfAFlowThatGoesOn(t *testing.T) {
+	old, given := &logbook.Failure{Kind: "error", Message: "old"}, &logbook.Failure{Kind: "error", Message: "given"}
+	for _, row := range []struct {
+		to    logbook.FlowState
+		cause *logbook.Failure
+		want  *logbook.Failure
+	}{{logbook.FlowRunning, nil, nil}, {logbook.FlowReverting, nil, old}, {logbook.FlowReverting, given, given}, {"", given, given}} {
+		flow := logbook.FlowDetail{State: logbook.FlowFailure, Cause: old, Interventions: []logbook.Intervention{{Token: logbook.Token{Index: 5}}}}
+		if err := flow.Advance(&logbook.Update{Token: logbook.Token{Index: 6}, Sequence: 1, State: row.to, Cause: row.cause}, time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if flow.Cause != row.want || len(flow.Pending()) > 0 {
+			t.Errorf("on its way to %q its cause is %v, and pending are %v", row.to, flow.Cause, flow.Pending())
+		}
+	}
+}
+
 func TestNewAtom(t *testing.T) {
 	got := logbook.NewAtom("pay", logbook.KindTask)
 	want := logbook.AtomDetail{

@@ -64,8 +64,8 @@ func (c *core) value(wire *flow.Wire) (json.RawMessage, bool) {
 // lacking is the failure of a step whose result does not hold what steps
 // behind it cannot do without. It is the provider that is wrong, and it is
 // told so before anything is built on its result.
-func (c *core) lacking(step int, result json.RawMessage) *logbook.Failure {
-	wanted := c.plan.Consumed(step)
+func lacking(plan *flow.Plan, step int, result json.RawMessage) *logbook.Failure {
+	wanted := plan.Consumed(step)
 	if len(wanted) == 0 {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 // once forwards and once backwards in a run.
 type core struct {
 	plan     *flow.Plan
+	hands    hands     // of persons, that the flow has been in
 	revision *revision // of how the flow is built, since it was begun
 	store    logbook.Values
 	call     flow.Call // what is the same in every call
@@ -63,6 +64,8 @@ type vertex struct {
 	attempt   *logbook.Attempt // the one that is open, as its mark in the update says, or that waits to be asked again; not to be written to
 
 	executions, reverts          int  // attempts begun
+	resets                       int  // by persons
+	runs, undoings               int  // executions and reverts that were loaded since then
 	failedExecutions, failedUndo int  // attempts that have ended in a failure
 	undoFailed                   bool // the last revert that was loaded
 	undone                       bool // the last attempt that was loaded is a revert
@@ -224,7 +227,7 @@ func (c *core) finish(o outcome, now time.Time) {
 
 func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
-	if failure := c.lacking(step, attempt.Result); failure != nil {
+	if failure := lacking(c.plan, step, attempt.Result); failure != nil {
 		attempt.Result, attempt.Failure = nil, failure
 		c.executionFailed(step, attempt, now)
 		return
@@ -286,7 +289,7 @@ func (c *core) release(vertex int, now time.Time) {
 			switch _, choice := c.plan.ChoiceAt(int(next)); {
 			case choice:
 				choices = append(choices, int(next))
-			case int(next) >= c.plan.Len() || n.state == logbook.AtomIgnored:
+			case int(next) >= c.plan.Len() || isDone(n.state): // ignored, or completed by hand
 				stack = append(stack, int(next))
 			default:
 				c.ready.push(int(next))

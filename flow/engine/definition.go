@@ -107,6 +107,8 @@ func (c *core) adopt(o *Options, now time.Time) {
 // may have been adopted long ago, so it need not be among those seen now.
 func (c *core) forgets(atom *logbook.AtomDetail) bool {
 	_, found := c.plan.Find(atom.Name)
+	n := len(atom.Attempts)
+	begun := n > 0 && atom.Attempts[n-1].Action != logbook.ActionReset
 	idle := atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored
-	return !found && idle && len(atom.Attempts) == 0
+	return !found && idle && !begun
 }

@@ -32,7 +32,10 @@
 //     everything; nothing turns that back.
 //   - What a decider says is recorded with what follows from it: that steps
 //     are ignored, or that they run.
-//   - A flow whose revert fails is FAILURE and stays so: nothing more starts.
+//   - A flow whose revert fails is FAILURE and stays so: nothing more starts,
+//     until a person intervenes. What persons want done is carried out as a
+//     whole, before anything else, under the next claim; a conductor that dies
+//     amidst is no reason for doing it twice, or by half.
 //   - However much a step leaves behind, its flow can be written and read: a
 //     result that is too large is a failure, and failures and stderr are cut.
 //   - A whole run costs O(steps + edges), whatever the shape of the flow.
@@ -175,16 +178,30 @@ type Event struct {
 // An error means that the flow has not ended here and that nothing more will
 // be written: the cause of ctx's end, the Journal's error, or ErrMismatch,
 // ErrPinned, ErrChanged, flow.ErrMissing and ErrGate for what their texts say. Steps that ran have
-// been cancelled then. A flow that had ended already gives its end at once.
+// been cancelled then. A flow that had ended already gives its end at once,
+// unless somebody has intervened since: then that is carried out, and the flow
+// goes on from there. What cannot be carried out changes nothing, and the flow
+// ends again as it had, with a cause of kind logbook.FailureIntervention.
 func Run(ctx context.Context, options Options) (End, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
 	}
-	if state := options.Detail.State; state.Finished() {
+	if state := options.Detail.State; state.Finished() && !options.Detail.Resumable() {
 		return End{State: state, Cause: options.Detail.Cause}, nil
 	}
-	c, err := newCore(&options)
+	revision, err := revise(&options)
+	if err != nil {
+		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
+	}
+	work, refusal, err := intervene(&options, time.Now())
+	switch {
+	case err != nil:
+		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
+	case refusal != nil:
+		return refused(&options, refusal), nil
+	}
+	c, err := newCore(&options, revision, work)
 	if err != nil {
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
 	}

@@ -31,16 +31,12 @@ import (
 // Anything that no engine leaves behind is refused, but for what follows from
 // a change of the flow since it was begun: steps that never began may have
 // changed their version, or be gone.
-func newCore(o *Options) (*core, error) {
-	revision, err := revise(o)
-	if err != nil {
-		return nil, err
-	}
-	c, err := loadCore(o, revision)
+func newCore(o *Options, revision *revision, work *handiwork) (*core, error) {
+	c, err := loadCore(o, revision, work)
 	return c, revision.explain(err)
 }
 
-func loadCore(o *Options, revision *revision) (*core, error) {
+func loadCore(o *Options, revision *revision, work *handiwork) (*core, error) {
 	c := &core{revision: revision, plan: o.Plan, store: o.Store, owner: o.Owner, out: newBuilder(o), limits: o.Limits, cause: o.Detail.Cause,
 		call: flow.Call{Job: o.Job, Flow: o.Detail.ID, Token: o.Token}}
 	if err := o.Detail.State.Move(o.Detail.State); err != nil {
@@ -49,6 +45,7 @@ func loadCore(o *Options, revision *revision) (*core, error) {
 	if err := c.checkStore(); err != nil {
 		return nil, err
 	}
+	c.hands = handsOn(o)
 	c.scopes = make([]scope, len(o.Plan.Scopes()))
 	c.vertices = make([]vertex, o.Plan.Vertices())
 	for i := range c.vertices {
@@ -67,6 +64,7 @@ func loadCore(o *Options, revision *revision) (*core, error) {
 	if err := c.checkOrder(o.Detail.State); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
+	work.write(c.out)
 	return c, nil
 }
 
@@ -112,12 +110,12 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	v := &c.vertices[step]
 	v.recorded, v.state, v.intention, v.retryAt = true, atom.State, atom.Intention, atom.RetryAt
 	for i := range atom.Attempts {
-		if err := v.loadAttempt(&atom.Attempts[i]); err != nil {
+		if err := v.loadAttempt(&atom.Attempts[i], c.hands.counts(&atom.Attempts[i])); err != nil {
 			return err
 		}
 	}
 	if version := c.plan.Step(step).Version(); atom.Version != version {
-		if v.executions > 0 {
+		if v.runs > 0 {
 			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, version)
 		}
 		v.outdated = true
@@ -145,17 +143,27 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	return nil
 }
 
-func (v *vertex) loadAttempt(attempt *logbook.Attempt) error {
+// loadAttempt takes over an attempt, a failure of which counts for the step's
+// policy or does not.
+func (v *vertex) loadAttempt(attempt *logbook.Attempt, counts bool) error {
 	number, failed := &v.executions, &v.failedExecutions
 	switch attempt.Action {
 	case logbook.ActionExecute:
+		v.runs++
 	case logbook.ActionRevert:
 		number, failed = &v.reverts, &v.failedUndo
+	case logbook.ActionReset:
+		number = &v.resets
 	default:
 		return fmt.Errorf("there is no action %q", attempt.Action)
 	}
 	if attempt.Number != *number+1 {
 		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
+	}
+	if attempt.Action == logbook.ActionReset {
+		v.resets++
+		v.failedExecutions, v.failedUndo, v.runs, v.undoings, v.undone, v.undoFailed = 0, 0, 0, 0, false, false
+		return nil
 	}
 	if revert := attempt.Action == logbook.ActionRevert; revert != v.undone {
 		// What was tried before belongs to an earlier round, for both actions
@@ -166,10 +174,11 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt) error {
 		}
 	}
 	*number++
-	if attempt.Failure != nil {
+	if attempt.Failure != nil && counts {
 		*failed++
 	}
 	if attempt.Action == logbook.ActionRevert {
+		v.undoings++
 		v.undoFailed = attempt.Failure != nil
 	}
 	return nil
@@ -204,7 +213,7 @@ func (c *core) checkState(step int, last *logbook.Attempt) error {
 	executing := v.state == logbook.AtomPending || v.state == logbook.AtomRunning || v.state == logbook.AtomSuccess ||
 		v.state == logbook.AtomFailure
 	again := c.plan.Governor(step) >= 0 && (last == nil || !v.undone)
-	if !possible || executing && v.reverts > 0 && !again {
+	if !possible || executing && v.undoings > 0 && !again {
 		return fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", v.state, v.executions, v.reverts)
 	}
 	return nil
@@ -282,7 +291,7 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 	}
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
-		if v.started && v.state != logbook.AtomReverted && v.before > 0 {
+		if v.started && v.state != logbook.AtomReverted && v.before > 0 && !c.hands.mayPrecede(v.state) {
 			return fmt.Errorf("step %q is %s, and a step that it waits for is not SUCCESS", c.plan.Step(step).Name(), v.state)
 		}
 		if v.started && state == logbook.FlowPending {

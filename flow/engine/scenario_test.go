@@ -20,6 +20,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/logbook"
@@ -36,6 +38,8 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //	             with its properties (see parseStep); after the command
 //	             only=STEP,STEP for a targeted run
 //	change       the same flow as it is built from now on; properties: its policy
+//	intervene    KIND [STEP]: a person does that to the flow; properties: by=NAME
+//	             result=JSON hold
 //	detail       the flow as it was left: a line for the flow, then one for each
 //	             step: NAME STATE [INTENTION] attempts as E+ E- E? R+ R- R?
 //	             (E+5: with the value 5, of a retry)
@@ -120,6 +124,8 @@ func (s *scenario) command(t *testing.T, block []string) string {
 			s.detail.OnChange = logbook.ChangePolicy(words[1])
 		}
 		return answer
+	case "intervene":
+		return s.intervene(words[1:])
 	case "detail":
 		s.load(t, block[1:])
 		return "ok\n"
@@ -130,6 +136,43 @@ func (s *scenario) command(t *testing.T, block []string) string {
 	}
 	t.Fatalf("there is no command %q", words[0])
 	return ""
+}
+
+// intervene records what a person does, if it is admitted.
+func (s *scenario) intervene(words []string) string {
+	i := logbook.Intervention{ID: uuid.New(), Flow: s.detail.ID, Kind: logbook.InterventionKind(words[0]), By: "ada",
+		At: time.Unix(3, 0), Token: logbook.Token{Index: s.lastToken() + 1}}
+	for _, word := range words[1:] {
+		key, value, property := strings.Cut(word, "=")
+		switch {
+		case !property && word == "hold":
+			i.Hold = true
+		case !property:
+			i.Step = word
+		case key == "by":
+			i.By = value
+		case key == "result":
+			i.Result = json.RawMessage(value)
+		}
+	}
+	err := logbook.MaxLimits.CheckIntervention(&i)
+	if err == nil {
+		_, err = s.detail.Admit(&i)
+	}
+	if err != nil {
+		return strings.ReplaceAll(err.Error(), s.detail.ID.String(), "ID") + "\n"
+	}
+	s.detail.Interventions = append(s.detail.Interventions, i)
+	return "ok\n"
+}
+
+// lastToken is the index of the latest claim or intervention.
+func (s *scenario) lastToken() uint64 {
+	last := s.detail.Fence.Index
+	for _, i := range s.detail.Interventions {
+		last = max(last, i.Token.Index)
+	}
+	return last
 }
 
 // build reads an indented tree.
@@ -433,7 +476,7 @@ func (s *scenario) run(t *testing.T, words []string) string {
 	j := newJournal(s.detail)
 	suspend, cancel := make(chan struct{}), make(chan struct{})
 	// Each run is a claim of its own.
-	token := logbook.Token{Index: s.detail.Fence.Index + 1}
+	token := logbook.Token{Index: s.lastToken() + 1}
 	options := engine.Options{Plan: s.plan, Detail: s.detail, Store: logbook.Values{
 		"input": json.RawMessage(`1`), "list": json.RawMessage(`[3, 2, 5]`), "none": json.RawMessage(`[]`)},
 		Job: "j", Token: token, Owner: "o", Journal: j, Workers: 1, Suspend: suspend, Revert: cancel}
@@ -492,6 +535,8 @@ func formatUpdate(u *logbook.Update) string {
 	fmt.Fprintf(&out, "%d:", u.Sequence)
 	if u.State != "" {
 		fmt.Fprintf(&out, " flow %s%s", u.State, formatFailure(u.Cause))
+	} else if u.Cause != nil {
+		fmt.Fprintf(&out, " flow as it was%s", formatFailure(u.Cause))
 	}
 	for i, change := range u.Atoms {
 		if i > 0 || u.State != "" {
@@ -503,6 +548,9 @@ func formatUpdate(u *logbook.Update) string {
 		}
 		if change.Intention == logbook.IntendRevert {
 			out.WriteString(" (to revert)")
+		}
+		if change.State == "" && change.Intention == logbook.IntendExecute {
+			out.WriteString(" (to execute)")
 		}
 		if change.Intention == logbook.IntendRetry {
 			out.WriteString(" (to retry)")
@@ -518,7 +566,11 @@ func formatUpdate(u *logbook.Update) string {
 			case a.Ended():
 				mark = "-"
 			}
-			fmt.Fprintf(&out, " %s%d%s", strings.ToUpper(string(a.Action[:1])), a.Number, mark)
+			letter := map[logbook.Action]string{logbook.ActionExecute: "E", logbook.ActionRevert: "R", logbook.ActionReset: "X"}[a.Action]
+			fmt.Fprintf(&out, " %s%d%s", letter, a.Number, mark)
+			if a.Owner != "o" && a.Owner != "" {
+				fmt.Fprintf(&out, "(by %s)", a.Owner)
+			}
 			if a.Failure != nil && a.Failure.Kind != "error" {
 				fmt.Fprintf(&out, "[%s]", a.Failure.Kind)
 			}

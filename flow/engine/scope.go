@@ -291,13 +291,14 @@ func (c *core) whole() *flow.Scope {
 	return &flow.Scope{End: c.plan.Len(), GateFrom: c.plan.Len(), GateEnd: len(c.vertices), Parent: -1}
 }
 
-// loadRounds takes over the rounds of a retry. A revert ends the history.
+// loadRounds takes over the rounds of a retry. A revert ends the history, and
+// so does a reset.
 func (c *core) loadRounds(step int, atom *logbook.AtomDetail) error {
 	s, _ := c.plan.ScopeOf(step)
 	var rounds []flow.Round
 	for i := range atom.Attempts {
 		attempt := &atom.Attempts[i]
-		if attempt.Action == logbook.ActionRevert {
+		if attempt.Action != logbook.ActionExecute {
 			rounds = nil
 			continue
 		}

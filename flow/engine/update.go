@@ -157,6 +157,18 @@ func (b *builder) define(definition *logbook.Definition) {
 	b.bytes += sizeOfDefinition(definition)
 }
 
+// add adds a change of a step that stands by itself.
+func (b *builder) add(change logbook.AtomChange, now time.Time) {
+	size := sizeOf(&change)
+	if b.bytes+size > b.maxBytes || len(b.current.Atoms) >= b.maxChanges {
+		b.close()
+	}
+	b.tell(change, now)
+	b.dirty = true
+	b.bytes += size
+	b.current.Atoms = append(b.current.Atoms, change)
+}
+
 // change adds a change of a step.
 func (b *builder) change(step int, change logbook.AtomChange, now time.Time) {
 	size := sizeOf(&change)

@@ -137,6 +137,4 @@ func knownIntention(i logbook.Intention) bool {
 	return false
 }
 
-func knownAction(a logbook.Action) bool {
-	return a == logbook.ActionExecute || a == logbook.ActionRevert
-}
+func knownAction(a logbook.Action) bool { return a.Known() }

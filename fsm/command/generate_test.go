@@ -97,7 +97,7 @@ var failures = failuresOfDepth(2)
 
 var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
 	return logbook.Attempt{
-		Action:          orUnset(logbook.ActionExecute, logbook.ActionRevert).Draw(t, "action"),
+		Action:          orUnset(logbook.ActionExecute, logbook.ActionRevert, logbook.ActionReset).Draw(t, "action"),
 		Number:          counts.Draw(t, "number"),
 		Token:           tokens.Draw(t, "token"),
 		Owner:           rapid.String().Draw(t, "owner"),

@@ -1,0 +1,264 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+// ward is a flow that fails, and persons who look after it: in each phase one
+// step fails and the undo of one fails, until nothing does any more.
+type ward struct {
+	plan   *flow.Plan
+	phases []phase
+	limits logbook.Limits
+	// parallel: some steps have no order. A crash may give them another one, so
+	// that another of them is undone when an undo fails, and runs again.
+	parallel bool
+
+	present phase
+	runs    map[string]int // in the present phase
+	undoes  map[string]int
+}
+
+// phase is what goes wrong, and what a person does about it.
+type phase struct {
+	fails, undoFails string
+	forward          bool
+	complete, rerun  string // going forwards
+	skip             bool   // going backwards
+}
+
+type wardTask struct {
+	ward *ward
+	name string
+}
+
+func (w *wardTask) Execute(context.Context, *flow.Call) (any, error) {
+	w.ward.runs[w.name]++
+	if w.ward.present.fails == w.name {
+		return nil, errors.New("woot")
+	}
+	return w.name, nil
+}
+
+func (w *wardTask) Revert(context.Context, *flow.Call) error {
+	w.ward.undoes[w.name]++
+	if w.ward.present.undoFails == w.name {
+		return errors.New("nasty")
+	}
+	return nil
+}
+
+// draw makes a flow, and tells its steps.
+func (w *ward) draw(rt *rapid.T, names *[]string, depth int) flow.Node {
+	if depth == 0 || len(*names) > 8 || len(*names) > 0 && rapid.Bool().Draw(rt, "leaf") {
+		name := fmt.Sprintf("s%d", len(*names))
+		*names = append(*names, name)
+		return flow.NewStep(name, &wardTask{w, name})
+	}
+	var children []flow.Node
+	for range rapid.IntRange(1, 3).Draw(rt, "children") {
+		children = append(children, w.draw(rt, names, depth-1))
+	}
+	name := fmt.Sprintf("f%d-%d", depth, len(*names))
+	switch rapid.SampledFrom([]string{"linear", "unordered", "retry", "decided"}).Draw(rt, "pattern") {
+	case "linear":
+		return flow.Linear(name, children...)
+	case "retry":
+		return flow.Linear(name, children...).WithRetry(flow.Times("r-"+name, 2))
+	case "decided":
+		w.parallel = w.parallel || len(children) > 1
+		graph := flow.Graph(name, children...)
+		no := flow.Decide("no", func(logbook.Values) (bool, error) { return false, nil })
+		for i := 1; i < len(children); i++ {
+			graph.Link(children[0].Name(), children[i].Name(), []flow.LinkOption{no}[:rapid.IntRange(0, 1).Draw(rt, "no")]...)
+		}
+		return graph
+	}
+	w.parallel = w.parallel || len(children) > 1
+	return flow.Unordered(name, children...)
+}
+
+// TestInterventionsAtEveryWrite has persons intervene in generated flows that
+// fail, some more than once, and lets the conductor die before every update,
+// each of which holds as little as can be. Whatever it was that was not
+// written, what they want is done as a whole, and once.
+func TestInterventionsAtEveryWrite(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := &ward{limits: logbook.Limits{Steps: rapid.SampledFrom([]int{1, 2, 10_000}).Draw(rt, "changes in an update")}}
+		var names []string
+		root := w.draw(rt, &names, 3)
+		plan, err := flow.Compile(root)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		w.plan = plan
+		for range rapid.IntRange(1, 3).Draw(rt, "phases") {
+			name := func(label string) string { return rapid.SampledFrom(names).Draw(rt, label) }
+			w.phases = append(w.phases, phase{fails: name("fails"), undoFails: name("undo fails"), forward: rapid.Bool().Draw(rt, "forward"),
+				complete: rapid.SampledFrom([]string{"", "", name("complete")}).Draw(rt, "completes"),
+				rerun:    rapid.SampledFrom([]string{"", "", name("rerun")}).Draw(rt, "reruns"), skip: rapid.Bool().Draw(rt, "skip")})
+		}
+		whole, writes := w.series(rt, -1)
+		for n := range writes {
+			if end, _ := w.series(rt, n); end != whole && !w.parallel {
+				rt.Fatalf("after a crash before update %d the flow is %s, and %s without it", n, end, whole)
+			}
+		}
+	})
+}
+
+// series sees the flow through all phases and to its end, with a crash before
+// one of the updates, and counts them.
+func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowState, int) {
+	j := newJournal(newDetail())
+	j.left = crash
+	var updates []logbook.Update
+	claims := 0
+	run := func(p phase) {
+		w.present, w.runs, w.undoes = p, make(map[string]int), make(map[string]int)
+		for {
+			claims += 2
+			if claims > 100 {
+				rt.Fatal("no end")
+			}
+			end, err := engine.Run(context.Background(), engine.Options{Plan: w.plan, Detail: j.snapshot(), Journal: j, Workers: 1,
+				Limits: w.limits, Token: logbook.Token{Index: uint64(claims)}})
+			if err == nil && end.Update != nil {
+				err = j.apply(*end.Update)
+			}
+			updates = append(updates, j.trace()...)
+			left := j.left
+			j = newJournal(j.snapshot())
+			if err == nil {
+				j.left = left
+				return
+			}
+			if !errors.Is(err, errCrash) {
+				rt.Fatalf("after a crash before update %d: %v\n%s%s", crash, err, w.plan.Outline(), dump(j.snapshot()))
+			}
+		}
+	}
+	for i, p := range w.phases {
+		run(p)
+		batch := w.treat(rt, j, p, uint64(claims)+1)
+		if len(batch) == 0 {
+			break
+		}
+		before := j.snapshot()
+		next := phase{}
+		if i+1 < len(w.phases) {
+			next = w.phases[i+1]
+		}
+		if next != (phase{}) {
+			continue
+		}
+		run(next)
+		w.healed(rt, before, j.snapshot(), batch)
+	}
+	w.once(rt, j.snapshot(), updates)
+	return j.snapshot().State, len(updates)
+}
+
+// treat does what the person of a phase does, as far as it is admitted.
+func (w *ward) treat(rt *rapid.T, j *journal, p phase, token uint64) []logbook.Intervention {
+	detail := j.snapshot()
+	var batch []logbook.Intervention
+	do := func(kind logbook.InterventionKind, step string, hold bool) {
+		i := logbook.Intervention{ID: uuid.New(), Flow: detail.ID, Kind: kind, Step: step, By: "ada", Hold: hold, At: time.Unix(1, 0), Token: logbook.Token{Index: token}}
+		if kind == logbook.InterveneComplete {
+			i.Result = json.RawMessage(`"by hand"`)
+		}
+		if _, err := detail.Admit(&i); err == nil {
+			batch = append(batch, i)
+			token++ // which is that of the next claim, so that there is room for one alone
+		}
+	}
+	switch {
+	case detail.State != logbook.FlowFailure && detail.State != logbook.FlowReverted || detail.State == logbook.FlowReverted && !p.forward:
+		return nil
+	case p.forward && p.complete != "" && detail.State == logbook.FlowFailure:
+		do(logbook.InterveneComplete, p.complete, false)
+	case p.forward:
+		do(logbook.InterveneRerun, p.rerun, false)
+	case p.skip:
+		do(logbook.InterveneSkip, p.undoFails, false)
+	default:
+		do(logbook.InterveneRetryRevert, "", false)
+	}
+	j.detail.Interventions = slices.Concat(j.detail.Interventions, batch)
+	return batch
+}
+
+// healed holds the end of a flow in which nothing goes wrong any more against
+// what a person wanted.
+func (w *ward) healed(rt *rapid.T, before, after logbook.FlowDetail, batch []logbook.Intervention) {
+	i := batch[0]
+	want := map[bool]logbook.FlowState{true: logbook.FlowSuccess, false: logbook.FlowReverted}[i.Kind == logbook.InterveneRerun || i.Kind == logbook.InterveneComplete]
+	if after.State != want {
+		rt.Fatalf("after %s %s the flow is %s\n%s%s", i.Kind, i.Step, after.State, w.plan.Outline(), dump(after))
+	}
+	if want == logbook.FlowSuccess && after.Cause != nil {
+		rt.Errorf("a flow that has succeeded has the cause %v", after.Cause)
+	}
+	for n := range after.Atoms {
+		atom := &after.Atoms[n]
+		was, _ := before.Atom(atom.Name)
+		switch {
+		case i.Kind == logbook.InterveneSkip && atom.Name == i.Step && w.undoes[atom.Name] > 0:
+			rt.Errorf("the undo of %s was to be skipped, and was called", atom.Name)
+		case i.Kind == logbook.InterveneComplete && atom.Name == i.Step:
+			if result, _ := atom.Result(); w.runs[atom.Name] > 0 || string(result) != `"by hand"` {
+				rt.Errorf("step %s was completed by hand, has run %d times and has the result %s", atom.Name, w.runs[atom.Name], result)
+			}
+		case i.Kind == logbook.InterveneComplete && was != nil && was.State == logbook.AtomSuccess && w.runs[atom.Name] > 0:
+			rt.Errorf("step %s had succeeded, and has run again", atom.Name)
+		case i.Kind == logbook.InterveneRerun && i.Step == "" && atom.Kind == logbook.KindTask && atom.State == logbook.AtomSuccess && w.runs[atom.Name] == 0:
+			rt.Errorf("step %s is to run again, and has not", atom.Name)
+		}
+	}
+}
+
+// once looks for anything that was carried out twice, and for results that
+// were forgotten.
+func (w *ward) once(rt *rapid.T, detail logbook.FlowDetail, updates []logbook.Update) {
+	for _, atom := range detail.Atoms {
+		seen := make(map[string]bool)
+		for _, attempt := range atom.Attempts {
+			if key := fmt.Sprint(attempt.Action, attempt.Token); attempt.Owner == "ada" && seen[key] {
+				rt.Errorf("%s was done to %s twice under token %s\n%s", attempt.Action, atom.Name, attempt.Token, dump(detail))
+			} else if attempt.Owner == "ada" {
+				seen[key] = true
+			}
+		}
+	}
+	done := make(map[string]bool)
+	for i := range updates {
+		for _, change := range updates[i].Atoms {
+			switch change.State {
+			case logbook.AtomSuccess:
+				done[change.Name] = true
+				continue
+			case logbook.AtomReverted, logbook.AtomRetrying, logbook.AtomPending:
+				done[change.Name] = false
+			}
+			for _, attempt := range change.Attempts {
+				if attempt.Action == logbook.ActionExecute && done[change.Name] {
+					rt.Errorf("step %s is executed again, although its result stands", change.Name)
+				}
+			}
+		}
+	}
+}
