@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -234,11 +235,15 @@ func (t *txn) commit() (*status, error) {
 }
 
 func (v *view) nextDue() (time.Time, error) {
-	key, _ := v.cursor(tableDue).First()
-	if key == nil {
+	due, _ := v.cursor(tableDue).First()
+	deadline, _ := v.cursor(tableDeadline).First()
+	if due == nil || (deadline != nil && bytes.Compare(deadline, due) < 0) {
+		due = deadline // both keys begin with the time
+	}
+	if due == nil {
 		return time.Time{}, nil
 	}
-	return timeOfKey(key)
+	return timeOfKey(due)
 }
 
 // ledgerOf reads the ledger of a database.

@@ -42,6 +42,8 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 		return nil, fmt.Errorf("cannot claim job %s: %w: %s holds it under token %s", id, jobs.ErrUnclaimable, j.Claim.Owner, j.Token)
 	case j.State != jobs.StateClaimable:
 		return nil, fmt.Errorf("cannot claim job %s: %w: it is %s", id, jobs.ErrUnclaimable, j.State)
+	case t.overdue(j):
+		return nil, fmt.Errorf("cannot claim job %s: %w: its deadline, %s, has passed", id, jobs.ErrUnclaimable, deadlineText(j))
 	case j.Token == t.token():
 		return nil, fmt.Errorf("cannot claim job %s: %w: it was given back this moment", id, jobs.ErrUnclaimable)
 	case len(claims.held) >= jobs.MaxClaims:

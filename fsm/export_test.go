@@ -120,6 +120,16 @@ func (c *census) row(t table, key, value []byte) error {
 		}
 	case tableFinished:
 		return c.checkFinish(key, value)
+	case tableDeadline:
+		sequence, err := sequenceAtEnd(key)
+		if err != nil {
+			return err
+		}
+		j, err := c.job(sequence)
+		if err == nil && (j.State.Finished() || !bytes.Equal(key, dueKey(j.Deadline, sequence))) {
+			err = fmt.Errorf("job %s is %s, and its deadline is looked after", j.ID, j.State)
+		}
+		return err
 	case tableEvent:
 		c.told += uint64(len(value))
 		_, err := decode(value, &v1.Event{}, command.EventFromProto)

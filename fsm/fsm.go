@@ -202,7 +202,8 @@ func (m *Machine) TimerEpoch() uint64 { return m.status.Load().TimerEpoch }
 // Generation is that of the tokens that are being handed out.
 func (m *Machine) Generation() uint64 { return m.status.Load().Generation }
 
-// NextDue is when the next delayed or cooling job is due; zero if there is none.
+// NextDue is when the next delayed or cooling job is due, or the next deadline
+// passes; zero if there is none.
 func (m *Machine) NextDue() time.Time { return m.status.Load().nextDue }
 
 // LastPosition is that of the latest event; zero before the first.

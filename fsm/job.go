@@ -157,6 +157,7 @@ func (t *txn) enter(j *jobRecord) {
 		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)
 	case jobs.StateCompleted, jobs.StateTrashed:
 		t.freeKey(j)
+		t.dropDeadline(j)
 		j.FinishedAt = t.now
 		t.Finishes++
 		t.put(tableFinished, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))

@@ -50,6 +50,7 @@ const (
 	tableDefinition                // flow id → what the flow was built as; absent before it begins
 	tableIntervention              // flow id, number → what a person has done to the flow
 	tableKey                       // board, key → sequence: unfinished jobs that have a key
+	tableDeadline                  // deadline, sequence → nothing: unfinished jobs whose deadline has not been dealt with
 	tableLabelled                  // lane, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
 )
 
@@ -64,7 +65,7 @@ var tableNames = [...]string{
 	tableEntity: "entity", tablePresence: "presence", tableBook: "book", tableBookJobs: "book_jobs",
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
 	tableAttempt: "attempt", tableEvent: "event", tableDefinition: "definition", tableIntervention: "intervention",
-	tableKey: "key", tableLabelled: "labelled",
+	tableKey: "key", tableDeadline: "deadline", tableLabelled: "labelled",
 }
 
 const (

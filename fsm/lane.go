@@ -16,6 +16,10 @@ import (
 // sent would be held by somebody who does not know of them.
 const maxGrantedBytes = 1 << 20
 
+// maxPassed bounds the jobs that one request passes by because their deadline is
+// over: they are about to be cancelled, which wakes whoever waits.
+const maxPassed = 1_000
+
 // firstClaimable reads the first jobs, in the one order of all the lanes that
 // a request names: as many as are asked for and take maxGrantedBytes, but one
 // of any size. Each lane is in that order already, so it is enough to look
@@ -31,6 +35,7 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 	}
 	heap.Init(&heads)
 	var found []*jobRecord
+	passed := 0
 	for size := 0; len(heads) > 0 && len(found) < most; {
 		sequence, err := sequenceAtEnd(heads[0].order)
 		if err != nil {
@@ -40,9 +45,15 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 		if err != nil {
 			return nil, err
 		}
+		late := t.overdue(j)
+		if late {
+			if passed++; passed > maxPassed {
+				return found, nil
+			}
+		}
 		// A job that was given back within this very entry would get the
 		// token that it had, and its last owner could write again.
-		if j.Token != t.token() {
+		if j.Token != t.token() && !late {
 			if size += t.answerSize(j); size > maxGrantedBytes && len(found) > 0 {
 				return found, nil
 			}

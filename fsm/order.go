@@ -90,11 +90,16 @@ func (t *txn) cancel(c *v1.OrderCommand) error {
 		t.closeCancelled(j, flow, "")
 		return nil
 	}
+	t.haveUndone(j, order)
+	return nil
+}
+
+// haveUndone lets a cancelled job wait for an owner that undoes it.
+func (t *txn) haveUndone(j *jobRecord, order *jobs.StandingOrder) {
 	j.Order, j.Held = order, false
 	to, due := t.waits(j, cooledAt(j))
 	t.move(j, to, due)
 	t.event(jobs.EventOrdered, j, jobs.Event{Order: order, Reason: order.Reason})
-	return nil
 }
 
 // ordered reads what every order needs.

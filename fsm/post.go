@@ -75,6 +75,7 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) error
 		return err
 	}
 	t.takeKey(j)
+	t.keepDeadline(j)
 	t.enter(j)
 	t.saveJob(j)
 	t.event(jobs.EventPosted, j, jobs.Event{})
@@ -101,6 +102,10 @@ func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 		flow := work.flow.record
 		j.Kind, j.Flow, j.Book, j.BookName = flow.Factory.Name, flow.ID, flow.Book, work.bookName
 	}
+	if !p.Deadline.IsZero() && !p.Deadline.After(t.now) {
+		return nil, &logbook.InvalidError{Field: "posting deadline", Reason: "has passed"}
+	}
+	j.Deadline = p.Deadline
 	j.Held, j.Key, j.Tags, j.MaxCrashes = p.Hold, p.Key, p.Tags, p.MaxCrashes
 	j.Labels = slices.Sorted(slices.Values(p.Labels))
 	if p.Front {

@@ -66,6 +66,9 @@ func (a *author) post() *v1.Command {
 		p.Hold = a.draw("held", 5) == 0
 		p.Key = a.oneOf("key", "", "", "red", "blue")
 		p.Front = a.draw("front", 3) == 0
+		if a.draw("deadline", 3) == 0 {
+			p.Deadline = timestamppb.New(a.now.Add(time.Duration(1+a.draw("until", 3)) * 900 * time.Millisecond))
+		}
 		p.Labels = [][]string{nil, nil, {"big"}, {"red", "big"}}[a.draw("labels", 3)]
 		p.MaxCrashes = uint32(a.draw("max crashes", 1))
 		c.Postings = append(c.Postings, p)

@@ -27,12 +27,23 @@ func (t *txn) checkEpoch(epoch uint64) error {
 	return nil
 }
 
-// wakeDue makes jobs claimable whose time has come.
+// wakeDue makes jobs claimable whose time has come, and cancels those whose
+// deadline has passed. These come first: one that is due only now is too late.
 func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
 		return nil, fmt.Errorf("cannot wake jobs: %w", err)
 	}
-	due, more, err := t.dueJobs(int(c.GetMax()))
+	most := int(c.GetMax())
+	late, moreLate, err := t.lateJobs(most)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range late {
+		if err := t.expireJob(j); err != nil {
+			return nil, err
+		}
+	}
+	due, more, err := t.dueJobs(most - len(late))
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +51,17 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 		t.move(j, jobs.StateClaimable, time.Time{})
 		t.event(jobs.EventDue, j, jobs.Event{})
 	}
-	return counted(len(due), more), nil
+	return counted(len(late)+len(due), moreLate || more), nil
 }
 
-// dueJobs reads the jobs that are due, earliest first.
-func (t *txn) dueJobs(most int) (due []*jobRecord, more bool, err error) {
-	cursor := t.cursor(tableDue)
+// lateJobs and dueJobs read the jobs whose deadline has passed, and those that
+// are due, earliest first.
+func (t *txn) lateJobs(most int) ([]*jobRecord, bool, error) { return t.passed(tableDeadline, most) }
+func (t *txn) dueJobs(most int) ([]*jobRecord, bool, error)  { return t.passed(tableDue, most) }
+
+// passed reads the jobs of a table whose times have come.
+func (t *txn) passed(tab table, most int) (due []*jobRecord, more bool, err error) {
+	cursor := t.cursor(tab)
 	for key, _ := cursor.First(); key != nil; key, _ = cursor.Next() {
 		at, err := timeOfKey(key)
 		if err != nil {

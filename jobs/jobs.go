@@ -94,7 +94,9 @@ const DefaultBoard = "default"
 //	HELD, DELAYED, CLAIMABLE, COOLING, SUSPENDED ──(cancel)──► COMPLETED
 //	CLAIMED, under an order to cancel ──(consume, abandon, expiry)──► COMPLETED
 //
-// The last two lines leave out a job whose flow is to be undone: it is CLAIMABLE
+// A job's deadline cancels it too, and has undone what its flow has done.
+//
+// The lines about cancelling leave out a job whose flow is to be undone: it is CLAIMABLE
 // until an owner has done that. Controller has the whole tables of orders and changes.
 //
 //	COMPLETED, TRASHED ──(a person intervenes in the failed flow)──► CLAIMABLE
@@ -179,6 +181,11 @@ type Posting struct {
 	Tags       []string // to be found by, each once
 	MaxCrashes int      // how many owners it may cost before it is trashed; 0: as the cluster has it
 	Labels     []string // what an owner must offer, each once: ClaimNext gives the job only to who offers all
+	// Deadline is when the work must be done. A job that is not finished then
+	// is cancelled by the board, with what its flow has done undone, as by a
+	// person's order; see ByDeadline. Nobody can claim it after that for
+	// anything else.
+	Deadline time.Time
 }
 
 // Posted is what became of one posting.
@@ -210,6 +217,8 @@ type Job struct {
 	Tags       []string `json:"tags,omitempty"`
 	MaxCrashes int      `json:"max_crashes,omitempty"`
 	Labels     []string `json:"labels,omitempty"` // in their order
+
+	Deadline time.Time `json:"deadline,omitzero"`
 
 	PostedAt   time.Time `json:"posted_at"`
 	ModifiedAt time.Time `json:"modified_at"`

@@ -63,6 +63,8 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 		return err
 	}
 	switch {
+	case !p.Deadline.IsZero() && !p.Deadline.After(p.NotBefore):
+		return &logbook.InvalidError{Field: "posting deadline", Reason: "is not after not_before"}
 	case p.MaxCrashes < 0:
 		return &logbook.InvalidError{Field: "posting max_crashes", Reason: "negative"}
 	case p.MaxCrashes > MaxMaxCrashes:

@@ -21,6 +21,9 @@ const (
 	OrderIntervene OrderKind = "intervene"
 )
 
+// ByDeadline is who gives the order to cancel a job whose deadline has passed.
+const ByDeadline = "deadline"
+
 // Order is how a person steers a job without owning it.
 type Order struct {
 	Job    JobID

@@ -256,6 +256,7 @@ func jobFields(job *jobs.Job) []field {
 		field{"posted", timeText(job.PostedAt)},
 		field{"not before", timeText(job.NotBefore)},
 		field{"due", timeText(job.DueAt)},
+		field{"deadline", timeText(job.Deadline)},
 		field{"finished", timeText(job.FinishedAt)},
 		field{"claims", strconv.Itoa(job.Claims)},
 		field{"crashes", countText(job.Crashes)},

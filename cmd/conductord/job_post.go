@@ -16,6 +16,7 @@ import (
 type postFlags struct {
 	id, name, board, priority string
 	details, notBefore        string
+	deadline                  string
 	sets                      []string
 	key                       string
 	tags, labels              []string
@@ -32,6 +33,7 @@ func (f *postFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.details, "details", "", "anything to keep with the job: JSON, or @FILE")
 	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
 	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
+	flags.StringVar(&f.deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone")
 	flags.BoolVar(&f.hold, "hold", false, "nobody gets the job until `job release`")
 	flags.StringVar(&f.key, "key", "", "what the job is about: while an unfinished job of the board has the key, there is no second one")
 	flags.BoolVar(&f.front, "front", false, "before the others of its priority")
@@ -61,6 +63,9 @@ func (p *Program) posting(f *postFlags) (jobs.Posting, error) {
 		if posting.Details, err = p.readDetails(f.details); err != nil {
 			return posting, err
 		}
+	}
+	if posting.Deadline, err = parseMoment("--deadline", f.deadline, time.Now()); err != nil {
+		return posting, err
 	}
 	posting.NotBefore, err = parseMoment("--not-before", f.notBefore, time.Now())
 	return posting, err

@@ -53,6 +53,7 @@ func TestCheckNamesTheBadField(t *testing.T) {
 		{"post", "posting key", func(c *v1.Command) { c.GetPost().Postings[1].Key = "a\nb" }},
 		{"post", "posting tags", func(c *v1.Command) { c.GetPost().Postings[1].Tags = []string{"a", "a"} }},
 		{"post", "posting tags", func(c *v1.Command) { c.GetPost().Postings[1].Tags = []string{""} }},
+		{"post", "posting deadline", func(c *v1.Command) { c.GetPost().Postings[0].Deadline = c.GetPost().Postings[0].NotBefore }},
 		{"post", "posting labels", func(c *v1.Command) { c.GetPost().Postings[1].Labels = []string{"a", "a"} }},
 		{"claim_next", "claim labels", func(c *v1.Command) { c.GetClaimNext().Labels = []string{""} }},
 		{"register", "entity labels", func(c *v1.Command) { c.GetRegister().Entity.Labels = []string{"a", "a"} }},

@@ -236,6 +236,7 @@ var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 		Front:      rapid.Bool().Draw(t, "front"),
 		Tags:       list(rapid.String()).Draw(t, "tags"),
 		MaxCrashes: counts.Draw(t, "max crashes"),
+		Deadline:   times.Draw(t, "deadline"),
 		Labels:     list(rapid.String()).Draw(t, "labels"),
 	}
 })
@@ -299,6 +300,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Front:      rapid.Uint64().Draw(t, "front"),
 		Tags:       list(rapid.String()).Draw(t, "tags"),
 		MaxCrashes: counts.Draw(t, "max crashes"),
+		Deadline:   times.Draw(t, "deadline"),
 		Labels:     list(rapid.String()).Draw(t, "labels"),
 		PostedAt:   times.Draw(t, "posted"),
 		ModifiedAt: times.Draw(t, "modified"),

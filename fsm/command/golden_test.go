@@ -94,7 +94,7 @@ func samples() []*v1.Command {
 		}}}},
 		{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{{
 			Id: jobA, Name: "plain", Kind: "mail", Hold: true, Key: "order 7", Front: true, Tags: []string{"b", "a"}, MaxCrashes: 2,
-			Labels: []string{"gpu", "big"},
+			Labels: []string{"gpu", "big"}, Deadline: timestamppb.New(entryTime.Add(time.Hour)),
 		}}}}},
 		{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{Session: sessionA, Job: jobA, Nonce: nonceA}}},
 		{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{

@@ -31,7 +31,7 @@ func PostingToProto(p *jobs.Posting) *v1.Posting {
 		Hold:      p.Hold,
 
 		Key: p.Key, Front: p.Front, Tags: slices.Clone(p.Tags), MaxCrashes: countOf(p.MaxCrashes),
-		Labels: slices.Clone(p.Labels),
+		Labels: slices.Clone(p.Labels), Deadline: TimeToProto(p.Deadline),
 	}
 }
 
@@ -53,6 +53,7 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 
 		Key: message.GetKey(), Front: message.GetFront(), Tags: slices.Clone(message.GetTags()),
 		MaxCrashes: r.count("posting max_crashes", message.GetMaxCrashes()), Labels: slices.Clone(message.GetLabels()),
+		Deadline: r.time("posting deadline", message.GetDeadline()),
 	}
 	if message.GetBook() != nil {
 		book, err := BookFromProto(message.GetBook())

@@ -15,6 +15,8 @@ var changeRows = []row{
 	{"a claimed job is changed for when it is given back", changedWhileClaimed},
 	{"changes are all or nothing, and told", changesAreWhole},
 	{"changes are refused where they make no sense", senselessChanges},
+	{"a job that nobody has done by its deadline is cancelled", deadlineCancels},
+	{"the owner of a job is told of its deadline", deadlineTold},
 }
 
 // change is a change of a job, as somebody would want it.
@@ -138,6 +140,46 @@ func changesAreWhole(k *kit) {
 	if last := events[2]; last.Order == nil || last.Order.Kind != jobs.OrderChange || last.Order.By != "ann" || last.Reason != "so it is to be" {
 		k.Errorf("the change is told as %s", render(last))
 	}
+}
+
+// dueSoon makes a posting whose deadline passes while the row waits.
+func (k *kit) dueSoon(name string) jobs.Posting {
+	posting := k.posting(name)
+	posting.Deadline = time.Now().Add(2 * time.Second)
+	return posting
+}
+
+func deadlineCancels(k *kit) {
+	held := k.dueSoon("held")
+	held.Hold = true
+	for _, job := range k.post(k.dueSoon("waiting"), held) {
+		got, err := k.Board.Wait(k.ctx, job.ID)
+		k.wants("Wait", err, nil)
+		if got.Outcome != jobs.OutcomeCancelled || got.Order == nil || got.Order.By != jobs.ByDeadline || !strings.Contains(got.Reason, "deadline") {
+			k.Errorf("ended as %s", render(got))
+		}
+	}
+	k.same("jobs to be had", names(k.next(k.request(k.session("worker")))), []string{})
+	late := k.posting("late")
+	late.Deadline = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	k.wantsInvalid("a deadline that has passed", k.verdict(late))
+	never := k.dueSoon("never")
+	never.NotBefore = never.Deadline
+	k.wantsInvalid("a deadline before it is due", k.verdict(never))
+}
+
+func deadlineTold(k *kit) {
+	session := k.session("worker")
+	job := k.post(k.dueSoon("slow"))[0]
+	claimed := k.claim(session, job.ID)
+	events := k.events(jobs.Watch{Job: job.ID}, 3)
+	k.same("events", stories(events), []string{"posted slow claimable", "claimed slow claimed", "ordered slow claimed"})
+	if last := events[2]; last.Owner != "worker" || last.Order == nil || last.Order.By != jobs.ByDeadline || !last.Order.Revert {
+		k.Errorf("the owner is told %s", render(last))
+	}
+	ending := success(claimed)
+	ending.Outcome = jobs.OutcomeCancelled
+	k.wants("Consume", k.Board.Consume(k.ctx, ending), nil)
 }
 
 func senselessChanges(k *kit) {

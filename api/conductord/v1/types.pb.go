@@ -1214,6 +1214,7 @@ type Posting struct {
 	Tags          []string               `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty"`
 	MaxCrashes    uint32                 `protobuf:"varint,16,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"` // 0: as the cluster has it
 	Labels        []string               `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty"`                            // only who offers all of them gets the job as the next one
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                        // after it the job is cancelled, and undone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1367,6 +1368,13 @@ func (x *Posting) GetLabels() []string {
 	return nil
 }
 
+func (x *Posting) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1401,6 +1409,7 @@ type Job struct {
 	Tags          []string               `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
 	MaxCrashes    uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
 	Labels        []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1655,6 +1664,13 @@ func (x *Job) GetMaxCrashes() uint32 {
 func (x *Job) GetLabels() []string {
 	if x != nil {
 		return x.Labels
+	}
+	return nil
+}
+
+func (x *Job) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
 	}
 	return nil
 }
@@ -2814,7 +2830,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xc6\x04\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xfe\x04\n" +
 	"\aPosting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2835,11 +2851,12 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04tags\x18\x0f \x03(\tR\x04tags\x12\x1f\n" +
 	"\vmax_crashes\x18\x10 \x01(\rR\n" +
 	"maxCrashes\x12\x16\n" +
-	"\x06labels\x18\x11 \x03(\tR\x06labels\x1aN\n" +
+	"\x06labels\x18\x11 \x03(\tR\x06labels\x126\n" +
+	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xfb\b\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xb3\t\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -2877,7 +2894,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04tags\x18\x1e \x03(\tR\x04tags\x12\x1f\n" +
 	"\vmax_crashes\x18\x1f \x01(\rR\n" +
 	"maxCrashes\x12\x16\n" +
-	"\x06labels\x18  \x03(\tR\x06labels\x1aN\n" +
+	"\x06labels\x18  \x03(\tR\x06labels\x126\n" +
+	"\bdeadline\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -3068,49 +3086,51 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,  // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
 	30, // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
 	33, // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	0,  // 41: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	31, // 42: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	33, // 43: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	33, // 44: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	33, // 45: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	33, // 46: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	33, // 47: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	17, // 48: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,  // 49: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,  // 50: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	16, // 51: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	33, // 52: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	33, // 53: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,  // 54: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	33, // 55: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	14, // 56: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,  // 57: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,  // 58: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,  // 59: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11, // 60: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,  // 61: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	34, // 62: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	34, // 63: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	34, // 64: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	33, // 65: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	32, // 66: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	33, // 67: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	23, // 68: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	33, // 69: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,  // 70: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	25, // 71: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	16, // 72: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	0,  // 73: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 74: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 75: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 76: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 77: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 78: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	33, // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	0,  // 42: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	31, // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	33, // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	33, // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	33, // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	33, // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	33, // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	17, // 49: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	1,  // 50: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	2,  // 51: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	16, // 52: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	33, // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	33, // 54: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	33, // 55: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,  // 56: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	33, // 57: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	14, // 58: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,  // 59: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,  // 60: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,  // 61: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11, // 62: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,  // 63: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	34, // 64: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	34, // 65: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	34, // 66: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	33, // 67: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	32, // 68: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	33, // 69: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	23, // 70: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	33, // 71: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,  // 72: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	25, // 73: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	16, // 74: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	0,  // 75: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 76: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 77: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 78: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 79: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 80: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

@@ -1,0 +1,68 @@
+package fsm
+
+import (
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// keepDeadline has the board look after the deadline of a job.
+func (t *txn) keepDeadline(j *jobRecord) {
+	if !j.Deadline.IsZero() {
+		t.put(tableDeadline, dueKey(j.Deadline, j.Sequence), nil)
+	}
+}
+
+// dropDeadline ends that: the job is finished, or its deadline has been dealt
+// with.
+func (t *txn) dropDeadline(j *jobRecord) {
+	if !j.Deadline.IsZero() {
+		t.delete(tableDeadline, dueKey(j.Deadline, j.Sequence))
+	}
+}
+
+// overdue tells whether a job's deadline has passed and nobody has dealt with
+// that yet. Whoever claims a job afterwards is to undo it, to consume what has
+// come to its end, or to do what a person has said since.
+func (t *txn) overdue(j *jobRecord) bool {
+	return !j.Deadline.IsZero() && !j.Deadline.After(t.now) && t.kept(j)
+}
+
+// kept tells whether the board looks after the deadline of a job.
+func (v *view) kept(j *jobRecord) bool {
+	key, _ := v.cursor(tableDeadline).Seek(dueKey(j.Deadline, j.Sequence))
+	return string(key) == string(dueKey(j.Deadline, j.Sequence))
+}
+
+func deadlineText(j *jobRecord) string { return j.Deadline.UTC().Format(time.RFC3339) }
+
+// expireJob cancels a job whose deadline has passed, as a person would who
+// wants it undone. One that is being cancelled already stays as it is, and so
+// does one whose flow has come to an end that waits to be consumed. The error
+// is a fault.
+func (t *txn) expireJob(j *jobRecord) error {
+	t.dropDeadline(j)
+	if isUnder(j, jobs.OrderCancel) {
+		return nil
+	}
+	order := &jobs.StandingOrder{
+		Kind: jobs.OrderCancel, Revert: true, By: jobs.ByDeadline,
+		Reason: "its deadline, " + deadlineText(j) + ", has passed", At: t.now,
+	}
+	if j.State == jobs.StateClaimed {
+		j.Order = order
+		t.tellOwner(jobs.EventOrdered, j, order)
+		return nil
+	}
+	remains, flow, err := t.remains(j, order)
+	switch {
+	case err != nil:
+		return err
+	case remains == nothing:
+		j.Order = order
+		t.closeCancelled(j, flow, "")
+	case remains == undoing:
+		t.haveUndone(j, order)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package fsm_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+)
+
+// tomorrow is the deadline of the jobs in this file.
+var tomorrow = start.Add(24 * time.Hour)
+
+func withDeadline(p *v1.Posting) { p.Deadline = timestamppb.New(tomorrow) }
+
+// TestDeadlines: what becomes of a job when its deadline passes, wherever it
+// stands.
+func TestDeadlines(t *testing.T) {
+	for _, row := range []struct {
+		state       jobs.State
+		plain, flow string // the state afterwards, without a flow and with one that has begun
+	}{
+		{jobs.StateHeld, "completed", "claimable"},
+		{jobs.StateDelayed, "completed", "claimable"},
+		{jobs.StateClaimable, "completed", "claimable"},
+		{jobs.StateCooling, "completed", "claimable"},
+		{jobs.StateClaimed, "claimed", "claimed"},
+		{jobs.StateSuspended, "completed", "claimable"},
+	} {
+		for begun, want := range map[bool]string{false: row.plain, true: row.flow} {
+			t.Run(fmt.Sprint(row.state, ", flow begun: ", begun), func(t *testing.T) {
+				r := broughtWith(t, row.state, begun, withDeadline)
+				r.now = tomorrow.Add(-time.Second)
+				r.harmlessDeadline()
+				r.now = tomorrow
+				if !r.NextDue().Before(r.now.Add(1)) {
+					t.Errorf("the leader is to wake at %s", r.NextDue())
+				}
+				r.ok(wake(r.TimerEpoch(), 10))
+				job := r.job(id("a"))
+				if string(job.State) != want || job.Order == nil || job.Order.Kind != jobs.OrderCancel || !job.Order.Revert || job.Order.By != jobs.ByDeadline {
+					t.Fatalf("the job is %s under %+v", job.State, job.Order)
+				}
+				if want == "completed" && (job.Outcome != jobs.OutcomeCancelled || !strings.Contains(job.Reason, "deadline, 2030-01-03T03:04:05Z, has passed")) {
+					t.Errorf("the job ended as %s: %s", job.Outcome, job.Reason)
+				}
+				if want == "claimable" {
+					r.claimedAgain("bob", id("a")) // to be undone
+				}
+				r.harmless(wake(r.TimerEpoch(), 10))
+			})
+		}
+	}
+}
+
+// harmlessDeadline: before the deadline time makes jobs claimable, and no more.
+func (r *rig) harmlessDeadline() {
+	r.Helper()
+	r.ok(wake(r.TimerEpoch(), 10))
+	if job := r.job(id("a")); job.Order != nil && job.Order.By == jobs.ByDeadline {
+		r.Errorf("cancelled before the deadline: %+v", job.Order)
+	}
+}
+
+// TestNobodyClaimsTooLate: between the deadline and the leader's word.
+func TestNobodyClaimsTooLate(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("bob"))
+	late := posting("a", "k")
+	withDeadline(late)
+	r.posted(late)
+	r.posted(posting("b", "k"))
+	r.now = tomorrow
+	if message := r.refused(claim("bob", id("a"), "n"), "unclaimable"); !strings.Contains(message, "deadline") {
+		t.Errorf("the refusal does not say why: %s", message)
+	}
+	if got := r.ok(claimNext("bob", "m", 10, nil, nil)).GetClaim().Granted; len(got) != 1 || got[0].Job != id("b") {
+		t.Errorf("claimed %v", got)
+	}
+}
+
+func TestDeadlinesThatPassUnseen(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	past := posting("past", "k")
+	past.Deadline = timestamppb.New(start)
+	if posted := r.do(post(past))[0].GetPost().Posted[0]; posted.GetError().GetCode() != "invalid" {
+		t.Errorf("a job that is late from the start: %v", posted)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		p := posting(name, "k")
+		withDeadline(p)
+		r.posted(p)
+	}
+	r.posted(posting("d", "k"))
+	r.ok(open("bob"))
+	r.ok(consume(success("a", r.claimedAgain("bob", id("a")))))
+	r.now = tomorrow.Add(time.Hour)
+	r.harmless(post(func() *v1.Posting { p := posting("b", "k"); withDeadline(p); return p }()))
+	for _, want := range []struct {
+		done uint32
+		more bool
+	}{{1, true}, {1, false}, {0, false}} {
+		if count := r.ok(wake(r.TimerEpoch(), 1)).GetCount(); count.Done != want.done || count.More != want.more {
+			t.Errorf("cancelled %v, not %v", count, want)
+		}
+	}
+	if counts := r.Counts(); counts[jobs.StateCompleted] != 3 || counts[jobs.StateClaimable] != 1 {
+		t.Errorf("counted %v", counts)
+	}
+	if job := r.job(id("a")); job.Outcome != jobs.OutcomeSuccess {
+		t.Errorf("the job that was done in time is %s", job.Outcome)
+	}
+}
+
+// TestADeadlineDuringTheLastStep: a flow that has come to its end is consumed,
+// late or not.
+func TestADeadlineDuringTheLastStep(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(open("bob"))
+	p := flowPosting("a")
+	withDeadline(p)
+	token := r.begin(p, "flow of a")
+	e := ending("a", token)
+	e.Update = update("flow of a", token, 2, "SUCCESS")
+	r.ok(abandon(e))
+	r.now = tomorrow
+	r.ok(wake(r.TimerEpoch(), 10))
+	r.ok(consume(success("a", r.claimedAgain("bob", id("a")))))
+}
