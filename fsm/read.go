@@ -371,7 +371,15 @@ func (m *Machine) Sessions() ([]jobs.Session, error) {
 
 // Entities reads the entities of a kind, or of all kinds if it is empty, by
 // kind and name.
-func (m *Machine) Entities(kind string) ([]jobs.Entity, error) {
+func (m *Machine) Entities(kind string) (entities []jobs.Entity, err error) {
+	err = m.read(func(v *view) error {
+		entities, err = v.entities(kind)
+		return err
+	})
+	return entities, err
+}
+
+func (v *view) entities(kind string) ([]jobs.Entity, error) {
 	if len(kind) > maxKeyName {
 		return nil, nil // there is no such entity
 	}
@@ -380,12 +388,10 @@ func (m *Machine) Entities(kind string) ([]jobs.Entity, error) {
 		prefix = appendName(nil, kind)
 	}
 	var entities []jobs.Entity
-	err := m.read(func(v *view) error {
-		return v.scan(tableEntity, prefix, func(_, value []byte) (bool, error) {
-			entity, err := decode(value, &v1.Entity{}, command.EntityFromProto)
-			entities = append(entities, entity)
-			return err == nil, err
-		})
+	err := v.scan(tableEntity, prefix, func(_, value []byte) (bool, error) {
+		entity, err := decode(value, &v1.Entity{}, command.EntityFromProto)
+		entities = append(entities, entity)
+		return err == nil, err
 	})
 	slices.SortStableFunc(entities, func(a, b jobs.Entity) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))

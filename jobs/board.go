@@ -50,6 +50,10 @@ type Reader interface {
 	// poll. ErrNotFound.
 	Wait(ctx context.Context, id JobID) (Job, error)
 
+	// Explain says why a job does not run now, and what would change that.
+	// ErrNotFound.
+	Explain(ctx context.Context, id JobID) (Explanation, error)
+
 	// Watch yields events in order, without gap or repeat, and ends with the
 	// context, or with an error: ErrCompacted if events after the position
 	// are no longer kept. A slow reader loses nothing as long as what it has

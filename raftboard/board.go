@@ -294,6 +294,21 @@ func readJob(op operation, message *v1.Job) (jobs.Job, error) {
 	return job, nil
 }
 
+// Explain implements jobs.Reader.
+func (c *Client) Explain(ctx context.Context, id jobs.JobID) (jobs.Explanation, error) {
+	op := operation{name: "explain job " + id.String(), reads: true, stale: c.stale}
+	request := &v1.ExplainRequest{Id: id.String(), Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ExplainRequest, v1.ExplainResponse] { return p.board.Explain })
+	if err != nil {
+		return jobs.Explanation{}, err
+	}
+	explanation, err := command.ExplanationFromProto(answer)
+	if err != nil {
+		return jobs.Explanation{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+	}
+	return explanation, nil
+}
+
 // Jobs implements jobs.Reader.
 func (c *Client) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) {
 	op := operation{name: "list jobs", reads: true, stale: c.stale}

@@ -280,6 +280,17 @@ var jobChanges = rapid.Custom(func(t *rapid.T) jobs.Change {
 	}
 })
 
+var explanations = rapid.Custom(func(t *rapid.T) jobs.Explanation {
+	return jobs.Explanation{
+		Job:    jobs.JobID{UUID: ids.Draw(t, "job")},
+		State:  orUnset(jobs.States...).Draw(t, "state"),
+		Cause:  orUnset(jobs.Causes...).Draw(t, "cause"),
+		Text:   rapid.String().Draw(t, "text"),
+		Until:  times.Draw(t, "until"),
+		Remedy: rapid.String().Draw(t, "remedy"),
+	}
+})
+
 var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 	return jobs.Job{
 		ID:         jobs.JobID{UUID: ids.Draw(t, "id")},

@@ -27,6 +27,9 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 		roundTrip(t, standingOrders, command.StandingOrderToProto, throughPointer(command.StandingOrderFromProto))
 	})
 	t.Run("Change", func(t *testing.T) { roundTrip(t, jobChanges, command.ChangeToProto, command.ChangeFromProto) })
+	t.Run("Explanation", func(t *testing.T) {
+		roundTrip(t, explanations, command.ExplanationToProto, command.ExplanationFromProto)
+	})
 	t.Run("ClaimRequest", func(t *testing.T) {
 		roundTrip(t, requests, command.ClaimRequestToProto, command.ClaimRequestFromProto, "Wait")
 	})

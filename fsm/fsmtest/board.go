@@ -77,6 +77,18 @@ func (b *Board) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) {
 	return b.machine.Jobs(query)
 }
 
+// Explain says why a job does not run now.
+func (b *Board) Explain(ctx context.Context, id jobs.JobID) (jobs.Explanation, error) {
+	if err := ctx.Err(); err != nil {
+		return jobs.Explanation{}, err
+	}
+	situation, err := b.machine.Situation(id, time.Now())
+	if err != nil {
+		return jobs.Explanation{}, err
+	}
+	return jobs.Explain(&situation), nil
+}
+
 // Wait returns the job when it is finished.
 func (b *Board) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 	w := b.wait(func(changes fsm.Changes) bool { return slices.Contains(changes.Finished, id) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/conductord/conductord/jobs"
@@ -11,6 +12,7 @@ import (
 )
 
 var readingRows = []row{
+	{"a job is explained", explained},
 	{"what is unknown is not found", unknownIsNotFound},
 	{"jobs are listed by pages in posting order", jobsByPages},
 	{"jobs are listed by board, state and kind", jobsByFilter},
@@ -176,4 +178,41 @@ func waitEndsWithContext(k *kit) {
 	k.linger(k.session("idler"))
 	cancel()
 	k.wants("Wait", answer(k, "Wait", ended), context.Canceled)
+}
+
+func explained(k *kit) {
+	because := func(id jobs.JobID, want jobs.Cause) jobs.Explanation {
+		k.Helper()
+		got, err := k.Board.Explain(k.ctx, id)
+		if err != nil || got.Cause != want || got.Job != id || got.Text == "" {
+			k.Errorf("explained as %s, %v; want %s", render(got), err, want)
+		}
+		return got
+	}
+	session := k.session("worker")
+	register := func(conductor jobs.Entity) {
+		k.Helper()
+		conductor.Kind, conductor.Name, conductor.Boards = jobs.EntityConductor, "conductor of "+k.kind, []string{k.board}
+		k.wants("Register", k.Board.Register(k.ctx, session, conductor), nil)
+	}
+	first := k.posted("first")
+	because(first.ID, jobs.CauseNoConductor)
+	register(jobs.Entity{JobKinds: []string{k.kind}, MaxJobs: 2})
+	because(first.ID, jobs.CauseReady)
+	second := k.posted("second")
+	because(second.ID, jobs.CauseBehind)
+	because(k.post(k.labelled("labelled", "gpu"))[0].ID, jobs.CauseLabels)
+	claimed := k.claim(session, first.ID)
+	because(first.ID, jobs.CauseClaimed)
+	because(second.ID, jobs.CauseReady)
+	register(jobs.Entity{JobKinds: []string{k.kind}, MaxJobs: 1})
+	because(second.ID, jobs.CauseFull)
+	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
+	because(first.ID, jobs.CauseFinished)
+	k.wants("Suspend", k.Board.Suspend(k.ctx, order(second.ID)), nil)
+	if got := because(second.ID, jobs.CauseSuspended); !strings.Contains(got.Text, "ann") || !strings.Contains(got.Remedy, second.ID.String()) {
+		k.Errorf("explained as %s", render(got))
+	}
+	_, err := k.Board.Explain(k.ctx, jobs.NewJobID())
+	k.wants("Explain of no job", err, jobs.ErrNotFound)
 }

@@ -166,6 +166,26 @@ func (s *boardService) job(text string) (*conductordv1.Job, error) {
 	return command.JobToProto(&job), nil
 }
 
+// Explain implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Explain(ctx context.Context, request *connect.Request[conductordv1.ExplainRequest]) (*connect.Response[conductordv1.ExplainResponse], error) {
+	return read(ctx, s.Node, request, request.Msg.Stale,
+		func(c *clients) method[conductordv1.ExplainRequest, conductordv1.ExplainResponse] {
+			return c.board.Explain
+		},
+		func(message *conductordv1.ExplainRequest) (*conductordv1.ExplainResponse, error) {
+			id, err := jobs.ParseJobID(message.Id)
+			if err != nil {
+				return nil, err
+			}
+			situation, err := s.machine.Situation(id, time.Now())
+			if err != nil {
+				return nil, err
+			}
+			explanation := jobs.Explain(&situation)
+			return command.ExplanationToProto(&explanation), nil
+		})
+}
+
 // ListJobs implements conductordv1connect.BoardServiceHandler.
 func (s *boardService) ListJobs(ctx context.Context, request *connect.Request[conductordv1.ListJobsRequest]) (*connect.Response[conductordv1.ListJobsResponse], error) {
 	return read(ctx, s.Node, request, request.Msg.Stale,

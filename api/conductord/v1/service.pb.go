@@ -523,6 +523,142 @@ func (x *WaitJobResponse) GetJob() *Job {
 	return nil
 }
 
+type ExplainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRequest) Reset() {
+	*x = ExplainRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRequest) ProtoMessage() {}
+
+func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExplainRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ExplainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`   // the one reason, a word that docs/protocol.md lists
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`     // one sentence
+	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`   // when the cause ends by itself, if that is known
+	Remedy        string                 `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"` // a command, or what to do
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainResponse) Reset() {
+	*x = ExplainResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainResponse) ProtoMessage() {}
+
+func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
+func (*ExplainResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExplainResponse) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	After         *Position              `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"` // unset: from now on
@@ -536,7 +672,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +684,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +697,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchRequest) GetAfter() *Position {
@@ -612,7 +748,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +760,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +773,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -665,7 +801,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +813,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +826,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ClaimRequest) GetSession() string {
@@ -723,7 +859,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +871,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +884,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClaimResponse) GetClaimed() *Claimed {
@@ -773,7 +909,7 @@ type ClaimNextRequest struct {
 
 func (x *ClaimNextRequest) Reset() {
 	*x = ClaimNextRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +921,7 @@ func (x *ClaimNextRequest) String() string {
 func (*ClaimNextRequest) ProtoMessage() {}
 
 func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +934,7 @@ func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextRequest.ProtoReflect.Descriptor instead.
 func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ClaimNextRequest) GetSession() string {
@@ -859,7 +995,7 @@ type ClaimNextResponse struct {
 
 func (x *ClaimNextResponse) Reset() {
 	*x = ClaimNextResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1007,7 @@ func (x *ClaimNextResponse) String() string {
 func (*ClaimNextResponse) ProtoMessage() {}
 
 func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1020,7 @@ func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextResponse.ProtoReflect.Descriptor instead.
 func (*ClaimNextResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClaimNextResponse) GetClaimed() []*Claimed {
@@ -903,7 +1039,7 @@ type EndingRequest struct {
 
 func (x *EndingRequest) Reset() {
 	*x = EndingRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1051,7 @@ func (x *EndingRequest) String() string {
 func (*EndingRequest) ProtoMessage() {}
 
 func (x *EndingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1064,7 @@ func (x *EndingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndingRequest.ProtoReflect.Descriptor instead.
 func (*EndingRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EndingRequest) GetEnding() *Ending {
@@ -946,7 +1082,7 @@ type EndingResponse struct {
 
 func (x *EndingResponse) Reset() {
 	*x = EndingResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1094,7 @@ func (x *EndingResponse) String() string {
 func (*EndingResponse) ProtoMessage() {}
 
 func (x *EndingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1107,7 @@ func (x *EndingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndingResponse.ProtoReflect.Descriptor instead.
 func (*EndingResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 type OrderRequest struct {
@@ -986,7 +1122,7 @@ type OrderRequest struct {
 
 func (x *OrderRequest) Reset() {
 	*x = OrderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -998,7 +1134,7 @@ func (x *OrderRequest) String() string {
 func (*OrderRequest) ProtoMessage() {}
 
 func (x *OrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1011,7 +1147,7 @@ func (x *OrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
 func (*OrderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OrderRequest) GetJob() string {
@@ -1050,7 +1186,7 @@ type OrderResponse struct {
 
 func (x *OrderResponse) Reset() {
 	*x = OrderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1198,7 @@ func (x *OrderResponse) String() string {
 func (*OrderResponse) ProtoMessage() {}
 
 func (x *OrderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1211,7 @@ func (x *OrderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResponse.ProtoReflect.Descriptor instead.
 func (*OrderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 type ChangeRequest struct {
@@ -1087,7 +1223,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1235,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1248,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ChangeRequest) GetChange() *Change {
@@ -1130,7 +1266,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1278,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1291,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 type InterveneRequest struct {
@@ -1167,7 +1303,7 @@ type InterveneRequest struct {
 
 func (x *InterveneRequest) Reset() {
 	*x = InterveneRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1315,7 @@ func (x *InterveneRequest) String() string {
 func (*InterveneRequest) ProtoMessage() {}
 
 func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1328,7 @@ func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneRequest.ProtoReflect.Descriptor instead.
 func (*InterveneRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InterveneRequest) GetIntervention() *Intervention {
@@ -1211,7 +1347,7 @@ type InterveneResponse struct {
 
 func (x *InterveneResponse) Reset() {
 	*x = InterveneResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1359,7 @@ func (x *InterveneResponse) String() string {
 func (*InterveneResponse) ProtoMessage() {}
 
 func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1372,7 @@ func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResponse.ProtoReflect.Descriptor instead.
 func (*InterveneResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InterveneResponse) GetJob() string {
@@ -1255,7 +1391,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1403,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1416,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -1299,7 +1435,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1447,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1460,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -1343,7 +1479,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1491,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1504,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -1387,7 +1523,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1535,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1548,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -1431,7 +1567,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1579,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1592,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -1474,7 +1610,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1622,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1635,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 type CloseRequest struct {
@@ -1511,7 +1647,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1659,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1672,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CloseRequest) GetSession() string {
@@ -1554,7 +1690,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1702,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1715,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 type RegisterRequest struct {
@@ -1592,7 +1728,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1740,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1753,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RegisterRequest) GetSession() string {
@@ -1642,7 +1778,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1790,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1803,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 type ListSessionsRequest struct {
@@ -1679,7 +1815,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1827,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1840,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -1723,7 +1859,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1871,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1884,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1768,7 +1904,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +1916,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +1929,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -1819,7 +1955,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1967,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1980,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -1863,7 +1999,7 @@ type SaveBookRequest struct {
 
 func (x *SaveBookRequest) Reset() {
 	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +2011,7 @@ func (x *SaveBookRequest) String() string {
 func (*SaveBookRequest) ProtoMessage() {}
 
 func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +2024,7 @@ func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
 func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SaveBookRequest) GetBook() *Book {
@@ -1906,7 +2042,7 @@ type SaveBookResponse struct {
 
 func (x *SaveBookResponse) Reset() {
 	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2054,7 @@ func (x *SaveBookResponse) String() string {
 func (*SaveBookResponse) ProtoMessage() {}
 
 func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2067,7 @@ func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
 func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 type GetBookRequest struct {
@@ -1944,7 +2080,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2092,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2105,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -1995,7 +2131,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2143,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2156,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -2041,7 +2177,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2189,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2202,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -2099,7 +2235,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2247,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2260,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -2148,7 +2284,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2296,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2309,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -2214,7 +2350,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2362,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2375,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -2265,7 +2401,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2413,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2426,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -2309,7 +2445,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2457,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2470,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -2353,7 +2489,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2501,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2514,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -2397,7 +2533,7 @@ type DestroyBookRequest struct {
 
 func (x *DestroyBookRequest) Reset() {
 	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2545,7 @@ func (x *DestroyBookRequest) String() string {
 func (*DestroyBookRequest) ProtoMessage() {}
 
 func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2558,7 @@ func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
 func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DestroyBookRequest) GetId() string {
@@ -2440,7 +2576,7 @@ type DestroyBookResponse struct {
 
 func (x *DestroyBookResponse) Reset() {
 	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2588,7 @@ func (x *DestroyBookResponse) String() string {
 func (*DestroyBookResponse) ProtoMessage() {}
 
 func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2601,7 @@ func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
 func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 type StatusRequest struct {
@@ -2476,7 +2612,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2624,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2637,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 type StatusResponse struct {
@@ -2529,7 +2665,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2677,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2690,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -2688,7 +2824,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2836,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2849,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Member) GetName() string {
@@ -2778,7 +2914,17 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x123\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"7\n" +
 	"\x0fWaitJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"\x91\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"6\n" +
+	"\x0eExplainRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xad\x01\n" +
+	"\x0fExplainResponse\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
+	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\x91\x01\n" +
 	"\fWatchRequest\x12-\n" +
 	"\x05after\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\x05after\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x10\n" +
@@ -2910,12 +3056,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\x8e\t\n" +
+	"apiAddress2\xd8\t\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
 	"\bListJobs\x12\x1e.conductord.v1.ListJobsRequest\x1a\x1f.conductord.v1.ListJobsResponse\x12H\n" +
-	"\aWaitJob\x12\x1d.conductord.v1.WaitJobRequest\x1a\x1e.conductord.v1.WaitJobResponse\x12D\n" +
+	"\aWaitJob\x12\x1d.conductord.v1.WaitJobRequest\x1a\x1e.conductord.v1.WaitJobResponse\x12H\n" +
+	"\aExplain\x12\x1d.conductord.v1.ExplainRequest\x1a\x1e.conductord.v1.ExplainResponse\x12D\n" +
 	"\x05Watch\x12\x1b.conductord.v1.WatchRequest\x1a\x1c.conductord.v1.WatchResponse0\x01\x12B\n" +
 	"\x05Claim\x12\x1b.conductord.v1.ClaimRequest\x1a\x1c.conductord.v1.ClaimResponse\x12N\n" +
 	"\tClaimNext\x12\x1f.conductord.v1.ClaimNextRequest\x1a .conductord.v1.ClaimNextResponse\x12F\n" +
@@ -2957,7 +3104,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*PostRequest)(nil),           // 0: conductord.v1.PostRequest
 	(*PostResponse)(nil),          // 1: conductord.v1.PostResponse
@@ -2968,170 +3115,175 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ListJobsResponse)(nil),      // 6: conductord.v1.ListJobsResponse
 	(*WaitJobRequest)(nil),        // 7: conductord.v1.WaitJobRequest
 	(*WaitJobResponse)(nil),       // 8: conductord.v1.WaitJobResponse
-	(*WatchRequest)(nil),          // 9: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),         // 10: conductord.v1.WatchResponse
-	(*ClaimRequest)(nil),          // 11: conductord.v1.ClaimRequest
-	(*ClaimResponse)(nil),         // 12: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),      // 13: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),     // 14: conductord.v1.ClaimNextResponse
-	(*EndingRequest)(nil),         // 15: conductord.v1.EndingRequest
-	(*EndingResponse)(nil),        // 16: conductord.v1.EndingResponse
-	(*OrderRequest)(nil),          // 17: conductord.v1.OrderRequest
-	(*OrderResponse)(nil),         // 18: conductord.v1.OrderResponse
-	(*ChangeRequest)(nil),         // 19: conductord.v1.ChangeRequest
-	(*ChangeResponse)(nil),        // 20: conductord.v1.ChangeResponse
-	(*InterveneRequest)(nil),      // 21: conductord.v1.InterveneRequest
-	(*InterveneResponse)(nil),     // 22: conductord.v1.InterveneResponse
-	(*ExecuteRequest)(nil),        // 23: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),       // 24: conductord.v1.ExecuteResponse
-	(*OpenRequest)(nil),           // 25: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),          // 26: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),      // 27: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),     // 28: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),          // 29: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),         // 30: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),       // 31: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 32: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),   // 33: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 34: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),   // 35: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),  // 36: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),       // 37: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),      // 38: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),        // 39: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),       // 40: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),      // 41: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),     // 42: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),        // 43: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),       // 44: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),    // 45: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),   // 46: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),               // 47: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),    // 48: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),   // 49: conductord.v1.DestroyBookResponse
-	(*StatusRequest)(nil),         // 50: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),        // 51: conductord.v1.StatusResponse
-	(*Member)(nil),                // 52: conductord.v1.Member
-	nil,                           // 53: conductord.v1.StatusResponse.JobsEntry
-	(*Posting)(nil),               // 54: conductord.v1.Posting
-	(*Job)(nil),                   // 55: conductord.v1.Job
-	(*Error)(nil),                 // 56: conductord.v1.Error
-	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
-	(*Position)(nil),              // 58: conductord.v1.Position
-	(*Event)(nil),                 // 59: conductord.v1.Event
-	(*Claimed)(nil),               // 60: conductord.v1.Claimed
-	(*Ending)(nil),                // 61: conductord.v1.Ending
-	(*Change)(nil),                // 62: conductord.v1.Change
-	(*Intervention)(nil),          // 63: conductord.v1.Intervention
-	(*Command)(nil),               // 64: conductord.v1.Command
-	(*Result)(nil),                // 65: conductord.v1.Result
-	(*Opening)(nil),               // 66: conductord.v1.Opening
-	(*Session)(nil),               // 67: conductord.v1.Session
-	(*Entity)(nil),                // 68: conductord.v1.Entity
-	(*Book)(nil),                  // 69: conductord.v1.Book
-	(*FlowDetail)(nil),            // 70: conductord.v1.FlowDetail
-	(*Update)(nil),                // 71: conductord.v1.Update
-	(*timestamppb.Timestamp)(nil), // 72: google.protobuf.Timestamp
+	(*ExplainRequest)(nil),        // 9: conductord.v1.ExplainRequest
+	(*ExplainResponse)(nil),       // 10: conductord.v1.ExplainResponse
+	(*WatchRequest)(nil),          // 11: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),         // 12: conductord.v1.WatchResponse
+	(*ClaimRequest)(nil),          // 13: conductord.v1.ClaimRequest
+	(*ClaimResponse)(nil),         // 14: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),      // 15: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),     // 16: conductord.v1.ClaimNextResponse
+	(*EndingRequest)(nil),         // 17: conductord.v1.EndingRequest
+	(*EndingResponse)(nil),        // 18: conductord.v1.EndingResponse
+	(*OrderRequest)(nil),          // 19: conductord.v1.OrderRequest
+	(*OrderResponse)(nil),         // 20: conductord.v1.OrderResponse
+	(*ChangeRequest)(nil),         // 21: conductord.v1.ChangeRequest
+	(*ChangeResponse)(nil),        // 22: conductord.v1.ChangeResponse
+	(*InterveneRequest)(nil),      // 23: conductord.v1.InterveneRequest
+	(*InterveneResponse)(nil),     // 24: conductord.v1.InterveneResponse
+	(*ExecuteRequest)(nil),        // 25: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),       // 26: conductord.v1.ExecuteResponse
+	(*OpenRequest)(nil),           // 27: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),          // 28: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),      // 29: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),     // 30: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),          // 31: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),         // 32: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),       // 33: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 34: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),   // 35: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 36: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),   // 37: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),  // 38: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),       // 39: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),      // 40: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),        // 41: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),       // 42: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),      // 43: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),     // 44: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),        // 45: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),       // 46: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),    // 47: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),   // 48: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),               // 49: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),    // 50: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),   // 51: conductord.v1.DestroyBookResponse
+	(*StatusRequest)(nil),         // 52: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),        // 53: conductord.v1.StatusResponse
+	(*Member)(nil),                // 54: conductord.v1.Member
+	nil,                           // 55: conductord.v1.StatusResponse.JobsEntry
+	(*Posting)(nil),               // 56: conductord.v1.Posting
+	(*Job)(nil),                   // 57: conductord.v1.Job
+	(*Error)(nil),                 // 58: conductord.v1.Error
+	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 60: google.protobuf.Timestamp
+	(*Position)(nil),              // 61: conductord.v1.Position
+	(*Event)(nil),                 // 62: conductord.v1.Event
+	(*Claimed)(nil),               // 63: conductord.v1.Claimed
+	(*Ending)(nil),                // 64: conductord.v1.Ending
+	(*Change)(nil),                // 65: conductord.v1.Change
+	(*Intervention)(nil),          // 66: conductord.v1.Intervention
+	(*Command)(nil),               // 67: conductord.v1.Command
+	(*Result)(nil),                // 68: conductord.v1.Result
+	(*Opening)(nil),               // 69: conductord.v1.Opening
+	(*Session)(nil),               // 70: conductord.v1.Session
+	(*Entity)(nil),                // 71: conductord.v1.Entity
+	(*Book)(nil),                  // 72: conductord.v1.Book
+	(*FlowDetail)(nil),            // 73: conductord.v1.FlowDetail
+	(*Update)(nil),                // 74: conductord.v1.Update
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	54, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	56, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	2,  // 1: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	55, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	56, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	55, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	55, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	57, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	55, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	58, // 8: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	59, // 9: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	58, // 10: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	60, // 11: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	57, // 12: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	60, // 13: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	61, // 14: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	62, // 15: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	63, // 16: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	64, // 17: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	65, // 18: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	66, // 19: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	67, // 20: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	68, // 21: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	67, // 22: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	68, // 23: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	69, // 24: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	69, // 25: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	69, // 26: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	70, // 27: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	71, // 28: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	47, // 29: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	56, // 30: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	52, // 31: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	72, // 32: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	53, // 33: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	57, // 34: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	0,  // 35: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	3,  // 36: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	5,  // 37: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	7,  // 38: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	9,  // 39: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	11, // 40: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	13, // 41: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	15, // 42: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	15, // 43: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	15, // 44: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	17, // 45: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	17, // 46: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	17, // 47: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	19, // 48: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	21, // 49: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	23, // 50: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	25, // 51: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	27, // 52: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	29, // 53: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	31, // 54: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	33, // 55: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	35, // 56: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	37, // 57: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	39, // 58: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	41, // 59: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	43, // 60: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	45, // 61: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	48, // 62: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	50, // 63: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	1,  // 64: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	4,  // 65: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	6,  // 66: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	8,  // 67: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	10, // 68: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	12, // 69: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	14, // 70: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	16, // 71: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	16, // 72: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	16, // 73: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	18, // 74: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	18, // 75: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	18, // 76: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	20, // 77: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	22, // 78: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	24, // 79: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	26, // 80: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	28, // 81: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	30, // 82: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	32, // 83: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	34, // 84: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	36, // 85: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	38, // 86: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	40, // 87: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42, // 88: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44, // 89: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46, // 90: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	49, // 91: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	51, // 92: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	64, // [64:93] is the sub-list for method output_type
-	35, // [35:64] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	57, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	58, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	57, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	57, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	59, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	57, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	60, // 8: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	61, // 9: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	62, // 10: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	61, // 11: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	63, // 12: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	59, // 13: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	63, // 14: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	64, // 15: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	65, // 16: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	66, // 17: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	67, // 18: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	68, // 19: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	69, // 20: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	70, // 21: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	71, // 22: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	70, // 23: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	71, // 24: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	72, // 25: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	72, // 26: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	72, // 27: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	73, // 28: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	74, // 29: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	49, // 30: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	58, // 31: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	54, // 32: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	60, // 33: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	55, // 34: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	59, // 35: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	0,  // 36: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	3,  // 37: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	5,  // 38: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	7,  // 39: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	9,  // 40: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	11, // 41: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	13, // 42: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	15, // 43: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	17, // 44: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	17, // 45: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	17, // 46: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	19, // 47: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	19, // 48: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	19, // 49: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	21, // 50: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	23, // 51: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	25, // 52: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	27, // 53: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	29, // 54: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	31, // 55: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	33, // 56: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	35, // 57: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	37, // 58: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	39, // 59: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	41, // 60: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	43, // 61: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	45, // 62: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	47, // 63: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	50, // 64: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	52, // 65: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	1,  // 66: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	4,  // 67: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	6,  // 68: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	8,  // 69: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	10, // 70: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	12, // 71: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	14, // 72: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	16, // 73: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	18, // 74: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	18, // 75: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	18, // 76: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	20, // 77: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	20, // 78: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	20, // 79: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	22, // 80: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	24, // 81: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	26, // 82: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	28, // 83: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	30, // 84: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	32, // 85: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	34, // 86: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	36, // 87: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38, // 88: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	40, // 89: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	42, // 90: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	44, // 91: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	46, // 92: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	48, // 93: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	51, // 94: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	53, // 95: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	66, // [66:96] is the sub-list for method output_type
+	36, // [36:66] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -3147,7 +3299,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -55,6 +55,8 @@ const (
 	BoardServiceListJobsProcedure = "/conductord.v1.BoardService/ListJobs"
 	// BoardServiceWaitJobProcedure is the fully-qualified name of the BoardService's WaitJob RPC.
 	BoardServiceWaitJobProcedure = "/conductord.v1.BoardService/WaitJob"
+	// BoardServiceExplainProcedure is the fully-qualified name of the BoardService's Explain RPC.
+	BoardServiceExplainProcedure = "/conductord.v1.BoardService/Explain"
 	// BoardServiceWatchProcedure is the fully-qualified name of the BoardService's Watch RPC.
 	BoardServiceWatchProcedure = "/conductord.v1.BoardService/Watch"
 	// BoardServiceClaimProcedure is the fully-qualified name of the BoardService's Claim RPC.
@@ -121,6 +123,8 @@ type BoardServiceClient interface {
 	// WaitJob answers when the job is finished, or when the timeout is over;
 	// then the job in the answer is not finished. At most 60 s; ask again.
 	WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error)
+	// Explain says why a job does not run now, and what would change that.
+	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
 	Claim(context.Context, *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error)
 	// ClaimNext answers when there is a job, or with none when the time to wait
@@ -174,6 +178,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+BoardServiceWaitJobProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("WaitJob")),
+			connect.WithClientOptions(opts...),
+		),
+		explain: connect.NewClient[v1.ExplainRequest, v1.ExplainResponse](
+			httpClient,
+			baseURL+BoardServiceExplainProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Explain")),
 			connect.WithClientOptions(opts...),
 		),
 		watch: connect.NewClient[v1.WatchRequest, v1.WatchResponse](
@@ -257,6 +267,7 @@ type boardServiceClient struct {
 	getJob    *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
 	listJobs  *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
 	waitJob   *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
+	explain   *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
 	watch     *connect.Client[v1.WatchRequest, v1.WatchResponse]
 	claim     *connect.Client[v1.ClaimRequest, v1.ClaimResponse]
 	claimNext *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
@@ -289,6 +300,11 @@ func (c *boardServiceClient) ListJobs(ctx context.Context, req *connect.Request[
 // WaitJob calls conductord.v1.BoardService.WaitJob.
 func (c *boardServiceClient) WaitJob(ctx context.Context, req *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error) {
 	return c.waitJob.CallUnary(ctx, req)
+}
+
+// Explain calls conductord.v1.BoardService.Explain.
+func (c *boardServiceClient) Explain(ctx context.Context, req *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error) {
+	return c.explain.CallUnary(ctx, req)
 }
 
 // Watch calls conductord.v1.BoardService.Watch.
@@ -359,6 +375,8 @@ type BoardServiceHandler interface {
 	// WaitJob answers when the job is finished, or when the timeout is over;
 	// then the job in the answer is not finished. At most 60 s; ask again.
 	WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error)
+	// Explain says why a job does not run now, and what would change that.
+	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
 	Claim(context.Context, *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error)
 	// ClaimNext answers when there is a job, or with none when the time to wait
@@ -408,6 +426,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		BoardServiceWaitJobProcedure,
 		svc.WaitJob,
 		connect.WithSchema(boardServiceMethods.ByName("WaitJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceExplainHandler := connect.NewUnaryHandler(
+		BoardServiceExplainProcedure,
+		svc.Explain,
+		connect.WithSchema(boardServiceMethods.ByName("Explain")),
 		connect.WithHandlerOptions(opts...),
 	)
 	boardServiceWatchHandler := connect.NewServerStreamHandler(
@@ -492,6 +516,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceListJobsHandler.ServeHTTP(w, r)
 		case BoardServiceWaitJobProcedure:
 			boardServiceWaitJobHandler.ServeHTTP(w, r)
+		case BoardServiceExplainProcedure:
+			boardServiceExplainHandler.ServeHTTP(w, r)
 		case BoardServiceWatchProcedure:
 			boardServiceWatchHandler.ServeHTTP(w, r)
 		case BoardServiceClaimProcedure:
@@ -539,6 +565,10 @@ func (UnimplementedBoardServiceHandler) ListJobs(context.Context, *connect.Reque
 
 func (UnimplementedBoardServiceHandler) WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.WaitJob is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Explain is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error {

@@ -1,0 +1,41 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	main "github.com/conductord/conductord/cmd/conductord"
+	"github.com/conductord/conductord/jobs"
+)
+
+func TestJobExplain(t *testing.T) {
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		name, post, then string
+		cause, remedy    string
+	}{
+		{"held", "--hold", "", "held", "conductord job release ID"},
+		{"delayed", "--not-before 1h", "", "delayed", "conductord job delay ID --for"},
+		{"suspended", "", "suspend", "suspended", "conductord job resume ID"},
+		{"cancelled", "", "cancel", "finished", ""},
+		{"without a conductor", "", "", "no_conductor", "conductord conductor list"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			id := post(t, cluster, append([]string{"--kind", "k"}, strings.Fields(row.post)...)...)
+			if row.then != "" {
+				run(t, cluster, "job", row.then, id.String())
+			}
+			got := run(t, cluster, "job", "explain", id.String())
+			text := steady(got.out)
+			if got.code != 0 || !strings.Contains(text, "cause: "+row.cause+"\n") || !strings.Contains(text, row.remedy) {
+				t.Errorf("explained as %+v", got)
+			}
+			if got := run(t, cluster, "-o", "json", "job", "explain", id.String()); !strings.Contains(got.out, `"cause": "`+row.cause+`"`) {
+				t.Errorf("explained as %+v", got)
+			}
+		})
+	}
+	if got := run(t, cluster, "job", "explain", jobs.NewJobID().String()); got.code != main.ExitNotFound {
+		t.Errorf("an unknown job: %+v", got)
+	}
+}

@@ -1,0 +1,34 @@
+package command
+
+import (
+	"slices"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+)
+
+// ExplanationToProto converts an explanation; nil stays nil.
+func ExplanationToProto(e *jobs.Explanation) *v1.ExplainResponse {
+	if e == nil {
+		return nil
+	}
+	return &v1.ExplainResponse{
+		Job: idText(e.Job.UUID), State: string(e.State), Cause: string(e.Cause), Text: text(e.Text),
+		Until: TimeToProto(e.Until), Remedy: text(e.Remedy),
+	}
+}
+
+// ExplanationFromProto converts an explanation. Nil is the zero explanation.
+func ExplanationFromProto(message *v1.ExplainResponse) (jobs.Explanation, error) {
+	var r reader
+	e := jobs.Explanation{
+		Job:   jobs.JobID{UUID: r.id("explanation job", message.GetJob())},
+		State: word(&r, "explanation state", message.GetState(), knownJobState),
+		Cause: word(&r, "explanation cause", message.GetCause(), func(c jobs.Cause) bool { return slices.Contains(jobs.Causes, c) }),
+		Text:  message.GetText(), Until: r.time("explanation until", message.GetUntil()), Remedy: message.GetRemedy(),
+	}
+	if r.err != nil {
+		return jobs.Explanation{}, r.err
+	}
+	return e, nil
+}

@@ -1,0 +1,48 @@
+package fsm
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// Situation reads everything that decides whether a job runs now, as it is at
+// one moment. The time is the caller's. ErrNotFound.
+func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error) {
+	s := jobs.Situation{Now: now, Claims: make(map[jobs.SessionID]int)}
+	err := m.read(func(v *view) error {
+		j, err := v.jobByID(id)
+		if err != nil {
+			return err
+		}
+		if s.Job, err = v.complete(j); err != nil || j.State != jobs.StateClaimable {
+			return err
+		}
+		if s.Conductors, err = v.entities(jobs.EntityConductor); err != nil {
+			return err
+		}
+		for _, conductor := range s.Conductors {
+			claims, err := v.claims(conductor.Session)
+			if err != nil {
+				return err
+			}
+			s.Claims[conductor.Session] = len(claims.held)
+		}
+		s.Ahead = v.ahead(j)
+		return nil
+	})
+	return s, err
+}
+
+// ahead counts the jobs that are claimed before a claimable one by everybody
+// who takes it: those of its lane, as far as jobs.MaxAhead.
+func (v *view) ahead(j *jobRecord) int {
+	_, lane := laneKey(laneOf(j))
+	where, own := claimableKey(j)
+	count, cursor := 0, v.cursor(where)
+	for key, _ := cursor.Seek(lane); key != nil && count < jobs.MaxAhead && bytes.Compare(key, own) < 0; key, _ = cursor.Next() {
+		count++
+	}
+	return count
+}

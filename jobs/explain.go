@@ -1,0 +1,224 @@
+package jobs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Cause is the one reason why a job does not run now.
+type Cause string
+
+// The causes, in the order in which they are looked for: the first that holds
+// is the answer.
+const (
+	CauseFinished    Cause = "finished"     // it has been done, one way or another
+	CauseTrashed     Cause = "trashed"      // it was put aside
+	CauseClaimed     Cause = "claimed"      // somebody has it: it does run
+	CauseOverdue     Cause = "overdue"      // its deadline has passed, and it is about to be cancelled
+	CauseSuspended   Cause = "suspended"    // a person has stopped it
+	CauseHeld        Cause = "held"         // nobody has released it yet
+	CauseDelayed     Cause = "delayed"      // its time has not come
+	CauseCooling     Cause = "cooling"      // it was just let go of
+	CauseNoConductor Cause = "no_conductor" // no live conductor takes its kind from its board
+	CauseLabels      Cause = "labels"       // none of those offers all the labels that it wants
+	CauseFull        Cause = "full"         // all of those have as many jobs as they take
+	CauseBehind      Cause = "behind"       // others come first
+	CauseReady       Cause = "ready"        // nothing: it is about to be claimed
+)
+
+// Causes are all causes, in their order.
+var Causes = []Cause{
+	CauseFinished, CauseTrashed, CauseClaimed, CauseOverdue, CauseSuspended, CauseHeld, CauseDelayed, CauseCooling,
+	CauseNoConductor, CauseLabels, CauseFull, CauseBehind, CauseReady,
+}
+
+// Explanation is why a job does not run now, and what would change that.
+type Explanation struct {
+	Job    JobID     `json:"job"`
+	State  State     `json:"state"`
+	Cause  Cause     `json:"cause"`
+	Text   string    `json:"text"`            // one sentence
+	Until  time.Time `json:"until,omitzero"`  // when the cause ends by itself, if that is known
+	Remedy string    `json:"remedy,omitzero"` // a command, or what to do; empty: nothing but to wait
+}
+
+// Situation is everything that decides whether a job runs, at one moment.
+type Situation struct {
+	Job        Job
+	Now        time.Time
+	Conductors []Entity          // the live ones
+	Claims     map[SessionID]int // how many jobs the sessions of these hold
+	Ahead      int               // jobs of its board, kind and labels that are claimed before it
+}
+
+// MaxAhead bounds how far Situation.Ahead is counted: that many stand for at
+// least so many.
+const MaxAhead = 1_000
+
+// Explain gives the one reason why a job does not run now.
+func Explain(s *Situation) Explanation {
+	e := Explanation{Job: s.Job.ID, State: s.Job.State}
+	switch {
+	case s.Job.State == StateCompleted:
+		e.finished(s)
+	case s.Job.State == StateTrashed:
+		e.say(CauseTrashed, "it was put aside: %s", cmp.Or(s.Job.Reason, "no reason was given"))
+		e.Remedy = e.command("get")
+	case s.Job.Claim != nil:
+		e.claimed(s)
+	case !s.Job.Deadline.IsZero() && !s.Job.Deadline.After(s.Now) && !cancelling(&s.Job):
+		e.say(CauseOverdue, "its deadline, %s, has passed, and the board is about to cancel it", moment(s.Job.Deadline))
+	case s.Job.State == StateClaimable:
+		e.claimable(s)
+	default:
+		e.kept(s)
+	}
+	if cancelling(&s.Job) && !s.Job.State.Finished() && s.Job.Claim == nil {
+		e.Text += "; it is being cancelled, and whoever claims it undoes what its flow has done"
+	}
+	return e
+}
+
+func (e *Explanation) say(cause Cause, format string, args ...any) {
+	e.Cause, e.Text = cause, fmt.Sprintf(format, args...)
+}
+
+// command is a command line about the job.
+func (e *Explanation) command(verb string, more ...string) string {
+	return strings.Join(append([]string{"conductord job", verb, e.Job.String()}, more...), " ")
+}
+
+func cancelling(j *Job) bool { return j.Order != nil && j.Order.Kind == OrderCancel }
+
+func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+func (e *Explanation) finished(s *Situation) {
+	e.say(CauseFinished, "it was completed at %s: %s", moment(s.Job.FinishedAt), s.Job.Outcome)
+	if s.Job.Reason != "" {
+		e.Text += ", " + s.Job.Reason
+	}
+	if s.Job.Outcome == OutcomeFailed && !s.Job.Flow.IsZero() {
+		e.Text += "; its flow needs a person"
+		e.Remedy = "conductord flow show " + s.Job.Flow.String()
+	}
+}
+
+func (e *Explanation) claimed(s *Situation) {
+	claim := s.Job.Claim
+	e.say(CauseClaimed, "%s has it since %s, under token %s", claim.Owner, moment(claim.Since), claim.Token)
+	if s.Job.Order != nil {
+		e.Text += fmt.Sprintf(", and is told to %s it", s.Job.Order.Kind)
+	}
+	if e.Remedy = e.command("cancel"); !s.Job.Flow.IsZero() {
+		e.Remedy = "conductord flow show " + s.Job.Flow.String()
+	}
+}
+
+// kept explains a job that waits for a time or for a person.
+func (e *Explanation) kept(s *Situation) {
+	switch s.Job.State {
+	case StateSuspended:
+		e.say(CauseSuspended, "it is suspended")
+		if order := s.Job.Order; order != nil {
+			e.Text += fmt.Sprintf(" by %s since %s", cmp.Or(order.By, "somebody"), moment(order.At))
+			if order.Reason != "" {
+				e.Text += ": " + order.Reason
+			}
+		}
+		e.Remedy = e.command("resume")
+	case StateHeld:
+		e.say(CauseHeld, "it was posted on hold, and nobody has released it")
+		e.Remedy = e.command("release")
+	case StateDelayed:
+		e.say(CauseDelayed, "it is not due before %s", moment(s.Job.DueAt))
+		e.Until, e.Remedy = s.Job.DueAt, e.command("delay", "--for 0s")
+	case StateCooling:
+		e.say(CauseCooling, "it cools until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner let go of it"))
+		e.Until = s.Job.DueAt
+	}
+}
+
+// claimable explains a job that anybody could claim who takes such jobs.
+func (e *Explanation) claimable(s *Situation) {
+	var able, labelled, free []Entity
+	for _, conductor := range s.Conductors {
+		if !takes(&conductor, &s.Job) {
+			continue
+		}
+		able = append(able, conductor)
+		if len(lacking(&conductor, &s.Job)) > 0 {
+			continue
+		}
+		labelled = append(labelled, conductor)
+		if conductor.MaxJobs == 0 || s.Claims[conductor.Session] < conductor.MaxJobs {
+			free = append(free, conductor)
+		}
+	}
+	switch {
+	case len(able) == 0:
+		e.say(CauseNoConductor, "no live conductor takes jobs of kind %q from board %q", s.Job.Kind, s.Job.Board)
+		if s.Job.Flow.IsZero() {
+			e.Text += "; workers of your own that are not registered are not seen"
+		}
+		e.Remedy = "start one; those that live: conductord conductor list"
+	case len(labelled) == 0:
+		e.say(CauseLabels, "%s, and it wants %s", lackText(able, &s.Job), quoted(s.Job.Labels))
+		e.Remedy = "start a conductor that offers them (conductor.labels); those that live: conductord conductor list"
+	case len(free) == 0:
+		e.say(CauseFull, "%s with all the jobs that they take at once, and %s before it",
+			plural(len(labelled), "conductor is busy", "conductors are busy"), ahead(s.Ahead))
+		e.Remedy = e.command("reprioritise", "--priority very-high")
+	case s.Ahead > 0:
+		e.say(CauseBehind, "%s before it", ahead(s.Ahead))
+		e.Remedy = e.command("reprioritise", "--priority very-high")
+	default:
+		e.say(CauseReady, "nothing is in its way: it is the next of its kind")
+	}
+}
+
+// takes tells whether a conductor claims jobs of this kind from this board.
+func takes(conductor *Entity, j *Job) bool {
+	board := slices.Contains(conductor.Boards, j.Board) || (len(conductor.Boards) == 0 && j.Board == DefaultBoard)
+	return board && (len(conductor.JobKinds) == 0 || slices.Contains(conductor.JobKinds, j.Kind))
+}
+
+// lacking are the labels that a job wants and a conductor does not offer.
+func lacking(conductor *Entity, j *Job) []string {
+	return slices.DeleteFunc(slices.Clone(j.Labels), func(label string) bool { return slices.Contains(conductor.Labels, label) })
+}
+
+// lackText names the conductor that is nearest to what a job wants.
+func lackText(conductors []Entity, j *Job) string {
+	nearest := slices.MinFunc(conductors, func(a, b Entity) int {
+		return cmp.Or(cmp.Compare(len(lacking(&a, j)), len(lacking(&b, j))), cmp.Compare(a.Name, b.Name))
+	})
+	return fmt.Sprintf("no live conductor offers all its labels (the nearest, %s, lacks %s)", nearest.Name, quoted(lacking(&nearest, j)))
+}
+
+func quoted(words []string) string {
+	text := make([]string, len(words))
+	for i, word := range words {
+		text[i] = fmt.Sprintf("%q", word)
+	}
+	return strings.Join(text, ", ")
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func ahead(n int) string {
+	switch {
+	case n == 0:
+		return "none comes"
+	case n >= MaxAhead:
+		return fmt.Sprintf("at least %d come", n)
+	}
+	return plural(n, "job comes", "jobs come")
+}

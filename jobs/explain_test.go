@@ -1,0 +1,110 @@
+package jobs_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+var (
+	explained = jobs.JobID{UUID: logbook.NewBookID().UUID}
+	itsFlow   = logbook.NewFlowID()
+	noon      = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	sessionA  = jobs.NewSessionID()
+	sessionB  = jobs.NewSessionID()
+)
+
+// conductors are two that take kind "k" from board "default".
+func conductors() []jobs.Entity {
+	return []jobs.Entity{
+		{Name: "c1", JobKinds: []string{"k"}, Boards: []string{"default"}, MaxJobs: 2, Session: sessionA, Labels: []string{"gpu"}},
+		{Name: "c2", JobKinds: []string{"k", "l"}, Boards: []string{"default", "night"}, MaxJobs: 1, Session: sessionB},
+	}
+}
+
+// TestExplain has a row for each reason.
+func TestExplain(t *testing.T) {
+	by := func(kind jobs.OrderKind) *jobs.StandingOrder {
+		return &jobs.StandingOrder{Kind: kind, By: "ann", Reason: "it rains", At: noon}
+	}
+	rows := []struct {
+		name   string
+		set    func(*jobs.Situation)
+		cause  jobs.Cause
+		text   string // part of it
+		remedy string // part of it; ID stands for the job
+	}{
+		{"done", func(s *jobs.Situation) {
+			s.Job.State, s.Job.Outcome, s.Job.FinishedAt = jobs.StateCompleted, jobs.OutcomeSuccess, noon
+		}, jobs.CauseFinished, "completed at 2030-01-02T12:00:00Z: success", ""},
+		{"failed", func(s *jobs.Situation) {
+			s.Job.State, s.Job.Outcome, s.Job.Reason = jobs.StateCompleted, jobs.OutcomeFailed, "the undo failed"
+		}, jobs.CauseFinished, "failed, the undo failed; its flow needs a person", "conductord flow show " + itsFlow.String()},
+		{"trashed", func(s *jobs.Situation) { s.Job.State, s.Job.Reason = jobs.StateTrashed, "cannot be built" },
+			jobs.CauseTrashed, "put aside: cannot be built", "job get ID"},
+		{"claimed", func(s *jobs.Situation) {
+			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
+		}, jobs.CauseClaimed, "c1 has it since 2030-01-02T12:00:00Z, under token 1-7", "flow show"},
+		{"claimed under an order", func(s *jobs.Situation) {
+			s.Job.State, s.Job.Claim, s.Job.Order = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.OrderCancel)
+			s.Job.Flow = logbook.FlowID{}
+		}, jobs.CauseClaimed, "is told to cancel it", "job cancel ID"},
+		{"overdue", func(s *jobs.Situation) { s.Job.Deadline = noon }, jobs.CauseOverdue, "deadline, 2030-01-02T12:00:00Z, has passed", ""},
+		{"to be undone after its deadline", func(s *jobs.Situation) {
+			s.Job.Deadline, s.Job.Order = noon, by(jobs.OrderCancel)
+		}, jobs.CauseReady, "it is being cancelled, and whoever claims it undoes", ""},
+		{"suspended", func(s *jobs.Situation) { s.Job.State, s.Job.Order = jobs.StateSuspended, by(jobs.OrderSuspend) },
+			jobs.CauseSuspended, "suspended by ann since 2030-01-02T12:00:00Z: it rains", "job resume ID"},
+		{"held", func(s *jobs.Situation) { s.Job.State = jobs.StateHeld }, jobs.CauseHeld, "posted on hold", "job release ID"},
+		{"delayed", func(s *jobs.Situation) { s.Job.State, s.Job.DueAt = jobs.StateDelayed, noon.Add(time.Hour) },
+			jobs.CauseDelayed, "not due before 2030-01-02T13:00:00Z", "job delay ID --for 0s"},
+		{"cooling", func(s *jobs.Situation) {
+			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "its owner c1 vanished"
+		}, jobs.CauseCooling, "cools until 2030-01-02T13:00:00Z: its owner c1 vanished", ""},
+		{"no conductor at all", func(s *jobs.Situation) { s.Conductors = nil },
+			jobs.CauseNoConductor, `no live conductor takes jobs of kind "k" from board "default"`, "conductor list"},
+		{"none of the kind", func(s *jobs.Situation) { s.Job.Kind = "m" }, jobs.CauseNoConductor, `kind "m"`, "conductor list"},
+		{"none of the board", func(s *jobs.Situation) { s.Job.Board = "night" }, jobs.CauseNoConductor, `board "night"`, "conductor list"},
+		{"workers are not seen", func(s *jobs.Situation) { s.Conductors, s.Job.Flow = nil, logbook.FlowID{} },
+			jobs.CauseNoConductor, "workers of your own", "conductor list"},
+		{"labels", func(s *jobs.Situation) { s.Job.Labels = []string{"big", "gpu"} },
+			jobs.CauseLabels, `(the nearest, c1, lacks "big"), and it wants "big", "gpu"`, "conductor.labels"},
+		{"full", func(s *jobs.Situation) { s.Claims = map[jobs.SessionID]int{sessionA: 2, sessionB: 1}; s.Ahead = 1 },
+			jobs.CauseFull, "2 conductors are busy with all the jobs that they take at once, and 1 job comes before it", "job reprioritise ID"},
+		{"those with the labels are full", func(s *jobs.Situation) {
+			s.Job.Labels, s.Claims = []string{"gpu"}, map[jobs.SessionID]int{sessionA: 2}
+		}, jobs.CauseFull, "1 conductor is busy with all the jobs that they take at once, and none comes before it", "job reprioritise ID"},
+		{"behind", func(s *jobs.Situation) { s.Ahead = 3 }, jobs.CauseBehind, "3 jobs come before it", "job reprioritise ID"},
+		{"far behind", func(s *jobs.Situation) { s.Ahead = jobs.MaxAhead }, jobs.CauseBehind, "at least 1000 come before it", "job reprioritise ID"},
+		{"ready", func(*jobs.Situation) {}, jobs.CauseReady, "the next of its kind", ""},
+	}
+	seen := map[jobs.Cause]bool{}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			s := &jobs.Situation{Now: noon, Conductors: conductors(), Job: jobs.Job{
+				ID: explained, Board: "default", Kind: "k", State: jobs.StateClaimable, Flow: itsFlow,
+			}}
+			if row.set(s); s.Job.Board == "night" {
+				s.Conductors = s.Conductors[:1]
+			}
+			e := jobs.Explain(s)
+			remedy := strings.ReplaceAll(row.remedy, "ID", explained.String())
+			if e.Job != explained || e.State != s.Job.State || e.Cause != row.cause || !strings.Contains(e.Text, row.text) ||
+				!strings.Contains(e.Remedy, remedy) || (remedy == "") != (e.Remedy == "") {
+				t.Errorf("explained as %+v", e)
+			}
+			if waits := e.Cause == jobs.CauseDelayed || e.Cause == jobs.CauseCooling; waits != (!e.Until.IsZero()) {
+				t.Errorf("until %s", e.Until)
+			}
+		})
+		seen[row.cause] = true
+	}
+	for _, cause := range jobs.Causes {
+		if !seen[cause] {
+			t.Errorf("no row explains %s", cause)
+		}
+	}
+}
