@@ -19,6 +19,10 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/logbook"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the generated part of docs/configuration.md anew")
@@ -415,6 +419,73 @@ func TestShownFlows(t *testing.T) {
 	if shown == 0 {
 		t.Error("no flow document is shown")
 	}
+}
+
+// TestShownFlowsRun runs the flow documents of docs/flows.md that are shown
+// whole, with handlers that give what the steps provide.
+func TestShownFlowsRun(t *testing.T) {
+	ran := 0
+	for _, b := range blocksOf("docs/flows.md", documents(t)["docs/flows.md"]) {
+		if b.language != "toml" || b.quotes != "" || !strings.Contains(b.text, "[[steps]]") {
+			continue
+		}
+		ran++
+		document, err := spec.Parse([]byte(b.text), "shown.toml")
+		if err != nil {
+			t.Fatalf("%s: %v", b, err)
+		}
+		given := logbook.Values{}
+		for _, input := range document.Inputs {
+			given[input] = json.RawMessage(`"given"`)
+		}
+		store, err := document.Fill(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		built, err := document.Build(givingHandlers(t, document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result, err := engine.RunLocal(t.Context(), built, store); err != nil || result.State != logbook.FlowSuccess {
+			t.Errorf("%s ends %s: %v", b, result.State, err)
+		}
+	}
+	if ran == 0 {
+		t.Error("no flow document is shown whole")
+	}
+}
+
+// givingHandlers are handlers for all steps of a document, each of which gives
+// an object with every field that any step provides.
+func givingHandlers(t *testing.T, document *spec.Document) *handler.Set {
+	t.Helper()
+	fields := map[string]string{}
+	var collect func(steps []spec.Step)
+	collect = func(steps []spec.Step) {
+		for i := range steps {
+			for _, field := range steps[i].Provides.Fields {
+				fields[field] = field
+			}
+			collect(steps[i].Steps)
+		}
+	}
+	collect(document.Steps)
+	result, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	for _, name := range document.Handlers() {
+		script := fmt.Sprintf("#!/bin/sh\nread -r input\necho '%s'\n", result)
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handlers, err := handler.Open(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handlers
 }
 
 // TestQuotedCode holds that code that is shown as a file's stands in the file.

@@ -133,9 +133,10 @@ type PlanStep struct {
 
 func (p *Program) flowPlanCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "plan FILE",
-		Short: "Show in which order the steps of a flow document run, and what connects them",
-		Args:  cobra.ExactArgs(1),
+		Use:     "plan FILE",
+		Aliases: []string{"check"},
+		Short:   "Show in which order the steps of a flow document run, and what connects them",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			_, plan, err := p.readDocument(args[0])
 			if err != nil {
@@ -164,28 +165,26 @@ func describePlan(plan *flow.Plan) Plan {
 func (p *Program) flowGraphCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "graph FILE",
-		Short: "Draw a flow document, for Graphviz (dot) or Mermaid",
-		Args:  cobra.ExactArgs(1),
+		Use:     "graph FILE",
+		Aliases: []string{"draw"},
+		Short:   "Draw a flow document, for Graphviz (dot) or Mermaid, or as text",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if format != "dot" && format != "mermaid" {
-				return usageError{fmt.Errorf("--format must be dot or mermaid, not %.64q", format)}
+			if format != "dot" && format != "mermaid" && format != "text" {
+				return usageError{fmt.Errorf("--format must be dot, mermaid or text, not %.64q", format)}
 			}
 			_, plan, err := p.readDocument(args[0])
 			if err != nil {
 				return err
 			}
-			drawing := plan.Graphviz()
-			if format == "mermaid" {
-				drawing = plan.Mermaid()
-			}
+			drawing := map[string]func() string{"dot": plan.Graphviz, "mermaid": plan.Mermaid, "text": plan.Outline}[format]()
 			if p.json() {
 				return p.writeJSON(map[string]string{"format": format, "graph": drawing})
 			}
 			return p.writeLines(cleanLines(drawing))
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "dot", "dot or mermaid")
+	cmd.Flags().StringVar(&format, "format", "dot", "dot, mermaid or text")
 	return cmd
 }
 

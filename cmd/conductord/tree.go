@@ -80,11 +80,7 @@ func nodeRows(plan *flow.Plan) []treeRow {
 }
 
 func (l *layout) children(parent *flow.Flow, depth int) {
-	if retry := parent.Retrier(); retry != nil {
-		if _, left := l.plan.Find(retry.Name()); left {
-			l.rows = append(l.rows, treeRow{name: retry.Name(), depth: depth, retry: true, only: l.only[retry.Name()]})
-		}
-	}
+	l.retry(parent, depth)
 	for _, child := range parent.Children() {
 		inner, isFlow := child.(*flow.Flow)
 		if !isFlow {
@@ -96,6 +92,16 @@ func (l *layout) children(parent *flow.Flow, depth int) {
 		if l.children(inner, depth+1); len(l.rows) == before+1 {
 			l.rows = l.rows[:before] // nothing of it is left by the targets
 		}
+	}
+}
+
+func (l *layout) retry(over *flow.Flow, depth int) {
+	retry := over.Retrier()
+	if retry == nil {
+		return
+	}
+	if _, left := l.plan.Find(retry.Name()); left {
+		l.rows = append(l.rows, treeRow{name: retry.Name(), depth: depth, retry: true, only: l.only[retry.Name()]})
 	}
 }
 

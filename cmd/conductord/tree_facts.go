@@ -112,7 +112,7 @@ func (t *tree) outcome(atom *logbook.AtomDetail) string {
 	last := &atom.Attempts[len(atom.Attempts)-1]
 	switch {
 	case last.Failure != nil && (t.results || atom.State != logbook.AtomReverted):
-		return shorten(last.Failure.Kind+": "+last.Failure.Message)
+		return shorten(last.Failure.Kind + ": " + last.Failure.Message)
 	case !t.results || atom.Kind == logbook.KindRetry:
 		return ""
 	}

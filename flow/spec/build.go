@@ -222,6 +222,9 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.Retry != nil {
 		options = append(options, flow.Retry(s.Retry.policy()))
 	}
+	if s.WaitAtMost > 0 {
+		options = append(options, flow.WaitAtMost(time.Duration(s.WaitAtMost)))
+	}
 	if s.AtMostOnce {
 		options = append(options, flow.AtMostOnce())
 	}

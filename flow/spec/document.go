@@ -135,6 +135,8 @@ type Step struct {
 	Retry      *Retry      `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
 	Version    string      `json:"version,omitempty"`
+	// WaitAtMost bounds how long an attempt may say "not yet".
+	WaitAtMost Duration `json:"wait_at_most,omitzero"`
 
 	// Of the use of a part: its name, and what its symbols are called here.
 	Flow string    `json:"flow,omitempty"`

@@ -174,6 +174,7 @@ func (r *reader) work(t *table, s *Step) {
 	if s.AtMostOnce && s.Retry != nil && s.Retry.Attempts > 1 {
 		t.fault("retry", "a step that runs at most once cannot be tried again")
 	}
+	s.WaitAtMost = t.duration("wait_at_most")
 	if s.Version = t.text("version"); s.Version != "" {
 		r.checkSymbol(t, "version", s.Version)
 	}

@@ -3,6 +3,7 @@ package spec_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,32 @@ func TestParts(t *testing.T) {
 	wants := []flow.Provision{{Symbol: "receipt", Field: "receipt_number"}, {Symbol: "paid", Field: "total"}}
 	if pay := plan.Step(number); !slices.Equal(pay.Provides(), wants) || pay.Retry().Jitter != 0.5 {
 		t.Errorf("%+v", pay)
+	}
+}
+
+// TestKeysAreDocumented: docs/flows.md tells of every key that there is.
+func TestKeysAreDocumented(t *testing.T) {
+	page := string(read(t, "../../docs/flows.md"))
+	known := regexp.MustCompile(`known are (.*)`)
+	found := 0
+	for _, step := range []string{
+		`{"name": "a"}`, `{"name": "a", "x": 1}`, `{"name": "a", "x": 1, "steps": []}`, `{"name": "a", "x": 1, "flow": "f"}`,
+		`{"name": "a", "retry": {"x": 1}}`, `{"name": "a", "when": {"x": 1}}`,
+		`{"name": "a", "steps": [{"name": "b"}], "retry": {"x": 1}}`,
+	} {
+		_, err := spec.Parse([]byte(`{"name": "n", "x": 1, "flows": {"f": {"x": 1}}, "steps": [`+step+`]}`), "keys.json")
+		for _, match := range known.FindAllStringSubmatch(err.Error(), -1) {
+			for _, key := range strings.Split(match[1], ", ") {
+				found++
+				if !regexp.MustCompile("(?m)^\\| [^|]*`([a-z_]+\\.)?" + key + "`").MatchString(page) {
+					t.Errorf("docs/flows.md has no row for %s, in %s", key, step)
+				}
+			}
+		}
+	}
+	const fewest = 90
+	if found < fewest {
+		t.Errorf("found only %d keys", found)
 	}
 }
 
