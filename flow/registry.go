@@ -63,6 +63,20 @@ func (r *Registry) Build(kind string, args json.RawMessage) (*Flow, error) {
 	return built, nil
 }
 
+func (r *Registry) knows(kind string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.factories[kind] != nil
+}
+
+// argumentsOf makes JSON of a factory's arguments; none of nil.
+func argumentsOf(args any) (json.RawMessage, error) {
+	if args == nil {
+		return nil, nil
+	}
+	return json.Marshal(args)
+}
+
 // Kinds are the registered kinds in order.
 func (r *Registry) Kinds() []string {
 	r.mu.RLock()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -67,7 +68,11 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 	if err != nil {
 		return nil, err
 	}
-	opened, err := node.Open(nodeOptions(c, first, logger, registry))
+	options := nodeOptions(c, first, logger, registry)
+	if options.CheckFlow, err = documentCheck(limitsOf(c)); err != nil {
+		return nil, err
+	}
+	opened, err := node.Open(options)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +120,20 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 		Limits:    limitsOf(c),
 		Logger:    logger, Metrics: registry,
 	}
+}
+
+// documentCheck finds the faults of documents when they are posted. It needs no
+// handlers: those that a node lacks, another may have.
+func documentCheck(limits logbook.Limits) (func(*logbook.FlowDetail, logbook.Values) error, error) {
+	registry := flow.NewRegistry()
+	err := registry.Register(spec.Kind, func(args json.RawMessage) (*flow.Flow, error) {
+		document, err := spec.Parse(args, "flow document.json")
+		if err != nil {
+			return nil, err
+		}
+		return document.Build(nil)
+	})
+	return flow.NewChecker(registry, limits).Check, err
 }
 
 func limitsOf(c config.Config) logbook.Limits {

@@ -47,7 +47,7 @@ func (s *boardService) post(ctx context.Context, request *conductordv1.PostReque
 	// Checking is a good part of the work, and mostly finds nothing: only a call
 	// that is refused as a whole is looked at posting by posting.
 	whole := postCommand(request.Postings)
-	if command.Size(whole) <= maxEntryBytes && command.Check(s.options.Limits, whole) == nil {
+	if command.Size(whole) <= maxEntryBytes && command.Check(s.options.Limits, whole) == nil && s.flowsPass(request.Postings) {
 		return s.postChecked(ctx, whole)
 	}
 	return s.postApart(ctx, request)
@@ -74,7 +74,11 @@ func (s *boardService) postApart(ctx context.Context, request *conductordv1.Post
 	var places [][]int
 	size := 0
 	for i, posting := range request.Postings {
-		if err := command.CheckPosting(s.options.Limits, posting); err != nil {
+		err := command.CheckPosting(s.options.Limits, posting)
+		if err == nil {
+			err = s.checkFlow(posting)
+		}
+		if err != nil {
 			answer.Posted[i] = refusedPosting(posting.Id, command.ErrorToProto(err))
 			continue
 		}
@@ -105,6 +109,36 @@ func (s *boardService) postApart(ctx context.Context, request *conductordv1.Post
 		}
 	}
 	return answer, index, nil
+}
+
+func (s *boardService) flowsPass(postings []*conductordv1.Posting) bool {
+	for _, posting := range postings {
+		if s.checkFlow(posting) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// checkFlow finds the faults of the flow that a posting brings, which is
+// otherwise in order. A flow that is saved already has been checked, or not, by
+// whoever saved it.
+func (s *boardService) checkFlow(posting *conductordv1.Posting) error {
+	flows := posting.GetBook().GetFlows()
+	if s.options.CheckFlow == nil {
+		return nil
+	}
+	for _, message := range flows {
+		if message.GetId() != posting.GetFlow() && len(flows) > 1 {
+			continue
+		}
+		detail, err := command.FlowDetailFromProto(message)
+		if err != nil {
+			return err
+		}
+		return s.options.CheckFlow(&detail, command.ValuesFromProto(posting.GetStore()))
+	}
+	return nil
 }
 
 func postCommand(postings []*conductordv1.Posting) *conductordv1.Command {

@@ -37,6 +37,11 @@ type Options struct {
 	Retention Retention
 	Limits    logbook.Limits // zero: logbook.MaxLimits
 
+	// CheckFlow is asked about the flow of each posting that brings its book,
+	// with the job's own store, before anything is written; an error refuses
+	// the posting. It may be called concurrently. nil: every flow passes.
+	CheckFlow func(flow *logbook.FlowDetail, store logbook.Values) error
+
 	Logger  hclog.Logger         // nil: none
 	Metrics *prometheus.Registry // nil: one of the node's own
 	// Fatal ends the process after a fault that the node cannot outlive, such
