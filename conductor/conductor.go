@@ -36,6 +36,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -45,6 +46,9 @@ const (
 	// DefaultMaxJobs is more than a small machine has processors, since the
 	// steps of most flows wait for something outside.
 	DefaultMaxJobs = 8
+	// DefaultSteps is half of what the default jobs could run if each used all
+	// of its workers, which few flows do for long.
+	DefaultSteps = 64
 	// DefaultGrace leaves half of the promised second for the writes that
 	// hand the jobs over.
 	DefaultGrace           = 500 * time.Millisecond
@@ -67,6 +71,8 @@ type Options struct {
 
 	MaxJobs int // jobs at once, at most jobs.MaxClaims; 0: DefaultMaxJobs
 	Workers int // steps of one job at once; 0: the engine's default
+	// Steps of all jobs at once: the jobs take turns. 0: DefaultSteps.
+	Steps int
 
 	TTL   time.Duration // of its session; 0: jobs.DefaultTTL
 	Grace time.Duration // how long a drain waits for running steps before it stops them; 0: DefaultGrace
@@ -104,6 +110,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Limits.Command, logbook.MaxLimits.Command)
 	setDefault(&o.Limits.Steps, logbook.MaxLimits.Steps)
 	setDefault(&o.MaxJobs, DefaultMaxJobs)
+	setDefault(&o.Steps, DefaultSteps)
 	setDefault(&o.MaxTries, DefaultMaxTries)
 	setDefault(&o.TTL, jobs.DefaultTTL)
 	setDefault(&o.Grace, DefaultGrace)
@@ -134,6 +141,7 @@ func (o Options) validate() error {
 	require(o.Registry == nil || len(o.Registry.Kinds()) > 0, "the registry holds no factory, so that no job could be run")
 	require(o.MaxJobs > 0 && o.MaxJobs <= jobs.MaxClaims, "max jobs is %d; it must be 1 to %d", o.MaxJobs, jobs.MaxClaims)
 	require(o.Workers >= 0, "workers is %d; it must not be negative", o.Workers)
+	require(o.Steps > 0, "steps is %d; it must be positive", o.Steps)
 	require(o.TTL >= jobs.MinTTL && o.TTL <= jobs.MaxTTL, "ttl is %s; it must be %s to %s", o.TTL, jobs.MinTTL, jobs.MaxTTL)
 	require(o.Grace > 0, "grace is %s; it must be positive", o.Grace)
 	require(o.AbandonDelay > 0, "abandon delay is %s; it must be positive", o.AbandonDelay)
@@ -169,6 +177,7 @@ var ErrRunning = errors.New("the conductor is running already")
 // concurrently.
 type Conductor struct {
 	options Options
+	pool    *engine.Pool // of the steps of all jobs
 
 	mu    sync.Mutex
 	shift *shift // the call of Run that is in progress; nil: none
@@ -181,7 +190,7 @@ func New(options Options) (*Conductor, error) {
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("cannot make a conductor: %w", err)
 	}
-	return &Conductor{options: options}, nil
+	return &Conductor{options: options, pool: engine.NewPool(options.Steps)}, nil
 }
 
 // Run claims and runs jobs until ctx ends or Drain is called, hands over what
@@ -211,7 +220,7 @@ func (c *Conductor) begin(ctx context.Context) (*shift, error) {
 	if c.shift != nil {
 		return nil, ErrRunning
 	}
-	c.shift = newShift(ctx, &c.options)
+	c.shift = newShift(ctx, &c.options, c.pool)
 	return c.shift, nil
 }
 

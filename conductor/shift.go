@@ -31,6 +31,7 @@ type shift struct {
 	options *Options
 	logger  hclog.Logger
 	journal *journal
+	pool    *engine.Pool
 	free    chan struct{}  // holds a token for every job that may yet be claimed
 	runs    sync.WaitGroup // of the jobs that are seen through
 	done    chan struct{}  // closed when Run returns
@@ -46,10 +47,11 @@ type shift struct {
 	drain    func() // ends claiming; running flows are suspended
 }
 
-func newShift(ctx context.Context, options *Options) *shift {
+func newShift(ctx context.Context, options *Options, pool *engine.Pool) *shift {
 	s := &shift{
 		options: options,
 		logger:  options.Logger,
+		pool:    pool,
 		journal: newJournal(options.Logbook, options.Logger),
 		free:    make(chan struct{}, options.MaxJobs),
 		done:    make(chan struct{}),

@@ -85,6 +85,7 @@ type Conductor struct {
 	Labels   []string // what it offers to jobs that want labels
 	MaxJobs  int
 	Workers  int
+	Steps    int
 	Handlers []string // the directories in which handlers are looked for
 }
 
@@ -111,7 +112,7 @@ func Default() Config {
 		Sessions:  Sessions{TTL: 4 * time.Second, Grace: time.Second, CoolDown: 500 * time.Millisecond, MaxCrashes: 5},
 		Limits:    Limits{Name: maxName, Value: maxValue, Command: maxCommand, Steps: maxSteps},
 		Retention: Retention{MaxAge: 7 * 24 * time.Hour, Keep: 100_000},
-		Conductor: Conductor{Enabled: true, Boards: []string{"default"}, MaxJobs: 16, Workers: 8},
+		Conductor: Conductor{Enabled: true, Boards: []string{"default"}, MaxJobs: 16, Workers: 8, Steps: 64},
 		Log:       Log{Level: "info"},
 	}
 }

@@ -140,6 +140,8 @@ func conductorSettings() []setting {
 			doc: "How many jobs it runs at once"},
 		{key: "conductor.workers", target: func(c *Config) any { return &c.Conductor.Workers }, low: 1, high: 1024,
 			doc: "How many steps of one job it runs at once"},
+		{key: "conductor.steps", target: func(c *Config) any { return &c.Conductor.Steps }, low: 1, high: 4096,
+			doc: "How many steps of all jobs it runs at once; the jobs take turns"},
 		{key: "conductor.handlers", target: func(c *Config) any { return &c.Conductor.Handlers },
 			doc: "The directories in which executables that do steps are looked for, and nowhere else"},
 	}

@@ -86,6 +86,12 @@ func (p *Plan) describe(number int) string {
 	if step.retry.Attempts > 1 {
 		note("up to %d attempts, %s apart", step.retry.Attempts, step.retry.Delay.Round(time.Millisecond))
 	}
+	if step.waitAtMost > 0 {
+		note("may say \"not yet\" for %s", step.waitAtMost)
+	}
+	if step.concurrency.given {
+		note("%s", &step.concurrency)
+	}
 	if step.atMostOnce {
 		note("at most once")
 	}

@@ -40,6 +40,7 @@ type Step struct {
 	retry          RetryPolicy
 	atMostOnce     bool
 	waitAtMost     time.Duration
+	concurrency    concurrency
 
 	// Of the atom of a Retrier, which has no task.
 	retrier      bool
@@ -313,6 +314,7 @@ func (s *Step) check() {
 	s.checkNames("requires for its revert", argumentNames(s.revertRequires))
 	s.checkNames("provides", provisionNames(s.provides))
 	s.checkInjected()
+	s.checkConcurrency()
 }
 
 func (s *Step) checkTask() {
@@ -328,7 +330,7 @@ func (s *Step) checkRetrier() {
 	if s.controller == nil {
 		s.fault("it is a retry and has no controller")
 	}
-	if s.timeout != 0 || s.atMostOnce || s.waitAtMost != 0 || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
+	if s.timeout != 0 || s.atMostOnce || s.waitAtMost != 0 || s.concurrency.given || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
 		s.fault("it is a retry, and has an option that only steps take")
 	}
 	if s.pause != nil {

@@ -162,7 +162,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	d.conductor, err = conductor.New(conductor.Options{
 		Board: d.client, Logbook: d.client, Registry: registry,
 		Name: d.config.ConductorName(), Boards: d.config.Conductor.Boards, Labels: d.config.Conductor.Labels,
-		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers,
+		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
 		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
 	})

@@ -33,10 +33,12 @@ type core struct {
 	undone   int // while reverting: steps that are REVERTED or never started
 	running  int // attempts that this run has begun and not ended
 
-	ready  queue[int] // steps that may start now, in the order in which they came to be
-	due    dueHeap    // steps that wait to be tried again
-	lost   []int      // at-most-once steps that were found RUNNING
-	starts []start    // what next gives, so that it need not make one each time
+	ready   queue[int]                    // steps that may start now, in the order in which they came to be
+	due     dueHeap                       // steps that wait to be tried again
+	parked  map[string]*queue[parkedStep] // steps that wait for their concurrency key
+	waiting int                           // how many these are
+	lost    []int                         // at-most-once steps that were found RUNNING
+	starts  []start                       // what next gives, so that it need not make one each time
 
 	scopes     []scope // as those of the plan
 	unresolved []int   // steps that were found FAILURE, and nobody has decided about
@@ -78,8 +80,9 @@ type vertex struct {
 
 // start is an attempt that the loop is to make.
 type start struct {
-	step int
-	call *flow.Call
+	step  int
+	call  *flow.Call
+	grant *grant
 }
 
 // outcome is how an attempt ended.
@@ -126,20 +129,30 @@ func (c *core) begin(now time.Time) {
 	}
 }
 
-// next begins attempts at ready steps, up to a number that may run at once.
-// The slice is good until the next call.
-func (c *core) next(now time.Time, slots int) []start {
+// next begins attempts at ready steps, up to a number that may run at once and
+// as far as they are permitted. The slice is good until the next call.
+func (c *core) next(now time.Time, slots int, p permits) []start {
 	c.wake(now)
+	c.unpark(p)
 	c.starts = c.starts[:0]
-	for c.running < slots && !c.suspended && !c.broken {
-		step, ok := c.ready.pop()
-		if !ok {
-			break
+	for c.running < slots && c.ready.len() > 0 && !c.suspended && !c.broken {
+		step := c.ready.first()
+		g, answer := c.admit(step, p)
+		if answer == noSlot {
+			return c.starts
+		}
+		c.ready.pop()
+		if answer == noPlace {
+			continue
 		}
 		if s, ok := c.attempt(step, now); ok {
+			s.grant = g
 			c.starts = append(c.starts, s)
+		} else {
+			g.release()
 		}
 	}
+	c.yield(p)
 	return c.starts
 }
 
@@ -350,7 +363,7 @@ func (c *core) end() (logbook.FlowState, bool) {
 		return logbook.FlowSuccess, true
 	case c.suspended:
 		return logbook.FlowSuspended, true
-	case c.ready.len() == 0 && len(c.due) == 0:
+	case c.ready.len() == 0 && len(c.due) == 0 && c.waiting == 0:
 		panic("internal error: nothing runs, nothing is ready, and the flow has not ended")
 	}
 	return "", false

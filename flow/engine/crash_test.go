@@ -36,6 +36,7 @@ type timeless struct{ testing.TB }
 func crashAtEveryWrite(t timeless) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers")}
+		w.pool = rapid.SampledFrom([]*engine.Pool{nil, engine.NewPool(1), engine.NewPool(2)}).Draw(rt, "pool")
 		plan, err := flow.Compile(w.draw(rt, "root", 3), "input")
 		if err != nil {
 			rt.Fatalf("cannot compile: %v", err)
@@ -54,6 +55,7 @@ func crashAtEveryWrite(t timeless) {
 type world struct {
 	plan    *flow.Plan
 	workers int
+	pool    *engine.Pool // shared by all runs of the flow, as by those of a daemon
 	count   int
 	fails   bool  // some step fails for good, so the flow cannot succeed
 	broken  bool  // some revert fails for good, so the flow may end in FAILURE
@@ -190,6 +192,9 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 		task.asks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "asks")
 	}
 	task.says = rapid.IntRange(0, 3).Draw(rt, "says") == 0
+	if rapid.IntRange(0, 2).Draw(rt, "key") == 0 {
+		options = append(options, flow.Concurrency("k-{input}", rapid.IntRange(1, 2).Draw(rt, "at once")))
+	}
 	task.undoAsks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "undo asks")
 	task.fail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "fail")
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "undo fail")
@@ -264,7 +269,7 @@ func (w *world) run(claim uint64) (engine.End, error) {
 
 func (w *world) options(claim uint64) engine.Options {
 	return engine.Options{Plan: w.plan, Detail: w.journal.snapshot(), Journal: w.journal,
-		Store: logbook.Values{"input": json.RawMessage("1")}, Token: logbook.Token{Index: claim}, Workers: w.workers}
+		Store: logbook.Values{"input": json.RawMessage("1")}, Token: logbook.Token{Index: claim}, Workers: w.workers, Pool: w.pool}
 }
 
 // storm lets everything befall the flow that can: a journal that acknowledges

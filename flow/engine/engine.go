@@ -102,6 +102,10 @@ type Options struct {
 	Journal Journal
 	// Workers bounds the steps that run at once. 0: DefaultWorkers.
 	Workers int
+	// Pool bounds the steps that run at once in all runs that share it, besides
+	// Workers, and holds what runs under their concurrency keys. nil: one for
+	// this run alone, of as many as Workers.
+	Pool *Pool
 	// Suspend, when closed, stops the flow where it is: nothing new starts,
 	// what runs ends and is recorded. A step whose mark is already on its way
 	// to the logbook counts as running and still starts: held back, it would

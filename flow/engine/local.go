@@ -49,6 +49,8 @@ type Local struct {
 	Targets []string
 	// Workers bounds the steps that run at once. 0: DefaultWorkers.
 	Workers int
+	// Pool is Options.Pool: for runs that share it. nil: one for each run.
+	Pool *Pool
 	// Suspend, when closed, stops the flow where it is: nothing new starts,
 	// and what runs ends and is recorded. nil: never.
 	Suspend <-chan struct{}
@@ -107,7 +109,7 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 		return Result{Flow: l.Flow}, err
 	}
 	j := openLocalJournal(ctx, l.Logbook)
-	end, err := Run(ctx, Options{Plan: plan, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers,
+	end, err := Run(ctx, Options{Plan: plan, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers, Pool: l.Pool,
 		Suspend: l.Suspend, Revert: l.Revert, Observe: l.Observe, Limits: l.Limits, Logger: l.Logger})
 	if finishErr := j.finish(ctx, end.Update); finishErr != nil {
 		err = fmt.Errorf("cannot record the end of flow %s: %w", l.Flow, finishErr)

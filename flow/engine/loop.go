@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -20,6 +21,7 @@ type loop struct {
 	cancel  context.CancelCauseFunc
 	suspend <-chan struct{} // nil once it was closed
 	revert  <-chan struct{} // the same
+	seat    *seat           // in the pool; nil: there is none yet
 	desk    *desk           // where steps say how far they are
 	now     time.Time       // when the last thing happened: the clock is read once for all that follows
 
@@ -27,6 +29,7 @@ type loop struct {
 	// can always end. No step has two at once.
 	reports  chan report
 	inFlight int
+	left     atomic.Bool // those in flight are left behind
 
 	// unacknowledged updates, oldest first, and how many there were before.
 	unacknowledged queue[<-chan error]
@@ -39,6 +42,7 @@ type loop struct {
 // report is the outcome of an attempt, or why it could not be made.
 type report struct {
 	outcome
+	grant   *grant
 	refused error
 }
 
@@ -50,12 +54,17 @@ type heldStart struct {
 
 func newLoop(ctx context.Context, o *Options, c *core) *loop {
 	steps, cancel := context.WithCancelCause(ctx)
-	return &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
+	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
 		desk: newDesk(&o.Limits), reports: make(chan report, min(o.Workers, o.Plan.Len()))}
+	if o.Pool != nil {
+		l.seat = o.Pool.join()
+	}
+	return l
 }
 
 func (l *loop) run() (End, error) {
 	defer l.cancel(nil)
+	defer l.leave()
 	l.now = time.Now()
 	l.core.adopt(l.options, l.now)
 	l.core.begin(l.now)
@@ -63,13 +72,16 @@ func (l *loop) run() (End, error) {
 		if err := l.poll(); err != nil {
 			return End{}, l.abort(err)
 		}
-		starts := l.core.next(l.now, l.options.Workers)
+		starts := l.core.next(l.now, l.options.Workers, l)
 		if state, over := l.core.end(); over {
 			return l.finish(state, l.now)
 		}
 		l.takeProgress()
 		l.record(l.core.out.take())
 		if err := l.acknowledgeReady(); err != nil {
+			for _, s := range starts {
+				s.grant.release()
+			}
 			return End{}, l.abort(err)
 		}
 		for _, s := range starts {
@@ -141,6 +153,10 @@ func (l *loop) wait() error {
 	if l.unacknowledged.len() >= maxUnacknowledged {
 		reports = nil
 	}
+	var stirred <-chan struct{}
+	if l.seat != nil {
+		stirred = l.seat.stirred
+	}
 	var due <-chan time.Time
 	if at, ok := l.nextDue(); ok {
 		timer := time.NewTimer(time.Until(at))
@@ -156,6 +172,7 @@ func (l *loop) wait() error {
 		return l.acknowledge(err)
 	case <-due:
 	case <-l.desk.stirred:
+	case <-stirred:
 	case <-l.suspend:
 	case <-l.revert:
 	case <-l.outer.Done():
@@ -191,6 +208,7 @@ func (l *loop) nextDue() (time.Time, bool) {
 func (l *loop) takeReports(r report) error {
 	for {
 		l.inFlight--
+		r.grant.release()
 		if r.refused != nil {
 			return fmt.Errorf("%w: %w", ErrGate, r.refused)
 		}
@@ -262,17 +280,47 @@ func (l *loop) finish(state logbook.FlowState, now time.Time) (End, error) {
 	return end, nil
 }
 
+// leave gives back what the run has in its pool. Steps that run give their own
+// back when they end.
+func (l *loop) leave() {
+	if l.seat == nil {
+		return
+	}
+	for l.held.len() > 0 {
+		held, _ := l.held.pop()
+		held.grant.release()
+	}
+	l.seat.leave()
+}
+
+// leaveBehind has the steps in flight give back by themselves what they have.
+// One that has reported before it could know so is seen to here.
+func (l *loop) leaveBehind() {
+	l.left.Store(true)
+	for {
+		select {
+		case r := <-l.reports:
+			r.grant.release()
+		default:
+			return
+		}
+	}
+}
+
 // abort cancels the steps that run and waits for them for a while. Their
 // outcomes are dropped: whoever holds the claim now will find them RUNNING.
 func (l *loop) abort(cause error) error {
 	l.cancel(cause)
+	l.leave()
 	grace := time.NewTimer(l.options.Grace)
 	defer grace.Stop()
 	for l.inFlight > 0 {
 		select {
-		case <-l.reports:
+		case r := <-l.reports:
 			l.inFlight--
+			r.grant.release()
 		case <-grace.C:
+			l.leaveBehind()
 			l.options.Logger.Warn("left steps behind that do not end", "flow", l.options.Detail.ID.String(), "steps", l.inFlight)
 			return cause
 		}

@@ -17,7 +17,7 @@ var errTimeout = errors.New("the step's time is up")
 
 // perform makes one attempt, in a goroutine that ends with it, and reports it.
 func (l *loop) perform(s start) {
-	r := report{outcome: outcome{step: s.step}}
+	r := report{outcome: outcome{step: s.step}, grant: s.grant}
 	returned := false
 	defer func() {
 		if !returned {
@@ -27,6 +27,9 @@ func (l *loop) perform(s start) {
 		}
 		r.ended, r.progress = time.Now(), l.desk.conclude(s.call)
 		l.reports <- r
+		if l.left.Load() {
+			s.grant.release()
+		}
 	}()
 	if gate := l.options.Gate; gate != nil {
 		if err := gate(l.steps); err != nil {

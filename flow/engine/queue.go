@@ -35,6 +35,16 @@ func (q *queue[T]) pop() (item T, ok bool) {
 	return item, true
 }
 
+// pushFirst puts an item before all others.
+func (q *queue[T]) pushFirst(item T) {
+	if q.head == 0 {
+		q.items = slices.Insert(q.items, 0, item)
+		return
+	}
+	q.head--
+	q.items[q.head] = item
+}
+
 // first is the item that pop would take. There must be one.
 func (q *queue[T]) first() T { return q.items[q.head] }
 

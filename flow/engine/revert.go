@@ -20,8 +20,7 @@ func (c *core) turnRound(cause *logbook.Failure, now time.Time) {
 // started is to be undone. What runs is awaited and then undone too.
 func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 	c.reverting, c.cause = true, cause
-	c.ready.clear()
-	c.due = c.due[:0]
+	c.forget(c.whole())
 	for s := range c.scopes {
 		c.scopes[s].turning = false
 	}

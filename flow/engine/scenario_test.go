@@ -43,7 +43,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //	detail       the flow as it was left: a line for the flow, then one for each
 //	             step: NAME STATE [INTENTION] attempts as E+ E- E? R+ R- R?
 //	             (E+5: with the value 5, of a retry)
-//	run          runs and prints each update; properties: workers=N suspend=STEP
+//	run          runs and prints each update; properties: workers=N pool=N suspend=STEP
 //	             (suspends when the step starts), cancel=STEP (reverts then; now:
 //	             before anything starts), crash=N (before update N)
 //
@@ -337,6 +337,7 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	says=N,D    tells its progress N times, and takes so long after each
 //	asks=N,D    says "not yet" N times, a delay apart (undoasks: its reverts)
 //	waits=D     and may for so long
+//	key=K,N     runs with so many others at most that have the key
 //	version=V   its version
 //	may=A       is given A where it is provided
 //	needs=A     requires A     gives=A  provides A
@@ -374,6 +375,9 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			task.asks, task.again = asking(value)
 		case "undoasks":
 			task.undoAsks, task.undoAgain = asking(value)
+		case "key":
+			key, limit, _ := strings.Cut(value, ",")
+			options = append(options, flow.Concurrency(key, count(limit)))
 		case "waits":
 			options = append(options, flow.WaitAtMost(duration(value)))
 		case "takes":
@@ -485,6 +489,8 @@ func (s *scenario) run(t *testing.T, words []string) string {
 		switch key {
 		case "workers":
 			options.Workers = count(value)
+		case "pool":
+			options.Pool = engine.NewPool(count(value))
 		case "crash":
 			j.left = count(value) - 1
 		case "suspend":

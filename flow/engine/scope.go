@@ -129,8 +129,7 @@ func (c *core) unwind(s int, now time.Time) {
 		c.scopes[inner].turning = false
 	}
 	c.scopes[s].turning = true
-	c.ready.remove(bounds.Holds)
-	c.due.remove(bounds.Holds)
+	c.forget(bounds)
 	c.countUndone(bounds)
 	for step := bounds.Retry + 1; step < bounds.End; step++ {
 		c.mark(step, now)

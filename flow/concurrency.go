@@ -1,0 +1,103 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// MaxConcurrency bounds the limit of a concurrency key: with more, it is the
+// steps that run at once at all that bound it.
+const MaxConcurrency = 1_000
+
+// Concurrency lets at most so many steps run at once that have the same key,
+// in all flows of one engine.Pool, which is one daemon: several daemons have
+// as many each. It holds for execute and revert alike. A step that has to wait
+// stays PENDING, takes nothing from other steps, and is let go in turn with
+// the other flows that wait for the key. One that says NotYet gives its place
+// up until it is asked again.
+//
+// The key may hold arguments of the step in braces, "disk-{host}": the text of
+// a string, the JSON of another value, and nothing for one that is absent.
+func Concurrency(key string, limit int) Option {
+	return func(s *Step) { s.concurrency = concurrency{key: key, limit: limit, given: true} }
+}
+
+type concurrency struct {
+	key   string
+	limit int
+	given bool
+}
+
+// Concurrency is the key with its braces, and how many steps with it may run
+// at once; 0: it has none.
+func (s *Step) Concurrency() (key string, limit int) { return s.concurrency.key, s.concurrency.limit }
+
+// ConcurrencyKey puts the values of arguments into the key.
+func (s *Step) ConcurrencyKey(value func(argument string) (json.RawMessage, bool)) string {
+	var key strings.Builder
+	rest := s.concurrency.key
+	for {
+		before, after, found := strings.Cut(rest, "{")
+		key.WriteString(before)
+		if !found {
+			return key.String()
+		}
+		name, behind, _ := strings.Cut(after, "}")
+		rest = behind
+		encoded, ok := value(name)
+		if !ok {
+			continue
+		}
+		var text string
+		if err := json.Unmarshal(encoded, &text); err != nil {
+			text = compact(encoded)
+		}
+		key.WriteString(text)
+	}
+}
+
+func (s *Step) checkConcurrency() {
+	c := &s.concurrency
+	if !c.given {
+		return
+	}
+	if c.limit < 1 || c.limit > MaxConcurrency {
+		s.fault("its concurrency must be between 1 and %d, not %d", MaxConcurrency, c.limit)
+	}
+	if err := logbook.MaxLimits.CheckName("concurrency key", c.key); err != nil {
+		s.fault("%w", err)
+	}
+	for _, name := range placeholders(c.key) {
+		if !slices.Contains(argumentNames(s.requires), name) {
+			s.fault("its concurrency key %q names %q, which it does not require", c.key, name)
+		}
+	}
+	if pairs := strings.Count(c.key, "{"); pairs != strings.Count(c.key, "}") || pairs != len(placeholders(c.key)) {
+		s.fault("its concurrency key %q has braces that are not pairs around a name", c.key)
+	}
+}
+
+// placeholders are the names in braces.
+func placeholders(key string) []string {
+	var names []string
+	for {
+		_, after, found := strings.Cut(key, "{")
+		name, behind, closed := strings.Cut(after, "}")
+		if !found || !closed {
+			return names
+		}
+		if !strings.Contains(name, "{") {
+			names = append(names, name)
+		}
+		key = behind
+	}
+}
+
+// String is the concurrency in words.
+func (c *concurrency) String() string {
+	return fmt.Sprintf("%d at once with the key %q", c.limit, c.key)
+}
