@@ -103,6 +103,9 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 		}
 		return
 	}
+	if attempt.Number == atom.attempts[attempt.Action] && attempt.Asked > 0 {
+		return // it has said "not yet", or is asked again
+	}
 	if attempt.Token != token && !a.plan.Step(number).IsRetry() {
 		a.fault("an attempt at %s is begun for another claim", name)
 	}

@@ -156,7 +156,7 @@ func (c drawnController) Next(h *flow.History) (any, error) { return len(h.Round
 func (c drawnController) OnFailure(h *flow.History) flow.Decision {
 	switch n := len(h.Rounds); {
 	case n < c.rounds:
-		return flow.Decision{Verdict: flow.VerdictRetry, Delay: time.Duration(n) * time.Microsecond}
+		return flow.Decision{Verdict: flow.VerdictRetry, Delay: time.Duration(n) * time.Hour}
 	case c.rounds == 1:
 		panic("the controller panics")
 	case c.rounds == 2:
@@ -186,7 +186,7 @@ func (d *drawing) retry(name string) (retry *flow.Retrier, leave func()) {
 	var policy []flow.Option
 	if d.oneIn(3, "pause") {
 		d.has("pause")
-		policy = append(policy, flow.Pause(flow.Backoff{Delay: time.Microsecond, Jitter: 0.5}))
+		policy = append(policy, flow.Pause(flow.Backoff{Delay: time.Hour, Jitter: 0.5}))
 	}
 	if d.oneIn(4, "reverting all") {
 		d.has("reverting all")
@@ -237,14 +237,17 @@ func (d *drawing) step() *flow.Step {
 		a.once = true
 	case d.oneIn(3, "tried again"):
 		a.attempts = rapid.IntRange(2, 3).Draw(d.rt, "attempts")
-		delay := time.Duration(rapid.IntRange(0, 1).Draw(d.rt, "delay")) * time.Microsecond
-		options = append(options, flow.Retry(flow.RetryPolicy{Attempts: a.attempts, Delay: delay, Multiplier: 2}))
+		delay := time.Duration(rapid.IntRange(0, 1).Draw(d.rt, "delay")) * time.Minute
+		options = append(options, flow.Retry(flow.RetryPolicy{Attempts: a.attempts, Delay: delay, Multiplier: 2, Jitter: 0.5}))
+	}
+	if !a.once && d.oneIn(5, "not yet") {
+		a.asks = rapid.IntRange(1, 2).Draw(d.rt, "asks")
 	}
 	d.failures(a)
 	a.undo = !d.oneIn(4, "no revert")
 	d.undoing(a)
 	if a.flaw == "timeout" || a.undoFlaw == "timeout" {
-		options = append(options, flow.Timeout(20*time.Microsecond))
+		options = append(options, flow.Timeout(time.Minute))
 	}
 	d.notes = append(d.notes, a.String())
 	if !a.undo {
@@ -328,6 +331,7 @@ type actor struct {
 	attempts int
 	once     bool
 	undo     bool
+	asks     int // so often it says "not yet", before anything else
 
 	flaw       string
 	fails      int // so many recorded failures in a round
@@ -341,6 +345,9 @@ func (a *actor) String() string {
 	text := fmt.Sprintf("%s: tried %d times", a.name, a.attempts)
 	if a.once {
 		text += ", at most once"
+	}
+	if a.asks > 0 {
+		text += fmt.Sprintf(", says \"not yet\" %d times", a.asks)
 	}
 	if a.flaw != "" {
 		text += fmt.Sprintf(", fails %d times (%s)", a.fails, a.flaw)
@@ -416,6 +423,9 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 			a.world.fault("step %s was given %s as %s", a.name, value, symbol)
 		}
 	}
+	if call.Asked < a.asks {
+		return nil, flow.NotYet(flow.MinAsk)
+	}
 	rounds := a.rounds(call)
 	good := map[string]any{"r" + a.name: fmt.Sprintf("%s@%v", a.name, strings.Trim(fmt.Sprint(rounds), "[]"))}
 	if a.flaw == "" || a.bad > 0 && rounds[a.level] > a.bad || failuresIn(atom, logbook.ActionExecute) >= a.fails {
@@ -454,6 +464,9 @@ func (a *undoingActor) Revert(ctx context.Context, call *flow.Call) error {
 	a.world.event()
 	if last, ok := atom.Last(logbook.ActionExecute); ok && string(last.Result) != string(call.Result) {
 		a.world.fault("the revert of step %s was given %s, and %s is recorded", a.name, call.Result, last.Result)
+	}
+	if call.Asked < a.asks {
+		return flow.NotYet(flow.MinAsk)
 	}
 	if failuresIn(atom, logbook.ActionRevert) < a.undoFails {
 		_, err := fail(ctx, a.undoFlaw)
