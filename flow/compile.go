@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -62,6 +63,7 @@ func (o Compilation) Compile(root Node) (*Plan, error) {
 	if len(c.faults) > 0 {
 		return nil, c.failed(root)
 	}
+	c.plan.definition = sync.OnceValue(c.plan.define)
 	return c.plan, nil
 }
 

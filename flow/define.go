@@ -13,8 +13,11 @@ import (
 // Definition is how the flow is built: which steps it has, and how each hangs
 // together with the others. It is kept with the flow, so that code which takes
 // it up later can tell what has changed: see Compare. It costs O(steps +
-// edges), and is the same for the same flow in every process.
-func (p *Plan) Definition() logbook.Definition {
+// edges), once for a plan, and is the same for the same flow in every process.
+// Its bytes are the plan's own: do not write to them.
+func (p *Plan) Definition() logbook.Definition { return p.definition() }
+
+func (p *Plan) define() logbook.Definition {
 	steps := p.defined()
 	hash := sha256.New()
 	var text []byte

@@ -3,6 +3,8 @@ package flow
 import (
 	"maps"
 	"slices"
+
+	"github.com/conductord/conductord/logbook"
 )
 
 // Plan is a compiled flow: its steps in an order in which they could run one
@@ -31,6 +33,8 @@ type Plan struct {
 	choices   []Choice
 	choiceAt  map[int]int // by gate
 	consumed  [][]string  // by step: fields of its result that others cannot do without
+
+	definition func() logbook.Definition // made when it is first asked for
 }
 
 // Where wires come from, when not from a step.
