@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -75,14 +77,20 @@ func (p *Program) jobPostCommand() *cobra.Command {
 	var (
 		f    postFlags
 		work workFlags
+		from string
 	)
 	cmd := &cobra.Command{
 		Use:   "post",
-		Short: "Post a job",
+		Short: "Post a job, or as many as a file has lines",
 		Long: "Post a job: to run a flow document (--flow), a flow of a saved book (--book), or for workers of\n" +
-			"your own (--kind). With --id, posting the same job again changes nothing.",
+			"your own (--kind). With --id, posting the same job again changes nothing.\n\n" +
+			"With --from, each line of a file is a posting in JSON, as the API takes it, such as\n" +
+			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}; with ids or keys in them, posting the file again is harmless.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from != "" {
+				return p.postFile(cmd, from)
+			}
 			posting, err := p.posting(&f)
 			if err != nil {
 				return err
@@ -110,7 +118,29 @@ func (p *Program) jobPostCommand() *cobra.Command {
 	}
 	f.add(cmd)
 	work.add(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "a file with a posting in JSON on each line, or - for stdin")
 	return cmd
+}
+
+// postFile posts what a file says, and nothing else: a flag beside --from would
+// be lost, and is refused.
+func (p *Program) postFile(cmd *cobra.Command, path string) error {
+	var beside error
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Name != "from" && beside == nil && cmd.InheritedFlags().Lookup(flag.Name) == nil {
+			beside = usageError{fmt.Errorf("--%s cannot stand beside --from: the lines say it", flag.Name)}
+		}
+	})
+	if beside != nil {
+		return beside
+	}
+	postings, err := p.readPostings(path)
+	if err != nil {
+		return err
+	}
+	return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+		return p.postLines(ctx, cluster, postings)
+	})
 }
 
 // workFlags say what the job is to do.
