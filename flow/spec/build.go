@@ -225,6 +225,9 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.WaitAtMost > 0 {
 		options = append(options, flow.WaitAtMost(time.Duration(s.WaitAtMost)))
 	}
+	if s.Concurrency != nil {
+		options = append(options, flow.Concurrency(s.Concurrency.Key, s.Concurrency.Limit))
+	}
 	if s.AtMostOnce {
 		options = append(options, flow.AtMostOnce())
 	}

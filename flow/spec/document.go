@@ -136,7 +136,8 @@ type Step struct {
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
 	Version    string      `json:"version,omitempty"`
 	// WaitAtMost bounds how long an attempt may say "not yet".
-	WaitAtMost Duration `json:"wait_at_most,omitzero"`
+	WaitAtMost  Duration     `json:"wait_at_most,omitzero"`
+	Concurrency *Concurrency `json:"concurrency,omitempty"`
 
 	// Of the use of a part: its name, and what its symbols are called here.
 	Flow string    `json:"flow,omitempty"`

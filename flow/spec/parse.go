@@ -175,6 +175,7 @@ func (r *reader) work(t *table, s *Step) {
 		t.fault("retry", "a step that runs at most once cannot be tried again")
 	}
 	s.WaitAtMost = t.duration("wait_at_most")
+	s.Concurrency = r.concurrency(t, s)
 	if s.Version = t.text("version"); s.Version != "" {
 		r.checkSymbol(t, "version", s.Version)
 	}

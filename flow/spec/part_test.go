@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/spec"
@@ -35,6 +36,18 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestWaits: what a document says of waiting arrives in the flow.
+func TestWaits(t *testing.T) {
+	plan, err := parse(t, "testdata/good/waits.toml").Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, limit := plan.Step(0).Concurrency()
+	if key != "disk-{disk}-{machine}" || limit != 2 || plan.Step(0).WaitAtMost() != time.Hour {
+		t.Errorf("%q %d %s", key, limit, plan.Step(0).WaitAtMost())
+	}
+}
+
 // TestKeysAreDocumented: docs/flows.md tells of every key that there is.
 func TestKeysAreDocumented(t *testing.T) {
 	page := string(read(t, "../../docs/flows.md"))
@@ -42,7 +55,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	found := 0
 	for _, step := range []string{
 		`{"name": "a"}`, `{"name": "a", "x": 1}`, `{"name": "a", "x": 1, "steps": []}`, `{"name": "a", "x": 1, "flow": "f"}`,
-		`{"name": "a", "retry": {"x": 1}}`, `{"name": "a", "when": {"x": 1}}`,
+		`{"name": "a", "retry": {"x": 1}}`, `{"name": "a", "when": {"x": 1}}`, `{"name": "a", "concurrency": {"x": 1}}`,
 		`{"name": "a", "steps": [{"name": "b"}], "retry": {"x": 1}}`,
 	} {
 		_, err := spec.Parse([]byte(`{"name": "n", "x": 1, "flows": {"f": {"x": 1}}, "steps": [`+step+`]}`), "keys.json")

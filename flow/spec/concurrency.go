@@ -1,0 +1,48 @@
+package spec
+
+import (
+	"strings"
+
+	"github.com/conductord/conductord/flow"
+)
+
+// Concurrency bounds the steps of one key that a daemon runs at once.
+type Concurrency struct {
+	Key   string `json:"key"` // may hold {argument}
+	Limit int    `json:"limit"`
+}
+
+// concurrency reads how many steps of a key run at once.
+func (r *reader) concurrency(t *table, s *Step) *Concurrency {
+	inner := t.inner("concurrency")
+	if inner == nil {
+		return nil
+	}
+	c := &Concurrency{Key: r.name(inner, "key"), Limit: inner.integer("limit", 1, flow.MaxConcurrency)}
+	if !inner.has("limit") {
+		inner.fault("limit", "missing; it is how many steps of the key run at once")
+	}
+	for _, argument := range placeholders(c.Key) {
+		_, required := s.Requires[argument]
+		_, optional := s.Optional[argument]
+		_, injected := s.Inject[argument]
+		if !required && !optional && !injected {
+			inner.fault("key", "%s is no argument of the step", quoted(argument))
+		}
+	}
+	inner.rest()
+	return c
+}
+
+// placeholders are the names in braces.
+func placeholders(key string) []string {
+	var names []string
+	for {
+		_, after, found := strings.Cut(key, "{")
+		if !found {
+			return names
+		}
+		name, rest, _ := strings.Cut(after, "}")
+		names, key = append(names, name), rest
+	}
+}
