@@ -29,6 +29,7 @@ type Changes struct {
 	Claimable []Lane           // where jobs became claimable, each once
 	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
 	NextDue   time.Time        // as Machine.NextDue answers now
+	NextSlot  time.Time        // as Machine.NextSlot answers now
 	Events    bool             // there are new events
 	Restored  bool             // everything may have changed
 }
@@ -49,7 +50,8 @@ type txn struct {
 	item uint32    // number of the last event of the present entry
 
 	changes Changes
-	lanes   map[Lane]bool // those in changes.Claimable
+	lanes   map[Lane]bool     // those in changes.Claimable
+	vacated []jobs.ScheduleID // whose last unfinished job the present command has finished
 
 	// writes counts what was written, and fault is the first that could not
 	// be: writers go on, and whoever runs the command looks afterwards.
@@ -111,7 +113,7 @@ func (m *Machine) applyBatch(present *database, entries []Entry) ([][]*v1.Result
 	if t.writes == 0 {
 		return results, nil, nil
 	}
-	t.changes.Index, t.changes.NextDue = after.Index, after.nextDue
+	t.changes.Index, t.changes.NextDue, t.changes.NextSlot = after.Index, after.nextDue, after.nextSlot
 	return results, &t.changes, nil
 }
 
@@ -143,6 +145,9 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 func (t *txn) command(c *v1.Command) (*v1.Result, error) {
 	before := t.writes
 	result, err := t.dispatch(c)
+	if err == nil {
+		err = t.postWaiting() // an error of it is a fault
+	}
 	if t.fault != nil {
 		return nil, t.fault
 	}
@@ -198,6 +203,10 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 		return nil, t.change(kind.Change)
 	case *v1.Command_Intervene:
 		return t.intervene(kind.Intervene)
+	case *v1.Command_DeleteSchedule:
+		return nil, t.deleteSchedule(kind.DeleteSchedule)
+	case *v1.Command_PauseSchedule:
+		return nil, t.pauseSchedule(kind.PauseSchedule)
 	case *v1.Command_BeginLeadership:
 		return nil, t.beginLeadership()
 	case *v1.Command_ExpireSession:
@@ -206,6 +215,16 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 		return t.wakeDue(kind.WakeDue)
 	case *v1.Command_Sweep:
 		return t.sweep(kind.Sweep)
+	case *v1.Command_SaveSchedule:
+		return t.saveSchedule(kind.SaveSchedule)
+	case *v1.Command_ResumeSchedule:
+		return nil, t.resumeSchedule(kind.ResumeSchedule)
+	case *v1.Command_FireSchedule:
+		return nil, t.fireSchedule(kind.FireSchedule)
+	case *v1.Command_RunSchedule:
+		return t.runSchedule(kind.RunSchedule)
+	case *v1.Command_BackfillSchedule:
+		return t.backfillSchedule(kind.BackfillSchedule)
 	}
 	return nil, fmt.Errorf("%w: %T", command.ErrUnknownCommand, c.GetKind())
 }
@@ -223,6 +242,9 @@ func (t *txn) commit() (*status, error) {
 	}
 	var err error
 	if after.nextDue, err = t.nextDue(); err != nil {
+		return nil, err
+	}
+	if after.nextSlot, err = t.nextSlot(); err != nil {
 		return nil, err
 	}
 	if t.fault != nil {

@@ -86,14 +86,15 @@ func Verify(m *Machine) error {
 // census is what Verify has counted.
 type census struct {
 	*view
-	rows  map[table]uint64
-	jobs  [stateCount]uint64
-	held  uint64
-	busy  uint64 // unfinished jobs with a flow
-	owned uint64 // flows with an unfinished job
-	told  uint64 // bytes of events
-	keyed uint64 // unfinished jobs with a key
-	books map[logbook.BookID]uint64
+	rows      map[table]uint64
+	jobs      [stateCount]uint64
+	held      uint64
+	busy      uint64 // unfinished jobs with a flow
+	owned     uint64 // flows with an unfinished job
+	told      uint64 // bytes of events
+	keyed     uint64 // unfinished jobs with a key
+	scheduled uint64 // schedules with a next slot
+	books     map[logbook.BookID]uint64
 }
 
 func (c *census) row(t table, key, value []byte) error {
@@ -140,10 +141,47 @@ func (c *census) row(t table, key, value []byte) error {
 	case tableEntity:
 		_, err := decode(value, &v1.Entity{}, command.EntityFromProto)
 		return err
+	case tableSchedule:
+		return c.countSchedule(value)
+	case tableScheduleJob:
+		sequence, err := sequenceAtEnd(key)
+		if err != nil {
+			return err
+		}
+		j, err := c.job(sequence)
+		if err == nil && (j.State.Finished() || !bytes.Equal(c.get(tableJobSchedule, sequenceKey(sequence)), key[:idSize])) {
+			err = fmt.Errorf("job %s, which is %s, is one of schedule %x", j.ID, j.State, key[:idSize])
+		}
+		return err
 	case tablePresence:
 		if c.get(tableEntity, key[idSize:]) == nil {
 			return fmt.Errorf("a session has an entity that does not exist: %x", key)
 		}
+	}
+	return nil
+}
+
+func (c *census) countSchedule(value []byte) error {
+	s, err := decode(value, &v1.Schedule{}, command.ScheduleFromProto)
+	if err != nil {
+		return err
+	}
+	if _, err := c.template(s.ID); err != nil {
+		return err
+	}
+	due := !s.Next.IsZero() && s.Pause == nil
+	switch {
+	case len(c.keys(tableScheduleJob, s.ID.UUID[:])) != s.Active,
+		len(c.keys(tableSlotWaiting, s.ID.UUID[:])) != s.Waiting,
+		len(c.keys(tableSlot, s.ID.UUID[:])) != s.Records:
+		return fmt.Errorf("schedule %s counts %d active jobs, %d waiting slots and %d records", s.Name, s.Active, s.Waiting, s.Records)
+	case (c.get(tableScheduleDue, scheduleDueKey(s.Next, s.ID)) != nil) != due:
+		return fmt.Errorf("schedule %s is among the due ones: %t, and its next slot is %s", s.Name, !due, s.Next)
+	case s.Waiting > 0 && s.Active == 0 && s.Pause == nil:
+		return fmt.Errorf("schedule %s has %d waiting slots, and nothing to wait for", s.Name, s.Waiting)
+	}
+	if due {
+		c.scheduled++
 	}
 	return nil
 }
@@ -297,6 +335,11 @@ func (c *census) agrees(l ledger) error {
 		{"order of ended sessions", c.rows[tableEndedOrder], l.KeptEnds},
 		{"events", c.rows[tableEvent], l.KeptEvents},
 		{"bytes of events", c.told, l.EventBytes},
+		{"names of schedules", c.rows[tableScheduleName], c.rows[tableSchedule]},
+		{"postings of schedules", c.rows[tableTemplate], c.rows[tableSchedule]},
+		{"number of schedules", (&txn{view: *c.view}).scheduleCount(), c.rows[tableSchedule]},
+		{"due schedules", c.rows[tableScheduleDue], c.scheduled},
+		{"jobs of schedules", c.rows[tableJobSchedule], c.rows[tableScheduleJob]},
 		{"books with jobs", c.rows[tableBookJobs], uint64(len(c.books))},
 		{"flows of books", c.rows[tableBookFlow], c.rows[tableFlow]},
 	} {

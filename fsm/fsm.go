@@ -129,7 +129,8 @@ type Machine struct {
 // status is what is known without opening a transaction.
 type status struct {
 	ledger
-	nextDue time.Time
+	nextDue  time.Time
+	nextSlot time.Time
 }
 
 // Open makes an empty state machine, whatever was in the file before.
@@ -205,6 +206,9 @@ func (m *Machine) Generation() uint64 { return m.status.Load().Generation }
 // NextDue is when the next delayed or cooling job is due, or the next deadline
 // passes; zero if there is none.
 func (m *Machine) NextDue() time.Time { return m.status.Load().nextDue }
+
+// NextSlot is when the next slot of a schedule is; zero if there is none.
+func (m *Machine) NextSlot() time.Time { return m.status.Load().nextSlot }
 
 // LastPosition is that of the latest event; zero before the first.
 func (m *Machine) LastPosition() jobs.Position { return m.status.Load().LastEvent }

@@ -162,6 +162,7 @@ func (t *txn) enter(j *jobRecord) {
 		t.Finishes++
 		t.put(tableFinished, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))
 		t.changes.Finished = append(t.changes.Finished, j.ID)
+		t.leaveSchedule(j)
 	}
 }
 

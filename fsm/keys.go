@@ -52,6 +52,18 @@ const (
 	tableKey                       // board, key → sequence: unfinished jobs that have a key
 	tableDeadline                  // deadline, sequence → nothing: unfinished jobs whose deadline has not been dealt with
 	tableLabelled                  // lane, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
+
+	// Of schedules.
+
+	tableSchedule      // schedule id → schedule without its posting
+	tableTemplate      // schedule id → its posting
+	tableScheduleName  // board, name → schedule id
+	tableScheduleCount // one row: how many schedules there are
+	tableScheduleDue   // next slot, schedule id → nothing: schedules that are not paused
+	tableSlot          // schedule id, number → record of a slot
+	tableSlotWaiting   // schedule id, number → nothing: slots that wait for others to finish
+	tableScheduleJob   // schedule id, sequence → nothing: its unfinished jobs
+	tableJobSchedule   // sequence → schedule id: the same the other way round
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -66,6 +78,9 @@ var tableNames = [...]string{
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
 	tableAttempt: "attempt", tableEvent: "event", tableDefinition: "definition", tableIntervention: "intervention",
 	tableKey: "key", tableDeadline: "deadline", tableLabelled: "labelled",
+	tableSchedule: "schedule", tableTemplate: "template", tableScheduleName: "schedule_name", tableScheduleCount: "schedule_count",
+	tableScheduleDue: "schedule_due", tableSlot: "slot", tableSlotWaiting: "slot_waiting",
+	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule",
 }
 
 const (
@@ -203,6 +218,17 @@ func positionOfKey(key []byte) (jobs.Position, error) {
 		return jobs.Position{}, corrupt("a key of %d bytes is no position", len(key))
 	}
 	return jobs.Position{Index: binary.BigEndian.Uint64(key), Item: binary.BigEndian.Uint32(key[8:])}, nil
+}
+
+func scheduleNameKey(board, name string) []byte { return append(boardKey(board), name...) }
+
+func scheduleDueKey(due time.Time, id jobs.ScheduleID) []byte {
+	return append(timeKey(due), id.UUID[:]...)
+}
+
+// scheduleKey is for what a schedule has many of: records and jobs.
+func scheduleKey(id jobs.ScheduleID, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(append([]byte(nil), id.UUID[:]...), number)
 }
 
 // fault is an error after which the machine cannot go on: the disk or the

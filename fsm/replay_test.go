@@ -45,6 +45,7 @@ func (a *author) next() *v1.Command {
 		a.post, a.post, a.post, a.claim, a.claimNext, a.claimNext, a.claimNext, a.ending, a.ending, a.ending,
 		a.update, a.update, a.update, a.open, a.open, a.close, a.register, a.saveBook, a.destroyBook, a.leader, a.leader, a.order, a.order, a.order, a.change, a.change,
 		a.intervention, a.intervention,
+		a.schedule, a.fire, a.fire, a.fire,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
 }
@@ -403,7 +404,10 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 		return true, kind.UpdateFlow.Token != nil
 	case *v1.Command_Intervene: // until its flow is destroyed
 		return true, false
+	case *v1.Command_RunSchedule:
+		return true, false // a job whose record and which itself are gone is made anew
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
+		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule, *v1.Command_BackfillSchedule,
 		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change: // an order may have been followed by another
 		return true, false
 	}

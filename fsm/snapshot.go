@@ -143,7 +143,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	}
 	m.options.Logger.Info("restored a snapshot", "index", after.Index, "generation", after.Generation)
 	m.announce()
-	m.options.Changed(Changes{Index: after.Index, NextDue: after.nextDue, Events: true, Restored: true})
+	m.options.Changed(Changes{Index: after.Index, NextDue: after.nextDue, NextSlot: after.nextSlot, Events: true, Restored: true})
 	return nil
 }
 
@@ -309,6 +309,9 @@ func (m *Machine) adopt(restored *database, header snapshotHeader) (after *statu
 		kept.Generation = max(kept.Generation, m.options.Generation)
 		after = &status{ledger: kept}
 		if after.nextDue, err = v.nextDue(); err != nil {
+			return err
+		}
+		if after.nextSlot, err = v.nextSlot(); err != nil {
 			return err
 		}
 		return v.bucket(tableLedger).Put(ledgerKey, kept.encode())

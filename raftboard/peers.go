@@ -41,6 +41,7 @@ type peer struct {
 	board    conductordv1connect.BoardServiceClient
 	sessions conductordv1connect.SessionServiceClient
 	logbook  conductordv1connect.LogbookServiceClient
+	schedule conductordv1connect.ScheduleServiceClient
 	cluster  conductordv1connect.ClusterServiceClient
 
 	configured bool
@@ -87,6 +88,7 @@ func newPeer(client connect.HTTPClient, base string) *peer {
 		board:    conductordv1connect.NewBoardServiceClient(client, base, options...),
 		sessions: conductordv1connect.NewSessionServiceClient(client, base, options...),
 		logbook:  conductordv1connect.NewLogbookServiceClient(client, base, options...),
+		schedule: conductordv1connect.NewScheduleServiceClient(client, base, options...),
 		cluster:  conductordv1connect.NewClusterServiceClient(client, base, options...),
 	}
 }

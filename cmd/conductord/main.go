@@ -12,6 +12,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	// The zones of schedules, for machines that have no zone data of their own;
+	// that of the machine is used where there is any.
+	_ "time/tzdata"
 
 	"golang.org/x/term"
 )

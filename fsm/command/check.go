@@ -77,6 +77,10 @@ func checkClient(limits logbook.Limits, c *v1.Command) error {
 		return checkChange(limits, kind.Change)
 	case *v1.Command_Intervene:
 		return checkIntervention(limits, kind.Intervene)
+	case *v1.Command_DeleteSchedule:
+		return checkScheduleName(limits, kind.DeleteSchedule)
+	case *v1.Command_PauseSchedule:
+		return checkScheduleOrder(limits, kind.PauseSchedule, kind.PauseSchedule.GetBy(), kind.PauseSchedule.GetReason())
 	}
 	panic("internal error: no check for command " + Name(c))
 }
@@ -214,6 +218,16 @@ func checkLeader(limits logbook.Limits, c *v1.Command) error {
 		return checkTimer(kind.WakeDue.GetTimerEpoch(), kind.WakeDue.GetMax())
 	case *v1.Command_Sweep:
 		return checkSweep(kind.Sweep)
+	case *v1.Command_SaveSchedule:
+		return checkSaveSchedule(limits, kind.SaveSchedule)
+	case *v1.Command_ResumeSchedule:
+		return checkResumeSchedule(limits, kind.ResumeSchedule)
+	case *v1.Command_FireSchedule:
+		return checkFireSchedule(kind.FireSchedule)
+	case *v1.Command_RunSchedule:
+		return checkRunSchedule(limits, kind.RunSchedule)
+	case *v1.Command_BackfillSchedule:
+		return checkBackfillSchedule(limits, kind.BackfillSchedule)
 	}
 	panic("internal error: no check for command " + Name(c))
 }

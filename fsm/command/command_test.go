@@ -13,8 +13,9 @@ import (
 func TestNames(t *testing.T) {
 	want := []string{
 		"post", "post", "claim", "claim_next", "consume", "abandon", "trash", "open_session", "close_session", "register",
-		"save_book", "update_flow", "destroy_book", "suspend", "resume", "cancel", "change", "intervene",
+		"save_book", "update_flow", "destroy_book", "suspend", "resume", "cancel", "change", "intervene", "delete_schedule", "pause_schedule",
 		"begin_leadership", "expire_session", "wake_due", "sweep",
+		"save_schedule", "resume_schedule", "fire_schedule", "run_schedule", "backfill_schedule",
 	}
 	var got []string
 	for _, c := range samples() {
@@ -31,7 +32,10 @@ func TestNames(t *testing.T) {
 }
 
 func TestLeaderOnly(t *testing.T) {
-	leaders := []string{"begin_leadership", "expire_session", "wake_due", "sweep"}
+	leaders := []string{
+		"begin_leadership", "expire_session", "wake_due", "sweep",
+		"save_schedule", "resume_schedule", "fire_schedule", "run_schedule", "backfill_schedule",
+	}
 	for _, c := range samples() {
 		if got := command.LeaderOnly(c); got != slices.Contains(leaders, command.Name(c)) {
 			t.Errorf("%s: leader only is %t", command.Name(c), got)

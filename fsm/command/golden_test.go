@@ -125,6 +125,10 @@ func samples() []*v1.Command {
 			Id: nonceA, Flow: flowA, Kind: "complete", Step: "hotel", Result: value(`{"room":7}`), By: "ann@h1",
 			Reason: "booked by phone", Hold: true,
 		}}},
+		{Kind: &v1.Command_DeleteSchedule{DeleteSchedule: &v1.DeleteScheduleCommand{Board: "night", Name: "backup"}}},
+		{Kind: &v1.Command_PauseSchedule{PauseSchedule: &v1.PauseScheduleCommand{
+			Board: "night", Name: "backup", By: "ann@h1", Reason: "the disk is full",
+		}}},
 		{Kind: &v1.Command_BeginLeadership{BeginLeadership: &v1.BeginLeadershipCommand{Node: "node1"}}},
 		{Kind: &v1.Command_ExpireSession{ExpireSession: &v1.ExpireSessionCommand{
 			Session: sessionA, TimerEpoch: 40, CoolDown: durationpb.New(500 * time.Millisecond), MaxCrashes: 5,
@@ -133,6 +137,39 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_Sweep{Sweep: &v1.SweepCommand{
 			TimerEpoch: 40, MaxAge: durationpb.New(24 * time.Hour), Keep: 10_000, Max: 100,
 		}}},
+		{Kind: &v1.Command_SaveSchedule{SaveSchedule: &v1.SaveScheduleCommand{
+			Schedule: sampleSchedule(), Revision: 17, From: timestamppb.New(entryTime), Next: timestamppb.New(entryTime.Add(time.Hour)),
+			Skipped: sampleSkip(),
+		}}},
+		{Kind: &v1.Command_ResumeSchedule{ResumeSchedule: &v1.ResumeScheduleCommand{
+			Board: "night", Name: "backup", Revision: 17, Skipped: sampleSkip(), Next: timestamppb.New(entryTime.Add(time.Hour)),
+		}}},
+		{Kind: &v1.Command_FireSchedule{FireSchedule: &v1.FireScheduleCommand{
+			TimerEpoch: 40, Schedule: nonceA, Revision: 17, Next: timestamppb.New(entryTime.Add(time.Hour)),
+			Decisions: []*v1.SlotDecision{sampleSkip(), {
+				Slot: timestamppb.New(entryTime), Through: timestamppb.New(entryTime), Count: 1,
+			}},
+		}}},
+		{Kind: &v1.Command_RunSchedule{RunSchedule: &v1.RunScheduleCommand{Board: "night", Name: "backup", Nonce: nonceA, By: "ann@h1"}}},
+		{Kind: &v1.Command_BackfillSchedule{BackfillSchedule: &v1.BackfillScheduleCommand{
+			Board: "night", Name: "backup", Revision: 17, By: "ann@h1",
+			Slots: []*timestamppb.Timestamp{timestamppb.New(entryTime), timestamppb.New(entryTime.Add(time.Hour))},
+		}}},
+	}
+}
+
+func sampleSchedule() *v1.Schedule {
+	return &v1.Schedule{
+		Id: nonceA, Board: "night", Name: "backup", Rule: "30 2 * * *", Zone: "Europe/Berlin", Overlap: "queue",
+		Posting: &v1.Posting{Kind: "backup", Priority: 5, Store: map[string]*v1.Value{"disk": value(`"a"`)}},
+		Missed:  "window", MissedWindow: durationpb.New(time.Hour),
+		Start: timestamppb.New(entryTime), End: timestamppb.New(entryTime.Add(24 * time.Hour)),
+	}
+}
+
+func sampleSkip() *v1.SlotDecision {
+	return &v1.SlotDecision{
+		Slot: timestamppb.New(entryTime.Add(-time.Hour)), Through: timestamppb.New(entryTime.Add(-time.Minute)), Count: 60, Skip: "missed",
 	}
 }
 

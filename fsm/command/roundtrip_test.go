@@ -30,6 +30,13 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	t.Run("Explanation", func(t *testing.T) {
 		roundTrip(t, explanations, command.ExplanationToProto, command.ExplanationFromProto)
 	})
+	t.Run("Schedule", func(t *testing.T) { roundTrip(t, schedules, command.ScheduleToProto, command.ScheduleFromProto) })
+	t.Run("SlotRecord", func(t *testing.T) {
+		roundTrip(t, slotRecords, command.SlotRecordToProto, command.SlotRecordFromProto)
+	})
+	t.Run("SlotDecision", func(t *testing.T) {
+		roundTrip(t, slotDecisions, command.SlotDecisionToProto, command.SlotDecisionFromProto)
+	})
 	t.Run("ClaimRequest", func(t *testing.T) {
 		roundTrip(t, requests, command.ClaimRequestToProto, command.ClaimRequestFromProto, "Wait")
 	})

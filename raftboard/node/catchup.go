@@ -70,7 +70,7 @@ func (n *Node) stands() standing {
 	if !n.running.Load() {
 		return standing{}
 	}
-	now := standing{term: n.raft.CurrentTerm()}
+	now := standing{term: n.raft.CurrentTerm(), wall: time.Now().UnixNano()}
 	if n.Leading() {
 		now.commit = n.raft.CommitIndex()
 	}

@@ -163,7 +163,7 @@ var ErrOvertaken = errOvertaken
 
 // AnswerTerms serves questions until the connection ends.
 func AnswerTerms(conn net.Conn, stand func() (term, commit uint64)) {
-	answerTerms(conn, func() standing { term, commit := stand(); return standing{term, commit} })
+	answerTerms(conn, func() standing { term, commit := stand(); return standing{term: term, commit: commit} })
 }
 
 // TimerEpoch is that of the present leader.
@@ -202,4 +202,9 @@ type countingStream struct {
 func (s *countingStream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	s.dialled()
 	return net.DialTimeout("tcp", string(address), timeout)
+}
+
+// Agreed is the latest time that a majority of all clocks has reached.
+func Agreed(offsets []time.Duration, majority int, fault error) (time.Duration, error) {
+	return agreed(offsets, majority, []error{fault})
 }

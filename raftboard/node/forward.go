@@ -21,6 +21,7 @@ type clients struct {
 	board    conductordv1connect.BoardServiceClient
 	sessions conductordv1connect.SessionServiceClient
 	logbook  conductordv1connect.LogbookServiceClient
+	schedule conductordv1connect.ScheduleServiceClient
 }
 
 // forwarder passes calls on to the leader, over connections that are kept.
@@ -54,6 +55,7 @@ func (f *forwarder) to(member Member) *clients {
 		board:    conductordv1connect.NewBoardServiceClient(client, base, wire.ClientOptions()...),
 		sessions: conductordv1connect.NewSessionServiceClient(client, base, wire.ClientOptions()...),
 		logbook:  conductordv1connect.NewLogbookServiceClient(client, base, wire.ClientOptions()...),
+		schedule: conductordv1connect.NewScheduleServiceClient(client, base, wire.ClientOptions()...),
 	}
 	f.nodes[member.API] = made
 	return made

@@ -66,6 +66,7 @@ type Node struct {
 	running    atomic.Bool
 	proposer   *proposer
 	reads      *readRounds
+	wall       *wallClock
 	parking    *parking
 	clock      clock
 	leadership *moments
@@ -242,6 +243,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.running.Store(true)
 	n.proposer = newProposer(n.raft, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
+	n.wall = newWallClock(n.newAskers(), len(n.options.Members)/2+1)
 	n.forward = newForwarder(n)
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.watchLeader(ctx)
@@ -302,16 +304,21 @@ func (n *Node) bootstrap(config *raft.Config, logs raft.LogStore, snapshots raft
 }
 
 func (n *Node) newReadRounds() *readRounds {
+	return &readRounds{
+		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, reign: n.serving, applied: n.machine.WaitApplied,
+		peers: n.newAskers(), majority: len(n.options.Members)/2 + 1, roundDone: n.metrics.readRounds.Inc,
+	}
+}
+
+// newAskers makes connections of their own to every other node.
+func (n *Node) newAskers() []*termAsker {
 	var askers []*termAsker
 	for _, peer := range n.peers() {
 		askers = append(askers, &termAsker{
 			address: raft.ServerAddress(peer.Raft), dial: n.stream.dial, timeout: n.options.Raft.Election,
 		})
 	}
-	return &readRounds{
-		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, reign: n.serving, applied: n.machine.WaitApplied,
-		peers: askers, majority: len(n.options.Members)/2 + 1, roundDone: n.metrics.readRounds.Inc,
-	}
+	return askers
 }
 
 func (n *Node) peers() []Member {
@@ -340,6 +347,12 @@ func (n *Node) changed(changes fsm.Changes) {
 	}
 	for _, id := range changes.Ended {
 		current.deadlines.disarm(id)
+	}
+	if !changes.NextSlot.IsZero() {
+		select {
+		case current.slots <- struct{}{}:
+		default:
+		}
 	}
 	if !changes.NextDue.IsZero() {
 		select {
@@ -483,6 +496,9 @@ func (n *Node) close() error {
 	}
 	if n.reads != nil {
 		n.reads.close()
+	}
+	if n.wall != nil {
+		n.wall.close()
 	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.Close())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -36,6 +37,7 @@ type reign struct {
 	epoch     uint64
 	deadlines *deadlines
 	wake      chan struct{} // holds one signal: jobs may be due earlier than was known
+	slots     chan struct{} // holds one signal: a schedule may have a slot earlier than was known
 	over      chan struct{} // closed at the end
 }
 
@@ -76,7 +78,10 @@ func (n *Node) rule(ctx context.Context) {
 		n.endReign(current)
 		n.logger.Info("no longer leading", "epoch", current.epoch)
 	}()
+	var schedules sync.WaitGroup
+	schedules.Go(func() { n.serveSchedules(ctx, current) }) // ends with ctx; apart, since it waits for other nodes
 	n.serveTimers(ctx, current)
+	schedules.Wait()
 }
 
 // beginReign proposes the epoch, arms every session's timer, and only then
@@ -101,6 +106,7 @@ func (n *Node) beginReign(ctx context.Context) (*reign, error) {
 		epoch:     epoch,
 		deadlines: newDeadlines(n.options.Sessions.Grace),
 		wake:      make(chan struct{}, 1),
+		slots:     make(chan struct{}, 1),
 		over:      make(chan struct{}),
 	}
 	// Changes reach the reign from here on; sessions that are opened while the

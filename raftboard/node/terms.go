@@ -14,17 +14,21 @@ import (
 
 // Questions for a node's current term travel on connections of their own to
 // the raft port: eight bytes of a number that the asker has not used before,
-// answered by the same number, the term and the commit index. The answer is
+// answered by the same number, the term, the commit index and the time. The answer is
 // given after the question was heard, which is all that a read needs to know
 // (see reads.go). The commit index is for a node that catches up (see
-// catchup.go).
+// catchup.go), the time for a leader that posts slots (see wallclock.go).
 const (
 	questionSize = 8
-	answerSize   = 24
+	answerSize   = 32
 )
 
-// standing is where a node stands: its term, and what it knows to be committed.
-type standing struct{ term, commit uint64 }
+// standing is where a node stands: its term, what it knows to be committed, and
+// what its clock shows.
+type standing struct {
+	term, commit uint64
+	wall         int64 // Unix nanoseconds; 0: it does not say
+}
 
 // answerTerms serves one connection until it ends.
 func answerTerms(conn net.Conn, stand func() standing) {
@@ -38,6 +42,7 @@ func answerTerms(conn net.Conn, stand func() standing) {
 		copy(answer, question)
 		binary.BigEndian.PutUint64(answer[questionSize:], now.term)
 		binary.BigEndian.PutUint64(answer[2*questionSize:], now.commit)
+		binary.BigEndian.PutUint64(answer[3*questionSize:], uint64(now.wall))
 		if _, err := conn.Write(answer); err != nil {
 			return
 		}
@@ -168,6 +173,7 @@ func (t *termAsker) exchange(conn net.Conn) (standing, error) {
 	return standing{
 		term:   binary.BigEndian.Uint64(answer[questionSize:]),
 		commit: binary.BigEndian.Uint64(answer[2*questionSize:]),
+		wall:   int64(binary.BigEndian.Uint64(answer[3*questionSize:])),
 	}, nil
 }
 

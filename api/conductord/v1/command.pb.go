@@ -13,6 +13,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -103,10 +104,17 @@ type Command struct {
 	//	*Command_Cancel
 	//	*Command_Change
 	//	*Command_Intervene
+	//	*Command_DeleteSchedule
+	//	*Command_PauseSchedule
 	//	*Command_BeginLeadership
 	//	*Command_ExpireSession
 	//	*Command_WakeDue
 	//	*Command_Sweep
+	//	*Command_SaveSchedule
+	//	*Command_ResumeSchedule
+	//	*Command_FireSchedule
+	//	*Command_RunSchedule
+	//	*Command_BackfillSchedule
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -302,6 +310,24 @@ func (x *Command) GetIntervene() *Intervention {
 	return nil
 }
 
+func (x *Command) GetDeleteSchedule() *DeleteScheduleCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_DeleteSchedule); ok {
+			return x.DeleteSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPauseSchedule() *PauseScheduleCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PauseSchedule); ok {
+			return x.PauseSchedule
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetBeginLeadership() *BeginLeadershipCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_BeginLeadership); ok {
@@ -333,6 +359,51 @@ func (x *Command) GetSweep() *SweepCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Sweep); ok {
 			return x.Sweep
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSaveSchedule() *SaveScheduleCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SaveSchedule); ok {
+			return x.SaveSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetResumeSchedule() *ResumeScheduleCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ResumeSchedule); ok {
+			return x.ResumeSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetFireSchedule() *FireScheduleCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_FireSchedule); ok {
+			return x.FireSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRunSchedule() *RunScheduleCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RunSchedule); ok {
+			return x.RunSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetBackfillSchedule() *BackfillScheduleCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_BackfillSchedule); ok {
+			return x.BackfillSchedule
 		}
 	}
 	return nil
@@ -410,6 +481,14 @@ type Command_Intervene struct {
 	Intervene *Intervention `protobuf:"bytes,21,opt,name=intervene,proto3,oneof"` // its at and token are the state machine's to set
 }
 
+type Command_DeleteSchedule struct {
+	DeleteSchedule *DeleteScheduleCommand `protobuf:"bytes,28,opt,name=delete_schedule,json=deleteSchedule,proto3,oneof"`
+}
+
+type Command_PauseSchedule struct {
+	PauseSchedule *PauseScheduleCommand `protobuf:"bytes,29,opt,name=pause_schedule,json=pauseSchedule,proto3,oneof"`
+}
+
 type Command_BeginLeadership struct {
 	// From here on: proposed by the leader alone.
 	BeginLeadership *BeginLeadershipCommand `protobuf:"bytes,32,opt,name=begin_leadership,json=beginLeadership,proto3,oneof"`
@@ -425,6 +504,28 @@ type Command_WakeDue struct {
 
 type Command_Sweep struct {
 	Sweep *SweepCommand `protobuf:"bytes,35,opt,name=sweep,proto3,oneof"`
+}
+
+type Command_SaveSchedule struct {
+	// Of schedules, the leader alone works out the slots: nodes whose zone
+	// data differ would not find the same ones.
+	SaveSchedule *SaveScheduleCommand `protobuf:"bytes,60,opt,name=save_schedule,json=saveSchedule,proto3,oneof"`
+}
+
+type Command_ResumeSchedule struct {
+	ResumeSchedule *ResumeScheduleCommand `protobuf:"bytes,61,opt,name=resume_schedule,json=resumeSchedule,proto3,oneof"`
+}
+
+type Command_FireSchedule struct {
+	FireSchedule *FireScheduleCommand `protobuf:"bytes,62,opt,name=fire_schedule,json=fireSchedule,proto3,oneof"`
+}
+
+type Command_RunSchedule struct {
+	RunSchedule *RunScheduleCommand `protobuf:"bytes,63,opt,name=run_schedule,json=runSchedule,proto3,oneof"`
+}
+
+type Command_BackfillSchedule struct {
+	BackfillSchedule *BackfillScheduleCommand `protobuf:"bytes,64,opt,name=backfill_schedule,json=backfillSchedule,proto3,oneof"`
 }
 
 func (*Command_Post) isCommand_Kind() {}
@@ -461,6 +562,10 @@ func (*Command_Change) isCommand_Kind() {}
 
 func (*Command_Intervene) isCommand_Kind() {}
 
+func (*Command_DeleteSchedule) isCommand_Kind() {}
+
+func (*Command_PauseSchedule) isCommand_Kind() {}
+
 func (*Command_BeginLeadership) isCommand_Kind() {}
 
 func (*Command_ExpireSession) isCommand_Kind() {}
@@ -468,6 +573,16 @@ func (*Command_ExpireSession) isCommand_Kind() {}
 func (*Command_WakeDue) isCommand_Kind() {}
 
 func (*Command_Sweep) isCommand_Kind() {}
+
+func (*Command_SaveSchedule) isCommand_Kind() {}
+
+func (*Command_ResumeSchedule) isCommand_Kind() {}
+
+func (*Command_FireSchedule) isCommand_Kind() {}
+
+func (*Command_RunSchedule) isCommand_Kind() {}
+
+func (*Command_BackfillSchedule) isCommand_Kind() {}
 
 type PostCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1107,6 +1222,507 @@ func (x *SweepCommand) GetMax() uint32 {
 	return 0
 }
 
+type DeleteScheduleCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteScheduleCommand) Reset() {
+	*x = DeleteScheduleCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteScheduleCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteScheduleCommand) ProtoMessage() {}
+
+func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
+func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DeleteScheduleCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *DeleteScheduleCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type PauseScheduleCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleCommand) Reset() {
+	*x = PauseScheduleCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleCommand) ProtoMessage() {}
+
+func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
+func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PauseScheduleCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *PauseScheduleCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseScheduleCommand) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PauseScheduleCommand) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// SaveSchedule makes a schedule, or replaces it. Revision is that of the
+// schedule as the leader knew it, 0 if there was none; with another one the
+// command is refused. From is where the leader began to look for slots.
+type SaveScheduleCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"` // its id is taken if the schedule is new
+	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	From          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	Next          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`
+	Skipped       *SlotDecision          `protobuf:"bytes,5,opt,name=skipped,proto3" json:"skipped,omitempty"` // slots of the rule before, which have not been decided
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveScheduleCommand) Reset() {
+	*x = SaveScheduleCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveScheduleCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveScheduleCommand) ProtoMessage() {}
+
+func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
+func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SaveScheduleCommand) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *SaveScheduleCommand) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *SaveScheduleCommand) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *SaveScheduleCommand) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *SaveScheduleCommand) GetSkipped() *SlotDecision {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+// ResumeSchedule ends a pause. The slots that it has covered are skipped.
+type ResumeScheduleCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Skipped       *SlotDecision          `protobuf:"bytes,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Next          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeScheduleCommand) Reset() {
+	*x = ResumeScheduleCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeScheduleCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeScheduleCommand) ProtoMessage() {}
+
+func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
+func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ResumeScheduleCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ResumeScheduleCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResumeScheduleCommand) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ResumeScheduleCommand) GetSkipped() *SlotDecision {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+func (x *ResumeScheduleCommand) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+// FireSchedule decides slots, in their order, each after the last one that was
+// decided. It is refused from a deposed leader, and for another revision.
+// Without decisions it says that the next slot is another one than was thought.
+type FireScheduleCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimerEpoch    uint64                 `protobuf:"varint,1,opt,name=timer_epoch,json=timerEpoch,proto3" json:"timer_epoch,omitempty"`
+	Schedule      string                 `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"` // id
+	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Decisions     []*SlotDecision        `protobuf:"bytes,4,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	Next          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FireScheduleCommand) Reset() {
+	*x = FireScheduleCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FireScheduleCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FireScheduleCommand) ProtoMessage() {}
+
+func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
+func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
+	if x != nil {
+		return x.TimerEpoch
+	}
+	return 0
+}
+
+func (x *FireScheduleCommand) GetSchedule() string {
+	if x != nil {
+		return x.Schedule
+	}
+	return ""
+}
+
+func (x *FireScheduleCommand) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *FireScheduleCommand) GetDecisions() []*SlotDecision {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
+func (x *FireScheduleCommand) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+// RunSchedule posts a job out of turn. The nonce makes a repeat harmless.
+type RunScheduleCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Nonce         string                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunScheduleCommand) Reset() {
+	*x = RunScheduleCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunScheduleCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunScheduleCommand) ProtoMessage() {}
+
+func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
+func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RunScheduleCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *RunScheduleCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunScheduleCommand) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
+func (x *RunScheduleCommand) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// BackfillSchedule posts slots that were decided before and have no job.
+type BackfillScheduleCommand struct {
+	state         protoimpl.MessageState   `protogen:"open.v1"`
+	Board         string                   `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                   `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Revision      uint64                   `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Slots         []*timestamppb.Timestamp `protobuf:"bytes,4,rep,name=slots,proto3" json:"slots,omitempty"`
+	By            string                   `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillScheduleCommand) Reset() {
+	*x = BackfillScheduleCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillScheduleCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillScheduleCommand) ProtoMessage() {}
+
+func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
+func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *BackfillScheduleCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *BackfillScheduleCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackfillScheduleCommand) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *BackfillScheduleCommand) GetSlots() []*timestamppb.Timestamp {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+func (x *BackfillScheduleCommand) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // Result answers one command. Where error is set, nothing was changed.
 type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1118,6 +1734,7 @@ type Result struct {
 	//	*Result_Session
 	//	*Result_Count
 	//	*Result_Intervene
+	//	*Result_Schedule
 	Kind          isResult_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1125,7 +1742,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1754,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1767,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Result) GetError() *Error {
@@ -1212,6 +1829,15 @@ func (x *Result) GetIntervene() *InterveneResult {
 	return nil
 }
 
+func (x *Result) GetSchedule() *ScheduleResult {
+	if x != nil {
+		if x, ok := x.Kind.(*Result_Schedule); ok {
+			return x.Schedule
+		}
+	}
+	return nil
+}
+
 type isResult_Kind interface {
 	isResult_Kind()
 }
@@ -1236,6 +1862,10 @@ type Result_Intervene struct {
 	Intervene *InterveneResult `protobuf:"bytes,6,opt,name=intervene,proto3,oneof"`
 }
 
+type Result_Schedule struct {
+	Schedule *ScheduleResult `protobuf:"bytes,12,opt,name=schedule,proto3,oneof"` // of the commands for schedules that bring about something
+}
+
 func (*Result_Post) isResult_Kind() {}
 
 func (*Result_Claim) isResult_Kind() {}
@@ -1246,6 +1876,8 @@ func (*Result_Count) isResult_Kind() {}
 
 func (*Result_Intervene) isResult_Kind() {}
 
+func (*Result_Schedule) isResult_Kind() {}
+
 type PostResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Posted        []*Posted              `protobuf:"bytes,1,rep,name=posted,proto3" json:"posted,omitempty"`
@@ -1255,7 +1887,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1899,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1912,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -1301,7 +1933,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1945,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1958,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Posted) GetJob() string {
@@ -1359,7 +1991,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +2003,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +2016,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -1404,7 +2036,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +2048,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +2061,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Granted) GetJob() string {
@@ -1456,7 +2088,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +2100,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +2113,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -1507,7 +2139,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +2151,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +2164,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -1542,14 +2174,66 @@ func (x *InterveneResult) GetJob() string {
 	return ""
 }
 
+type ScheduleResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"` // of save_schedule, without its posting
+	Slots         []*SlotRecord          `protobuf:"bytes,2,rep,name=slots,proto3" json:"slots,omitempty"`       // of run_schedule and backfill_schedule
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleResult) Reset() {
+	*x = ScheduleResult{}
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleResult) ProtoMessage() {}
+
+func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
+func (*ScheduleResult) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ScheduleResult) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *ScheduleResult) GetSlots() []*SlotRecord {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
 var File_conductord_v1_command_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_command_proto_rawDesc = "" +
 	"\n" +
-	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\"a\n" +
+	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"a\n" +
 	"\x05Entry\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xf3\t\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\x98\x0e\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -1570,11 +2254,18 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x06resume\x18\x0e \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06resume\x125\n" +
 	"\x06cancel\x18\x0f \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06cancel\x12/\n" +
 	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeH\x00R\x06change\x12;\n" +
-	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x12R\n" +
+	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x12O\n" +
+	"\x0fdelete_schedule\x18\x1c \x01(\v2$.conductord.v1.DeleteScheduleCommandH\x00R\x0edeleteSchedule\x12L\n" +
+	"\x0epause_schedule\x18\x1d \x01(\v2#.conductord.v1.PauseScheduleCommandH\x00R\rpauseSchedule\x12R\n" +
 	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12L\n" +
 	"\x0eexpire_session\x18! \x01(\v2#.conductord.v1.ExpireSessionCommandH\x00R\rexpireSession\x12:\n" +
 	"\bwake_due\x18\" \x01(\v2\x1d.conductord.v1.WakeDueCommandH\x00R\awakeDue\x123\n" +
-	"\x05sweep\x18# \x01(\v2\x1b.conductord.v1.SweepCommandH\x00R\x05sweepB\x06\n" +
+	"\x05sweep\x18# \x01(\v2\x1b.conductord.v1.SweepCommandH\x00R\x05sweep\x12I\n" +
+	"\rsave_schedule\x18< \x01(\v2\".conductord.v1.SaveScheduleCommandH\x00R\fsaveSchedule\x12O\n" +
+	"\x0fresume_schedule\x18= \x01(\v2$.conductord.v1.ResumeScheduleCommandH\x00R\x0eresumeSchedule\x12I\n" +
+	"\rfire_schedule\x18> \x01(\v2\".conductord.v1.FireScheduleCommandH\x00R\ffireSchedule\x12F\n" +
+	"\frun_schedule\x18? \x01(\v2!.conductord.v1.RunScheduleCommandH\x00R\vrunSchedule\x12U\n" +
+	"\x11backfill_schedule\x18@ \x01(\v2&.conductord.v1.BackfillScheduleCommandH\x00R\x10backfillScheduleB\x06\n" +
 	"\x04kind\"A\n" +
 	"\vPostCommand\x122\n" +
 	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings\"P\n" +
@@ -1619,14 +2310,53 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"timerEpoch\x122\n" +
 	"\amax_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\x12\x12\n" +
 	"\x04keep\x18\x03 \x01(\x04R\x04keep\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\rR\x03max\"\xc9\x02\n" +
+	"\x03max\x18\x04 \x01(\rR\x03max\"A\n" +
+	"\x15DeleteScheduleCommand\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"h\n" +
+	"\x14PauseScheduleCommand\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xfd\x01\n" +
+	"\x13SaveScheduleCommand\x123\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12.\n" +
+	"\x04next\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x125\n" +
+	"\askipped\x18\x05 \x01(\v2\x1b.conductord.v1.SlotDecisionR\askipped\"\xc4\x01\n" +
+	"\x15ResumeScheduleCommand\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x125\n" +
+	"\askipped\x18\x04 \x01(\v2\x1b.conductord.v1.SlotDecisionR\askipped\x12.\n" +
+	"\x04next\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"\xd9\x01\n" +
+	"\x13FireScheduleCommand\x12\x1f\n" +
+	"\vtimer_epoch\x18\x01 \x01(\x04R\n" +
+	"timerEpoch\x12\x1a\n" +
+	"\bschedule\x18\x02 \x01(\tR\bschedule\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x129\n" +
+	"\tdecisions\x18\x04 \x03(\v2\x1b.conductord.v1.SlotDecisionR\tdecisions\x12.\n" +
+	"\x04next\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"d\n" +
+	"\x12RunScheduleCommand\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\tR\x05nonce\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\xa1\x01\n" +
+	"\x17BackfillScheduleCommand\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x120\n" +
+	"\x05slots\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x05slots\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"\x86\x03\n" +
 	"\x06Result\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12/\n" +
 	"\x04post\x18\x02 \x01(\v2\x19.conductord.v1.PostResultH\x00R\x04post\x122\n" +
 	"\x05claim\x18\x03 \x01(\v2\x1a.conductord.v1.ClaimResultH\x00R\x05claim\x122\n" +
 	"\asession\x18\x04 \x01(\v2\x16.conductord.v1.SessionH\x00R\asession\x122\n" +
 	"\x05count\x18\x05 \x01(\v2\x1a.conductord.v1.CountResultH\x00R\x05count\x12>\n" +
-	"\tintervene\x18\x06 \x01(\v2\x1e.conductord.v1.InterveneResultH\x00R\tinterveneB\x06\n" +
+	"\tintervene\x18\x06 \x01(\v2\x1e.conductord.v1.InterveneResultH\x00R\tintervene\x12;\n" +
+	"\bschedule\x18\f \x01(\v2\x1d.conductord.v1.ScheduleResultH\x00R\bscheduleB\x06\n" +
 	"\x04kind\";\n" +
 	"\n" +
 	"PostResult\x12-\n" +
@@ -1644,7 +2374,10 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\rR\x04done\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\"#\n" +
 	"\x0fInterveneResult\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03jobBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x03job\x18\x01 \x01(\tR\x03job\"v\n" +
+	"\x0eScheduleResult\x123\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x12/\n" +
+	"\x05slots\x18\x02 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slotsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_command_proto_rawDescOnce sync.Once
@@ -1658,83 +2391,114 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_conductord_v1_command_proto_goTypes = []any{
-	(*Entry)(nil),                  // 0: conductord.v1.Entry
-	(*Command)(nil),                // 1: conductord.v1.Command
-	(*PostCommand)(nil),            // 2: conductord.v1.PostCommand
-	(*ClaimCommand)(nil),           // 3: conductord.v1.ClaimCommand
-	(*ClaimNextCommand)(nil),       // 4: conductord.v1.ClaimNextCommand
-	(*CloseSessionCommand)(nil),    // 5: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),        // 6: conductord.v1.RegisterCommand
-	(*DestroyBookCommand)(nil),     // 7: conductord.v1.DestroyBookCommand
-	(*OrderCommand)(nil),           // 8: conductord.v1.OrderCommand
-	(*BeginLeadershipCommand)(nil), // 9: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),   // 10: conductord.v1.ExpireSessionCommand
-	(*WakeDueCommand)(nil),         // 11: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),           // 12: conductord.v1.SweepCommand
-	(*Result)(nil),                 // 13: conductord.v1.Result
-	(*PostResult)(nil),             // 14: conductord.v1.PostResult
-	(*Posted)(nil),                 // 15: conductord.v1.Posted
-	(*ClaimResult)(nil),            // 16: conductord.v1.ClaimResult
-	(*Granted)(nil),                // 17: conductord.v1.Granted
-	(*CountResult)(nil),            // 18: conductord.v1.CountResult
-	(*InterveneResult)(nil),        // 19: conductord.v1.InterveneResult
-	(*Ending)(nil),                 // 20: conductord.v1.Ending
-	(*Opening)(nil),                // 21: conductord.v1.Opening
-	(*Book)(nil),                   // 22: conductord.v1.Book
-	(*Update)(nil),                 // 23: conductord.v1.Update
-	(*Change)(nil),                 // 24: conductord.v1.Change
-	(*Intervention)(nil),           // 25: conductord.v1.Intervention
-	(*Posting)(nil),                // 26: conductord.v1.Posting
-	(*Entity)(nil),                 // 27: conductord.v1.Entity
-	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
-	(*Error)(nil),                  // 29: conductord.v1.Error
-	(*Session)(nil),                // 30: conductord.v1.Session
-	(*Token)(nil),                  // 31: conductord.v1.Token
+	(*Entry)(nil),                   // 0: conductord.v1.Entry
+	(*Command)(nil),                 // 1: conductord.v1.Command
+	(*PostCommand)(nil),             // 2: conductord.v1.PostCommand
+	(*ClaimCommand)(nil),            // 3: conductord.v1.ClaimCommand
+	(*ClaimNextCommand)(nil),        // 4: conductord.v1.ClaimNextCommand
+	(*CloseSessionCommand)(nil),     // 5: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),         // 6: conductord.v1.RegisterCommand
+	(*DestroyBookCommand)(nil),      // 7: conductord.v1.DestroyBookCommand
+	(*OrderCommand)(nil),            // 8: conductord.v1.OrderCommand
+	(*BeginLeadershipCommand)(nil),  // 9: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),    // 10: conductord.v1.ExpireSessionCommand
+	(*WakeDueCommand)(nil),          // 11: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),            // 12: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),   // 13: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),    // 14: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),     // 15: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),   // 16: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),     // 17: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),      // 18: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil), // 19: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                  // 20: conductord.v1.Result
+	(*PostResult)(nil),              // 21: conductord.v1.PostResult
+	(*Posted)(nil),                  // 22: conductord.v1.Posted
+	(*ClaimResult)(nil),             // 23: conductord.v1.ClaimResult
+	(*Granted)(nil),                 // 24: conductord.v1.Granted
+	(*CountResult)(nil),             // 25: conductord.v1.CountResult
+	(*InterveneResult)(nil),         // 26: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),          // 27: conductord.v1.ScheduleResult
+	(*Ending)(nil),                  // 28: conductord.v1.Ending
+	(*Opening)(nil),                 // 29: conductord.v1.Opening
+	(*Book)(nil),                    // 30: conductord.v1.Book
+	(*Update)(nil),                  // 31: conductord.v1.Update
+	(*Change)(nil),                  // 32: conductord.v1.Change
+	(*Intervention)(nil),            // 33: conductord.v1.Intervention
+	(*Posting)(nil),                 // 34: conductord.v1.Posting
+	(*Entity)(nil),                  // 35: conductord.v1.Entity
+	(*durationpb.Duration)(nil),     // 36: google.protobuf.Duration
+	(*Schedule)(nil),                // 37: conductord.v1.Schedule
+	(*timestamppb.Timestamp)(nil),   // 38: google.protobuf.Timestamp
+	(*SlotDecision)(nil),            // 39: conductord.v1.SlotDecision
+	(*Error)(nil),                   // 40: conductord.v1.Error
+	(*Session)(nil),                 // 41: conductord.v1.Session
+	(*Token)(nil),                   // 42: conductord.v1.Token
+	(*SlotRecord)(nil),              // 43: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
 	2,  // 1: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	3,  // 2: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	4,  // 3: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	20, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	20, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	20, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	21, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	28, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	28, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	28, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	29, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
 	5,  // 8: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
 	6,  // 9: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	22, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	23, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	30, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	31, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	7,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
 	8,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.OrderCommand
 	8,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
 	8,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
-	24, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	25, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	9,  // 18: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	10, // 19: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	11, // 20: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	12, // 21: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	26, // 22: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	27, // 23: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	28, // 24: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	28, // 25: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	29, // 26: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	14, // 27: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	16, // 28: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	30, // 29: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	18, // 30: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	19, // 31: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	15, // 32: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	29, // 33: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	17, // 34: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	31, // 35: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	32, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	33, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	13, // 18: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	14, // 19: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	9,  // 20: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	10, // 21: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	11, // 22: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	12, // 23: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	15, // 24: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	16, // 25: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	17, // 26: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	18, // 27: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	19, // 28: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	34, // 29: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	35, // 30: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	36, // 31: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	36, // 32: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	37, // 33: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	38, // 34: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	38, // 35: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	39, // 36: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	39, // 37: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	38, // 38: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	39, // 39: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	38, // 40: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	38, // 41: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	40, // 42: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	21, // 43: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	23, // 44: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	41, // 45: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	25, // 46: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	26, // 47: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	27, // 48: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	22, // 49: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	40, // 50: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	24, // 51: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	42, // 52: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	37, // 53: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	43, // 54: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -1761,17 +2525,25 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_Cancel)(nil),
 		(*Command_Change)(nil),
 		(*Command_Intervene)(nil),
+		(*Command_DeleteSchedule)(nil),
+		(*Command_PauseSchedule)(nil),
 		(*Command_BeginLeadership)(nil),
 		(*Command_ExpireSession)(nil),
 		(*Command_WakeDue)(nil),
 		(*Command_Sweep)(nil),
+		(*Command_SaveSchedule)(nil),
+		(*Command_ResumeSchedule)(nil),
+		(*Command_FireSchedule)(nil),
+		(*Command_RunSchedule)(nil),
+		(*Command_BackfillSchedule)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[13].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[20].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
 		(*Result_Count)(nil),
 		(*Result_Intervene)(nil),
+		(*Result_Schedule)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1779,7 +2551,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

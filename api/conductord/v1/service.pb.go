@@ -2604,6 +2604,862 @@ func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
+type SaveScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveScheduleRequest) Reset() {
+	*x = SaveScheduleRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveScheduleRequest) ProtoMessage() {}
+
+func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
+func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *SaveScheduleRequest) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+type SaveScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveScheduleResponse) Reset() {
+	*x = SaveScheduleResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveScheduleResponse) ProtoMessage() {}
+
+func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
+func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *SaveScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+type DeleteScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteScheduleRequest) Reset() {
+	*x = DeleteScheduleRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteScheduleRequest) ProtoMessage() {}
+
+func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
+func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *DeleteScheduleRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *DeleteScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteScheduleResponse) Reset() {
+	*x = DeleteScheduleResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteScheduleResponse) ProtoMessage() {}
+
+func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
+func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+}
+
+type GetScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Upcoming      uint32                 `protobuf:"varint,3,opt,name=upcoming,proto3" json:"upcoming,omitempty"` // how many of the next slots to work out; at most 100
+	History       uint32                 `protobuf:"varint,4,opt,name=history,proto3" json:"history,omitempty"`   // how many of the latest records; at most 1,000
+	Stale         bool                   `protobuf:"varint,5,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleRequest) Reset() {
+	*x = GetScheduleRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleRequest) ProtoMessage() {}
+
+func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
+func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *GetScheduleRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *GetScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetScheduleRequest) GetUpcoming() uint32 {
+	if x != nil {
+		return x.Upcoming
+	}
+	return 0
+}
+
+func (x *GetScheduleRequest) GetHistory() uint32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+func (x *GetScheduleRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type GetScheduleResponse struct {
+	state         protoimpl.MessageState   `protogen:"open.v1"`
+	Schedule      *Schedule                `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Upcoming      []*timestamppb.Timestamp `protobuf:"bytes,2,rep,name=upcoming,proto3" json:"upcoming,omitempty"`
+	History       []*SlotRecord            `protobuf:"bytes,3,rep,name=history,proto3" json:"history,omitempty"` // the latest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleResponse) Reset() {
+	*x = GetScheduleResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleResponse) ProtoMessage() {}
+
+func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
+func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *GetScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *GetScheduleResponse) GetUpcoming() []*timestamppb.Timestamp {
+	if x != nil {
+		return x.Upcoming
+	}
+	return nil
+}
+
+func (x *GetScheduleResponse) GetHistory() []*SlotRecord {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+type ListSchedulesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`                             // empty: all
+	AfterBoard    string                 `protobuf:"bytes,2,opt,name=after_board,json=afterBoard,proto3" json:"after_board,omitempty"` // with after_name: the last one of the page before
+	AfterName     string                 `protobuf:"bytes,3,opt,name=after_name,json=afterName,proto3" json:"after_name,omitempty"`
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Stale         bool                   `protobuf:"varint,5,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesRequest) Reset() {
+	*x = ListSchedulesRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesRequest) ProtoMessage() {}
+
+func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
+func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ListSchedulesRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ListSchedulesRequest) GetAfterBoard() string {
+	if x != nil {
+		return x.AfterBoard
+	}
+	return ""
+}
+
+func (x *ListSchedulesRequest) GetAfterName() string {
+	if x != nil {
+		return x.AfterName
+	}
+	return ""
+}
+
+func (x *ListSchedulesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListSchedulesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListSchedulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedules     []*Schedule            `protobuf:"bytes,1,rep,name=schedules,proto3" json:"schedules,omitempty"` // by board and name, without postings
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesResponse) Reset() {
+	*x = ListSchedulesResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesResponse) ProtoMessage() {}
+
+func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
+func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
+	if x != nil {
+		return x.Schedules
+	}
+	return nil
+}
+
+type PauseScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleRequest) Reset() {
+	*x = PauseScheduleRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleRequest) ProtoMessage() {}
+
+func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
+func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *PauseScheduleRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *PauseScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseScheduleRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PauseScheduleRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleResponse) Reset() {
+	*x = PauseScheduleResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleResponse) ProtoMessage() {}
+
+func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
+func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+}
+
+type ResumeScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeScheduleRequest) Reset() {
+	*x = ResumeScheduleRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeScheduleRequest) ProtoMessage() {}
+
+func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
+func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ResumeScheduleRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ResumeScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type ResumeScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeScheduleResponse) Reset() {
+	*x = ResumeScheduleResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeScheduleResponse) ProtoMessage() {}
+
+func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
+func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+}
+
+type RunScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Nonce         string                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"` // empty: the node makes one, and a repeat is not recognised
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunScheduleRequest) Reset() {
+	*x = RunScheduleRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunScheduleRequest) ProtoMessage() {}
+
+func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
+func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *RunScheduleRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *RunScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunScheduleRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
+func (x *RunScheduleRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type RunScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          *SlotRecord            `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunScheduleResponse) Reset() {
+	*x = RunScheduleResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunScheduleResponse) ProtoMessage() {}
+
+func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
+func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *RunScheduleResponse) GetSlot() *SlotRecord {
+	if x != nil {
+		return x.Slot
+	}
+	return nil
+}
+
+type BackfillScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	From          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	To            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"` // not included
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillScheduleRequest) Reset() {
+	*x = BackfillScheduleRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillScheduleRequest) ProtoMessage() {}
+
+func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
+func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *BackfillScheduleRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *BackfillScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackfillScheduleRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *BackfillScheduleRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *BackfillScheduleRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type BackfillScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slots         []*SlotRecord          `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillScheduleResponse) Reset() {
+	*x = BackfillScheduleResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillScheduleResponse) ProtoMessage() {}
+
+func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
+func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2612,7 +3468,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2624,7 +3480,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +3493,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 type StatusResponse struct {
@@ -2665,7 +3521,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +3533,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +3546,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -2824,7 +3680,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +3692,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +3705,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Member) GetName() string {
@@ -3024,7 +3880,60 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"$\n" +
 	"\x12DestroyBookRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x15\n" +
-	"\x13DestroyBookResponse\"\x0f\n" +
+	"\x13DestroyBookResponse\"J\n" +
+	"\x13SaveScheduleRequest\x123\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\"K\n" +
+	"\x14SaveScheduleResponse\x123\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\"A\n" +
+	"\x15DeleteScheduleRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
+	"\x16DeleteScheduleResponse\"\x8a\x01\n" +
+	"\x12GetScheduleRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\bupcoming\x18\x03 \x01(\rR\bupcoming\x12\x18\n" +
+	"\ahistory\x18\x04 \x01(\rR\ahistory\x12\x14\n" +
+	"\x05stale\x18\x05 \x01(\bR\x05stale\"\xb7\x01\n" +
+	"\x13GetScheduleResponse\x123\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x126\n" +
+	"\bupcoming\x18\x02 \x03(\v2\x1a.google.protobuf.TimestampR\bupcoming\x123\n" +
+	"\ahistory\x18\x03 \x03(\v2\x19.conductord.v1.SlotRecordR\ahistory\"\x98\x01\n" +
+	"\x14ListSchedulesRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x1f\n" +
+	"\vafter_board\x18\x02 \x01(\tR\n" +
+	"afterBoard\x12\x1d\n" +
+	"\n" +
+	"after_name\x18\x03 \x01(\tR\tafterName\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05stale\x18\x05 \x01(\bR\x05stale\"N\n" +
+	"\x15ListSchedulesResponse\x125\n" +
+	"\tschedules\x18\x01 \x03(\v2\x17.conductord.v1.ScheduleR\tschedules\"h\n" +
+	"\x14PauseScheduleRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x17\n" +
+	"\x15PauseScheduleResponse\"A\n" +
+	"\x15ResumeScheduleRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
+	"\x16ResumeScheduleResponse\"d\n" +
+	"\x12RunScheduleRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\tR\x05nonce\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"D\n" +
+	"\x13RunScheduleResponse\x12-\n" +
+	"\x04slot\x18\x01 \x01(\v2\x19.conductord.v1.SlotRecordR\x04slot\"\xaf\x01\n" +
+	"\x17BackfillScheduleRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"K\n" +
+	"\x18BackfillScheduleResponse\x12/\n" +
+	"\x05slots\x18\x01 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slots\"\x0f\n" +
 	"\rStatusRequest\"\x98\x05\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
@@ -3088,7 +3997,16 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\tListBooks\x12\x1f.conductord.v1.ListBooksRequest\x1a .conductord.v1.ListBooksResponse\x12H\n" +
 	"\aGetFlow\x12\x1d.conductord.v1.GetFlowRequest\x1a\x1e.conductord.v1.GetFlowResponse\x12T\n" +
 	"\vUpdateFlows\x12!.conductord.v1.UpdateFlowsRequest\x1a\".conductord.v1.UpdateFlowsResponse\x12T\n" +
-	"\vDestroyBook\x12!.conductord.v1.DestroyBookRequest\x1a\".conductord.v1.DestroyBookResponse2W\n" +
+	"\vDestroyBook\x12!.conductord.v1.DestroyBookRequest\x1a\".conductord.v1.DestroyBookResponse2\xb0\x05\n" +
+	"\x0fScheduleService\x12O\n" +
+	"\x04Save\x12\".conductord.v1.SaveScheduleRequest\x1a#.conductord.v1.SaveScheduleResponse\x12U\n" +
+	"\x06Delete\x12$.conductord.v1.DeleteScheduleRequest\x1a%.conductord.v1.DeleteScheduleResponse\x12L\n" +
+	"\x03Get\x12!.conductord.v1.GetScheduleRequest\x1a\".conductord.v1.GetScheduleResponse\x12Q\n" +
+	"\x04List\x12#.conductord.v1.ListSchedulesRequest\x1a$.conductord.v1.ListSchedulesResponse\x12R\n" +
+	"\x05Pause\x12#.conductord.v1.PauseScheduleRequest\x1a$.conductord.v1.PauseScheduleResponse\x12U\n" +
+	"\x06Resume\x12$.conductord.v1.ResumeScheduleRequest\x1a%.conductord.v1.ResumeScheduleResponse\x12L\n" +
+	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
+	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2W\n" +
 	"\x0eClusterService\x12E\n" +
 	"\x06Status\x12\x1c.conductord.v1.StatusRequest\x1a\x1d.conductord.v1.StatusResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
@@ -3104,186 +4022,230 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_conductord_v1_service_proto_goTypes = []any{
-	(*PostRequest)(nil),           // 0: conductord.v1.PostRequest
-	(*PostResponse)(nil),          // 1: conductord.v1.PostResponse
-	(*PostedJob)(nil),             // 2: conductord.v1.PostedJob
-	(*GetJobRequest)(nil),         // 3: conductord.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 4: conductord.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 5: conductord.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 6: conductord.v1.ListJobsResponse
-	(*WaitJobRequest)(nil),        // 7: conductord.v1.WaitJobRequest
-	(*WaitJobResponse)(nil),       // 8: conductord.v1.WaitJobResponse
-	(*ExplainRequest)(nil),        // 9: conductord.v1.ExplainRequest
-	(*ExplainResponse)(nil),       // 10: conductord.v1.ExplainResponse
-	(*WatchRequest)(nil),          // 11: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),         // 12: conductord.v1.WatchResponse
-	(*ClaimRequest)(nil),          // 13: conductord.v1.ClaimRequest
-	(*ClaimResponse)(nil),         // 14: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),      // 15: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),     // 16: conductord.v1.ClaimNextResponse
-	(*EndingRequest)(nil),         // 17: conductord.v1.EndingRequest
-	(*EndingResponse)(nil),        // 18: conductord.v1.EndingResponse
-	(*OrderRequest)(nil),          // 19: conductord.v1.OrderRequest
-	(*OrderResponse)(nil),         // 20: conductord.v1.OrderResponse
-	(*ChangeRequest)(nil),         // 21: conductord.v1.ChangeRequest
-	(*ChangeResponse)(nil),        // 22: conductord.v1.ChangeResponse
-	(*InterveneRequest)(nil),      // 23: conductord.v1.InterveneRequest
-	(*InterveneResponse)(nil),     // 24: conductord.v1.InterveneResponse
-	(*ExecuteRequest)(nil),        // 25: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),       // 26: conductord.v1.ExecuteResponse
-	(*OpenRequest)(nil),           // 27: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),          // 28: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),      // 29: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),     // 30: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),          // 31: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),         // 32: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),       // 33: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 34: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),   // 35: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 36: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),   // 37: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),  // 38: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),       // 39: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),      // 40: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),        // 41: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),       // 42: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),      // 43: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),     // 44: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),        // 45: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),       // 46: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),    // 47: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),   // 48: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),               // 49: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),    // 50: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),   // 51: conductord.v1.DestroyBookResponse
-	(*StatusRequest)(nil),         // 52: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),        // 53: conductord.v1.StatusResponse
-	(*Member)(nil),                // 54: conductord.v1.Member
-	nil,                           // 55: conductord.v1.StatusResponse.JobsEntry
-	(*Posting)(nil),               // 56: conductord.v1.Posting
-	(*Job)(nil),                   // 57: conductord.v1.Job
-	(*Error)(nil),                 // 58: conductord.v1.Error
-	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 60: google.protobuf.Timestamp
-	(*Position)(nil),              // 61: conductord.v1.Position
-	(*Event)(nil),                 // 62: conductord.v1.Event
-	(*Claimed)(nil),               // 63: conductord.v1.Claimed
-	(*Ending)(nil),                // 64: conductord.v1.Ending
-	(*Change)(nil),                // 65: conductord.v1.Change
-	(*Intervention)(nil),          // 66: conductord.v1.Intervention
-	(*Command)(nil),               // 67: conductord.v1.Command
-	(*Result)(nil),                // 68: conductord.v1.Result
-	(*Opening)(nil),               // 69: conductord.v1.Opening
-	(*Session)(nil),               // 70: conductord.v1.Session
-	(*Entity)(nil),                // 71: conductord.v1.Entity
-	(*Book)(nil),                  // 72: conductord.v1.Book
-	(*FlowDetail)(nil),            // 73: conductord.v1.FlowDetail
-	(*Update)(nil),                // 74: conductord.v1.Update
+	(*PostRequest)(nil),              // 0: conductord.v1.PostRequest
+	(*PostResponse)(nil),             // 1: conductord.v1.PostResponse
+	(*PostedJob)(nil),                // 2: conductord.v1.PostedJob
+	(*GetJobRequest)(nil),            // 3: conductord.v1.GetJobRequest
+	(*GetJobResponse)(nil),           // 4: conductord.v1.GetJobResponse
+	(*ListJobsRequest)(nil),          // 5: conductord.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),         // 6: conductord.v1.ListJobsResponse
+	(*WaitJobRequest)(nil),           // 7: conductord.v1.WaitJobRequest
+	(*WaitJobResponse)(nil),          // 8: conductord.v1.WaitJobResponse
+	(*ExplainRequest)(nil),           // 9: conductord.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 10: conductord.v1.ExplainResponse
+	(*WatchRequest)(nil),             // 11: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),            // 12: conductord.v1.WatchResponse
+	(*ClaimRequest)(nil),             // 13: conductord.v1.ClaimRequest
+	(*ClaimResponse)(nil),            // 14: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),         // 15: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),        // 16: conductord.v1.ClaimNextResponse
+	(*EndingRequest)(nil),            // 17: conductord.v1.EndingRequest
+	(*EndingResponse)(nil),           // 18: conductord.v1.EndingResponse
+	(*OrderRequest)(nil),             // 19: conductord.v1.OrderRequest
+	(*OrderResponse)(nil),            // 20: conductord.v1.OrderResponse
+	(*ChangeRequest)(nil),            // 21: conductord.v1.ChangeRequest
+	(*ChangeResponse)(nil),           // 22: conductord.v1.ChangeResponse
+	(*InterveneRequest)(nil),         // 23: conductord.v1.InterveneRequest
+	(*InterveneResponse)(nil),        // 24: conductord.v1.InterveneResponse
+	(*ExecuteRequest)(nil),           // 25: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 26: conductord.v1.ExecuteResponse
+	(*OpenRequest)(nil),              // 27: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 28: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 29: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),        // 30: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),             // 31: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),            // 32: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),          // 33: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),         // 34: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),      // 35: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 36: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 37: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 38: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),          // 39: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),         // 40: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),           // 41: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 42: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 43: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 44: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 45: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 46: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 47: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 48: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 49: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),       // 50: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),      // 51: conductord.v1.DestroyBookResponse
+	(*SaveScheduleRequest)(nil),      // 52: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 53: conductord.v1.SaveScheduleResponse
+	(*DeleteScheduleRequest)(nil),    // 54: conductord.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),   // 55: conductord.v1.DeleteScheduleResponse
+	(*GetScheduleRequest)(nil),       // 56: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 57: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 58: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 59: conductord.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),     // 60: conductord.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),    // 61: conductord.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),    // 62: conductord.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),   // 63: conductord.v1.ResumeScheduleResponse
+	(*RunScheduleRequest)(nil),       // 64: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 65: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 66: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 67: conductord.v1.BackfillScheduleResponse
+	(*StatusRequest)(nil),            // 68: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 69: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 70: conductord.v1.Member
+	nil,                              // 71: conductord.v1.StatusResponse.JobsEntry
+	(*Posting)(nil),                  // 72: conductord.v1.Posting
+	(*Job)(nil),                      // 73: conductord.v1.Job
+	(*Error)(nil),                    // 74: conductord.v1.Error
+	(*durationpb.Duration)(nil),      // 75: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 76: google.protobuf.Timestamp
+	(*Position)(nil),                 // 77: conductord.v1.Position
+	(*Event)(nil),                    // 78: conductord.v1.Event
+	(*Claimed)(nil),                  // 79: conductord.v1.Claimed
+	(*Ending)(nil),                   // 80: conductord.v1.Ending
+	(*Change)(nil),                   // 81: conductord.v1.Change
+	(*Intervention)(nil),             // 82: conductord.v1.Intervention
+	(*Command)(nil),                  // 83: conductord.v1.Command
+	(*Result)(nil),                   // 84: conductord.v1.Result
+	(*Opening)(nil),                  // 85: conductord.v1.Opening
+	(*Session)(nil),                  // 86: conductord.v1.Session
+	(*Entity)(nil),                   // 87: conductord.v1.Entity
+	(*Book)(nil),                     // 88: conductord.v1.Book
+	(*FlowDetail)(nil),               // 89: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 90: conductord.v1.Update
+	(*Schedule)(nil),                 // 91: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 92: conductord.v1.SlotRecord
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	56, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	72, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	2,  // 1: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	57, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	58, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	57, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	57, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	59, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	57, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	60, // 8: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	61, // 9: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	62, // 10: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	61, // 11: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	63, // 12: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	59, // 13: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	63, // 14: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	64, // 15: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	65, // 16: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	66, // 17: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	67, // 18: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	68, // 19: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	69, // 20: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	70, // 21: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	71, // 22: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	70, // 23: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	71, // 24: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	72, // 25: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	72, // 26: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	72, // 27: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	73, // 28: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	74, // 29: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	73, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	74, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	73, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	73, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	75, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	73, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	76, // 8: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	77, // 9: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	78, // 10: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	77, // 11: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	79, // 12: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	75, // 13: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	79, // 14: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	80, // 15: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	81, // 16: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	82, // 17: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	83, // 18: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	84, // 19: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	85, // 20: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	86, // 21: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	87, // 22: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	86, // 23: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	87, // 24: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	88, // 25: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	88, // 26: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	88, // 27: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	89, // 28: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	90, // 29: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	49, // 30: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	58, // 31: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	54, // 32: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	60, // 33: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	55, // 34: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	59, // 35: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	0,  // 36: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	3,  // 37: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	5,  // 38: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	7,  // 39: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	9,  // 40: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	11, // 41: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	13, // 42: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	15, // 43: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	17, // 44: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	17, // 45: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	17, // 46: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	19, // 47: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	19, // 48: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	19, // 49: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	21, // 50: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	23, // 51: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	25, // 52: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	27, // 53: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	29, // 54: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	31, // 55: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	33, // 56: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	35, // 57: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	37, // 58: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	39, // 59: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	41, // 60: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	43, // 61: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	45, // 62: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	47, // 63: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	50, // 64: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	52, // 65: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	1,  // 66: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	4,  // 67: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	6,  // 68: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	8,  // 69: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	10, // 70: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	12, // 71: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	14, // 72: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	16, // 73: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	18, // 74: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	18, // 75: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	18, // 76: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	20, // 77: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	20, // 78: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	20, // 79: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	22, // 80: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	24, // 81: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	26, // 82: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	28, // 83: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	30, // 84: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	32, // 85: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	34, // 86: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	36, // 87: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38, // 88: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	40, // 89: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	42, // 90: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	44, // 91: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	46, // 92: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	48, // 93: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	51, // 94: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	53, // 95: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	66, // [66:96] is the sub-list for method output_type
-	36, // [36:66] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	74, // 31: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	91, // 32: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	91, // 33: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	91, // 34: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	76, // 35: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	92, // 36: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	91, // 37: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	92, // 38: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	76, // 39: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	76, // 40: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	92, // 41: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	70, // 42: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	76, // 43: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	71, // 44: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	75, // 45: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	0,  // 46: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	3,  // 47: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	5,  // 48: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	7,  // 49: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	9,  // 50: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	11, // 51: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	13, // 52: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	15, // 53: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	17, // 54: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	17, // 55: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	17, // 56: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	19, // 57: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	19, // 58: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	19, // 59: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	21, // 60: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	23, // 61: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	25, // 62: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	27, // 63: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	29, // 64: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	31, // 65: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	33, // 66: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	35, // 67: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	37, // 68: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	39, // 69: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	41, // 70: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	43, // 71: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	45, // 72: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	47, // 73: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	50, // 74: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	52, // 75: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	54, // 76: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	56, // 77: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	58, // 78: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	60, // 79: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	62, // 80: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	64, // 81: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	66, // 82: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	68, // 83: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	1,  // 84: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	4,  // 85: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	6,  // 86: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	8,  // 87: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	10, // 88: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	12, // 89: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	14, // 90: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	16, // 91: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	18, // 92: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	18, // 93: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	18, // 94: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	20, // 95: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	20, // 96: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	20, // 97: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	22, // 98: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	24, // 99: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	26, // 100: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	28, // 101: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	30, // 102: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	32, // 103: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	34, // 104: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	36, // 105: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38, // 106: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	40, // 107: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	42, // 108: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	44, // 109: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	46, // 110: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	48, // 111: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	51, // 112: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	53, // 113: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	55, // 114: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	57, // 115: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	59, // 116: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	61, // 117: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	63, // 118: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	65, // 119: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	67, // 120: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	69, // 121: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	84, // [84:122] is the sub-list for method output_type
+	46, // [46:84] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -3299,9 +4261,9 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   56,
+			NumMessages:   72,
 			NumExtensions: 0,
-			NumServices:   4,
+			NumServices:   5,
 		},
 		GoTypes:           file_conductord_v1_service_proto_goTypes,
 		DependencyIndexes: file_conductord_v1_service_proto_depIdxs,

@@ -2613,6 +2613,476 @@ func (x *StepEvent) GetState() string {
 	return ""
 }
 
+// Schedule posts a job at every slot of a rule. What stands from id on is the
+// cluster's to set.
+type Schedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                                     // unique on its board
+	Rule          string                 `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`                                     // five or six cron fields, @daily and the like, or @every 90s
+	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`                                     // IANA; empty: UTC
+	Posting       *Posting               `protobuf:"bytes,5,opt,name=posting,proto3" json:"posting,omitempty"`                               // without id, board, book_id, flow, not_before and deadline
+	Overlap       string                 `protobuf:"bytes,6,opt,name=overlap,proto3" json:"overlap,omitempty"`                               // skip (as if empty), queue, cancel or allow
+	Missed        string                 `protobuf:"bytes,7,opt,name=missed,proto3" json:"missed,omitempty"`                                 // last (as if empty), none or window
+	MissedLast    uint32                 `protobuf:"varint,8,opt,name=missed_last,json=missedLast,proto3" json:"missed_last,omitempty"`      // of last: how many; 0: 1
+	MissedWindow  *durationpb.Duration   `protobuf:"bytes,9,opt,name=missed_window,json=missedWindow,proto3" json:"missed_window,omitempty"` // of window
+	Start         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start,proto3" json:"start,omitempty"`
+	End           *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=end,proto3" json:"end,omitempty"`
+	Id            string                 `protobuf:"bytes,20,opt,name=id,proto3" json:"id,omitempty"`
+	Revision      uint64                 `protobuf:"varint,21,opt,name=revision,proto3" json:"revision,omitempty"` // raised by every change of the schedule
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	Decided       *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=decided,proto3" json:"decided,omitempty"` // every slot up to this has been decided
+	Next          *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=next,proto3" json:"next,omitempty"`       // unset: there is none
+	Pause         *SchedulePause         `protobuf:"bytes,26,opt,name=pause,proto3" json:"pause,omitempty"`
+	Active        uint32                 `protobuf:"varint,27,opt,name=active,proto3" json:"active,omitempty"`   // unfinished jobs
+	Waiting       uint32                 `protobuf:"varint,28,opt,name=waiting,proto3" json:"waiting,omitempty"` // slots that wait for them
+	Posted        uint64                 `protobuf:"varint,29,opt,name=posted,proto3" json:"posted,omitempty"`   // jobs, in all
+	Skipped       uint64                 `protobuf:"varint,30,opt,name=skipped,proto3" json:"skipped,omitempty"` // slots, in all
+	Records       uint32                 `protobuf:"varint,31,opt,name=records,proto3" json:"records,omitempty"` // of its slots, that are kept
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schedule) Reset() {
+	*x = Schedule{}
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schedule) ProtoMessage() {}
+
+func (x *Schedule) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
+func (*Schedule) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Schedule) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *Schedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Schedule) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Schedule) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Schedule) GetPosting() *Posting {
+	if x != nil {
+		return x.Posting
+	}
+	return nil
+}
+
+func (x *Schedule) GetOverlap() string {
+	if x != nil {
+		return x.Overlap
+	}
+	return ""
+}
+
+func (x *Schedule) GetMissed() string {
+	if x != nil {
+		return x.Missed
+	}
+	return ""
+}
+
+func (x *Schedule) GetMissedLast() uint32 {
+	if x != nil {
+		return x.MissedLast
+	}
+	return 0
+}
+
+func (x *Schedule) GetMissedWindow() *durationpb.Duration {
+	if x != nil {
+		return x.MissedWindow
+	}
+	return nil
+}
+
+func (x *Schedule) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *Schedule) GetEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *Schedule) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Schedule) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Schedule) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Schedule) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *Schedule) GetDecided() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Decided
+	}
+	return nil
+}
+
+func (x *Schedule) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *Schedule) GetPause() *SchedulePause {
+	if x != nil {
+		return x.Pause
+	}
+	return nil
+}
+
+func (x *Schedule) GetActive() uint32 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+func (x *Schedule) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Schedule) GetPosted() uint64 {
+	if x != nil {
+		return x.Posted
+	}
+	return 0
+}
+
+func (x *Schedule) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *Schedule) GetRecords() uint32 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+type SchedulePause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SchedulePause) Reset() {
+	*x = SchedulePause{}
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SchedulePause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SchedulePause) ProtoMessage() {}
+
+func (x *SchedulePause) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
+func (*SchedulePause) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SchedulePause) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *SchedulePause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SchedulePause) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// SlotRecord says what became of a slot, or of several on end that were
+// skipped for the same reason.
+type SlotRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Slot          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`
+	Through       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=through,proto3" json:"through,omitempty"` // the last of several
+	Count         uint64                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`    // of several
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`     // posted, waiting or skipped
+	Job           string                 `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`         // unset if skipped
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`   // why skipped
+	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`           // when it was decided
+	Trigger       string                 `protobuf:"bytes,9,opt,name=trigger,proto3" json:"trigger,omitempty"` // schedule, run or backfill
+	By            string                 `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`          // who, of run and backfill
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlotRecord) Reset() {
+	*x = SlotRecord{}
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlotRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlotRecord) ProtoMessage() {}
+
+func (x *SlotRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
+func (*SlotRecord) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SlotRecord) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SlotRecord) GetSlot() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Slot
+	}
+	return nil
+}
+
+func (x *SlotRecord) GetThrough() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Through
+	}
+	return nil
+}
+
+func (x *SlotRecord) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *SlotRecord) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *SlotRecord) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *SlotRecord) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SlotRecord) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *SlotRecord) GetTrigger() string {
+	if x != nil {
+		return x.Trigger
+	}
+	return ""
+}
+
+func (x *SlotRecord) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// SlotDecision is what a leader proposes for a slot, or for several on end
+// that are to be skipped.
+type SlotDecision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Through       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=through,proto3" json:"through,omitempty"`
+	Count         uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Skip          string                 `protobuf:"bytes,4,opt,name=skip,proto3" json:"skip,omitempty"` // why; unset: it is to be posted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlotDecision) Reset() {
+	*x = SlotDecision{}
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlotDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlotDecision) ProtoMessage() {}
+
+func (x *SlotDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
+func (*SlotDecision) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Slot
+	}
+	return nil
+}
+
+func (x *SlotDecision) GetThrough() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Through
+	}
+	return nil
+}
+
+func (x *SlotDecision) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *SlotDecision) GetSkip() string {
+	if x != nil {
+		return x.Skip
+	}
+	return ""
+}
+
 // Error says what kind of failure it is. It is the detail of every error of
 // the API, and the verdict on one command among several.
 type Error struct {
@@ -2629,7 +3099,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +3111,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +3124,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Error) GetCode() string {
@@ -2985,7 +3455,57 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05order\x18\x0e \x01(\v2\x14.conductord.v1.OrderR\x05order\"5\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\"\x89\x01\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"\xbb\x06\n" +
+	"\bSchedule\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x12\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\x120\n" +
+	"\aposting\x18\x05 \x01(\v2\x16.conductord.v1.PostingR\aposting\x12\x18\n" +
+	"\aoverlap\x18\x06 \x01(\tR\aoverlap\x12\x16\n" +
+	"\x06missed\x18\a \x01(\tR\x06missed\x12\x1f\n" +
+	"\vmissed_last\x18\b \x01(\rR\n" +
+	"missedLast\x12>\n" +
+	"\rmissed_window\x18\t \x01(\v2\x19.google.protobuf.DurationR\fmissedWindow\x120\n" +
+	"\x05start\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
+	"\x03end\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x03end\x12\x0e\n" +
+	"\x02id\x18\x14 \x01(\tR\x02id\x12\x1a\n" +
+	"\brevision\x18\x15 \x01(\x04R\brevision\x129\n" +
+	"\n" +
+	"created_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"updated_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x124\n" +
+	"\adecided\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\adecided\x12.\n" +
+	"\x04next\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x122\n" +
+	"\x05pause\x18\x1a \x01(\v2\x1c.conductord.v1.SchedulePauseR\x05pause\x12\x16\n" +
+	"\x06active\x18\x1b \x01(\rR\x06active\x12\x18\n" +
+	"\awaiting\x18\x1c \x01(\rR\awaiting\x12\x16\n" +
+	"\x06posted\x18\x1d \x01(\x04R\x06posted\x12\x18\n" +
+	"\askipped\x18\x1e \x01(\x04R\askipped\x12\x18\n" +
+	"\arecords\x18\x1f \x01(\rR\arecords\"c\n" +
+	"\rSchedulePause\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xb6\x02\n" +
+	"\n" +
+	"SlotRecord\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12.\n" +
+	"\x04slot\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x124\n" +
+	"\athrough\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\athrough\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x04R\x05count\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x10\n" +
+	"\x03job\x18\x06 \x01(\tR\x03job\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12*\n" +
+	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
+	"\atrigger\x18\t \x01(\tR\atrigger\x12\x0e\n" +
+	"\x02by\x18\n" +
+	" \x01(\tR\x02by\"\x9e\x01\n" +
+	"\fSlotDecision\x12.\n" +
+	"\x04slot\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x124\n" +
+	"\athrough\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\athrough\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\x12\x12\n" +
+	"\x04skip\x18\x04 \x01(\tR\x04skip\"\x89\x01\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
@@ -3006,7 +3526,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -3034,44 +3554,48 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Position)(nil),              // 23: conductord.v1.Position
 	(*Event)(nil),                 // 24: conductord.v1.Event
 	(*StepEvent)(nil),             // 25: conductord.v1.StepEvent
-	(*Error)(nil),                 // 26: conductord.v1.Error
-	nil,                           // 27: conductord.v1.Book.MetaEntry
-	nil,                           // 28: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 29: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 30: conductord.v1.Posting.StoreEntry
-	nil,                           // 31: conductord.v1.Job.StoreEntry
-	nil,                           // 32: conductord.v1.Entity.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*Schedule)(nil),              // 26: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 27: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 28: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 29: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 30: conductord.v1.Error
+	nil,                           // 31: conductord.v1.Book.MetaEntry
+	nil,                           // 32: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 33: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 34: conductord.v1.Posting.StoreEntry
+	nil,                           // 35: conductord.v1.Job.StoreEntry
+	nil,                           // 36: conductord.v1.Entity.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,  // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	27, // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	33, // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	33, // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	31, // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	37, // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	37, // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,  // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,  // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,  // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	28, // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	29, // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	32, // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	33, // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,  // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	33, // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	33, // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	37, // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	37, // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,  // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	8,  // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	6,  // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	7,  // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
 	0,  // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	33, // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	37, // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	1,  // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	33, // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	37, // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	10, // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	9,  // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	0,  // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	33, // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	37, // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	1,  // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	33, // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	33, // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	37, // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	37, // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,  // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	2,  // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	2,  // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -3079,58 +3603,73 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,  // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
 	12, // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
 	6,  // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	33, // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	37, // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
 	10, // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
 	9,  // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
 	3,  // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
 	0,  // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	30, // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	33, // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	33, // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	34, // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	37, // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	37, // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
 	0,  // 42: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	31, // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	33, // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	33, // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	33, // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	33, // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	33, // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	35, // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	37, // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	37, // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	37, // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	37, // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	37, // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
 	17, // 49: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
 	1,  // 50: conductord.v1.Job.token:type_name -> conductord.v1.Token
 	2,  // 51: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
 	16, // 52: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	33, // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	33, // 54: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	33, // 55: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	37, // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	37, // 54: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	37, // 55: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
 	1,  // 56: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	33, // 57: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	37, // 57: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
 	14, // 58: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
 	3,  // 59: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
 	5,  // 60: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
 	1,  // 61: conductord.v1.Ending.token:type_name -> conductord.v1.Token
 	11, // 62: conductord.v1.Ending.update:type_name -> conductord.v1.Update
 	2,  // 63: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	34, // 64: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	34, // 65: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	34, // 66: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	33, // 67: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	32, // 68: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	33, // 69: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	38, // 64: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	38, // 65: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	38, // 66: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	37, // 67: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	36, // 68: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	37, // 69: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
 	23, // 70: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	33, // 71: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	37, // 71: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
 	1,  // 72: conductord.v1.Event.token:type_name -> conductord.v1.Token
 	25, // 73: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
 	16, // 74: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	0,  // 75: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 76: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 77: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 78: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 79: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 80: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	13, // 75: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	38, // 76: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	37, // 77: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	37, // 78: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	37, // 79: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	37, // 80: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	37, // 81: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	37, // 82: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	27, // 83: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	37, // 84: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	37, // 85: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	37, // 86: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	37, // 87: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	37, // 88: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	37, // 89: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	0,  // 90: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 91: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 92: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,  // 93: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 94: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,  // 95: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	96, // [96:96] is the sub-list for method output_type
+	96, // [96:96] is the sub-list for method input_type
+	96, // [96:96] is the sub-list for extension type_name
+	96, // [96:96] is the sub-list for extension extendee
+	0,  // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -3145,7 +3684,7 @@ func file_conductord_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

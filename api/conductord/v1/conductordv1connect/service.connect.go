@@ -35,6 +35,8 @@ const (
 	SessionServiceName = "conductord.v1.SessionService"
 	// LogbookServiceName is the fully-qualified name of the LogbookService service.
 	LogbookServiceName = "conductord.v1.LogbookService"
+	// ScheduleServiceName is the fully-qualified name of the ScheduleService service.
+	ScheduleServiceName = "conductord.v1.ScheduleService"
 	// ClusterServiceName is the fully-qualified name of the ClusterService service.
 	ClusterServiceName = "conductord.v1.ClusterService"
 )
@@ -111,6 +113,23 @@ const (
 	// LogbookServiceDestroyBookProcedure is the fully-qualified name of the LogbookService's
 	// DestroyBook RPC.
 	LogbookServiceDestroyBookProcedure = "/conductord.v1.LogbookService/DestroyBook"
+	// ScheduleServiceSaveProcedure is the fully-qualified name of the ScheduleService's Save RPC.
+	ScheduleServiceSaveProcedure = "/conductord.v1.ScheduleService/Save"
+	// ScheduleServiceDeleteProcedure is the fully-qualified name of the ScheduleService's Delete RPC.
+	ScheduleServiceDeleteProcedure = "/conductord.v1.ScheduleService/Delete"
+	// ScheduleServiceGetProcedure is the fully-qualified name of the ScheduleService's Get RPC.
+	ScheduleServiceGetProcedure = "/conductord.v1.ScheduleService/Get"
+	// ScheduleServiceListProcedure is the fully-qualified name of the ScheduleService's List RPC.
+	ScheduleServiceListProcedure = "/conductord.v1.ScheduleService/List"
+	// ScheduleServicePauseProcedure is the fully-qualified name of the ScheduleService's Pause RPC.
+	ScheduleServicePauseProcedure = "/conductord.v1.ScheduleService/Pause"
+	// ScheduleServiceResumeProcedure is the fully-qualified name of the ScheduleService's Resume RPC.
+	ScheduleServiceResumeProcedure = "/conductord.v1.ScheduleService/Resume"
+	// ScheduleServiceRunProcedure is the fully-qualified name of the ScheduleService's Run RPC.
+	ScheduleServiceRunProcedure = "/conductord.v1.ScheduleService/Run"
+	// ScheduleServiceBackfillProcedure is the fully-qualified name of the ScheduleService's Backfill
+	// RPC.
+	ScheduleServiceBackfillProcedure = "/conductord.v1.ScheduleService/Backfill"
 	// ClusterServiceStatusProcedure is the fully-qualified name of the ClusterService's Status RPC.
 	ClusterServiceStatusProcedure = "/conductord.v1.ClusterService/Status"
 )
@@ -1021,6 +1040,264 @@ func (UnimplementedLogbookServiceHandler) UpdateFlows(context.Context, *connect.
 
 func (UnimplementedLogbookServiceHandler) DestroyBook(context.Context, *connect.Request[v1.DestroyBookRequest]) (*connect.Response[v1.DestroyBookResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.LogbookService.DestroyBook is not implemented"))
+}
+
+// ScheduleServiceClient is a client for the conductord.v1.ScheduleService service.
+type ScheduleServiceClient interface {
+	// Save makes a schedule, or replaces the one of its board and name.
+	Save(context.Context, *connect.Request[v1.SaveScheduleRequest]) (*connect.Response[v1.SaveScheduleResponse], error)
+	Delete(context.Context, *connect.Request[v1.DeleteScheduleRequest]) (*connect.Response[v1.DeleteScheduleResponse], error)
+	Get(context.Context, *connect.Request[v1.GetScheduleRequest]) (*connect.Response[v1.GetScheduleResponse], error)
+	List(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error)
+	Pause(context.Context, *connect.Request[v1.PauseScheduleRequest]) (*connect.Response[v1.PauseScheduleResponse], error)
+	Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error)
+	// Run posts a job now, whatever the rule, the overlap policy and a pause say.
+	Run(context.Context, *connect.Request[v1.RunScheduleRequest]) (*connect.Response[v1.RunScheduleResponse], error)
+	// Backfill posts the slots of a time in the past that have no job.
+	Backfill(context.Context, *connect.Request[v1.BackfillScheduleRequest]) (*connect.Response[v1.BackfillScheduleResponse], error)
+}
+
+// NewScheduleServiceClient constructs a client for the conductord.v1.ScheduleService service. By
+// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
+// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewScheduleServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) ScheduleServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	scheduleServiceMethods := v1.File_conductord_v1_service_proto.Services().ByName("ScheduleService").Methods()
+	return &scheduleServiceClient{
+		save: connect.NewClient[v1.SaveScheduleRequest, v1.SaveScheduleResponse](
+			httpClient,
+			baseURL+ScheduleServiceSaveProcedure,
+			connect.WithSchema(scheduleServiceMethods.ByName("Save")),
+			connect.WithClientOptions(opts...),
+		),
+		delete: connect.NewClient[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse](
+			httpClient,
+			baseURL+ScheduleServiceDeleteProcedure,
+			connect.WithSchema(scheduleServiceMethods.ByName("Delete")),
+			connect.WithClientOptions(opts...),
+		),
+		get: connect.NewClient[v1.GetScheduleRequest, v1.GetScheduleResponse](
+			httpClient,
+			baseURL+ScheduleServiceGetProcedure,
+			connect.WithSchema(scheduleServiceMethods.ByName("Get")),
+			connect.WithClientOptions(opts...),
+		),
+		list: connect.NewClient[v1.ListSchedulesRequest, v1.ListSchedulesResponse](
+			httpClient,
+			baseURL+ScheduleServiceListProcedure,
+			connect.WithSchema(scheduleServiceMethods.ByName("List")),
+			connect.WithClientOptions(opts...),
+		),
+		pause: connect.NewClient[v1.PauseScheduleRequest, v1.PauseScheduleResponse](
+			httpClient,
+			baseURL+ScheduleServicePauseProcedure,
+			connect.WithSchema(scheduleServiceMethods.ByName("Pause")),
+			connect.WithClientOptions(opts...),
+		),
+		resume: connect.NewClient[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse](
+			httpClient,
+			baseURL+ScheduleServiceResumeProcedure,
+			connect.WithSchema(scheduleServiceMethods.ByName("Resume")),
+			connect.WithClientOptions(opts...),
+		),
+		run: connect.NewClient[v1.RunScheduleRequest, v1.RunScheduleResponse](
+			httpClient,
+			baseURL+ScheduleServiceRunProcedure,
+			connect.WithSchema(scheduleServiceMethods.ByName("Run")),
+			connect.WithClientOptions(opts...),
+		),
+		backfill: connect.NewClient[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse](
+			httpClient,
+			baseURL+ScheduleServiceBackfillProcedure,
+			connect.WithSchema(scheduleServiceMethods.ByName("Backfill")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// scheduleServiceClient implements ScheduleServiceClient.
+type scheduleServiceClient struct {
+	save     *connect.Client[v1.SaveScheduleRequest, v1.SaveScheduleResponse]
+	delete   *connect.Client[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse]
+	get      *connect.Client[v1.GetScheduleRequest, v1.GetScheduleResponse]
+	list     *connect.Client[v1.ListSchedulesRequest, v1.ListSchedulesResponse]
+	pause    *connect.Client[v1.PauseScheduleRequest, v1.PauseScheduleResponse]
+	resume   *connect.Client[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse]
+	run      *connect.Client[v1.RunScheduleRequest, v1.RunScheduleResponse]
+	backfill *connect.Client[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse]
+}
+
+// Save calls conductord.v1.ScheduleService.Save.
+func (c *scheduleServiceClient) Save(ctx context.Context, req *connect.Request[v1.SaveScheduleRequest]) (*connect.Response[v1.SaveScheduleResponse], error) {
+	return c.save.CallUnary(ctx, req)
+}
+
+// Delete calls conductord.v1.ScheduleService.Delete.
+func (c *scheduleServiceClient) Delete(ctx context.Context, req *connect.Request[v1.DeleteScheduleRequest]) (*connect.Response[v1.DeleteScheduleResponse], error) {
+	return c.delete.CallUnary(ctx, req)
+}
+
+// Get calls conductord.v1.ScheduleService.Get.
+func (c *scheduleServiceClient) Get(ctx context.Context, req *connect.Request[v1.GetScheduleRequest]) (*connect.Response[v1.GetScheduleResponse], error) {
+	return c.get.CallUnary(ctx, req)
+}
+
+// List calls conductord.v1.ScheduleService.List.
+func (c *scheduleServiceClient) List(ctx context.Context, req *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error) {
+	return c.list.CallUnary(ctx, req)
+}
+
+// Pause calls conductord.v1.ScheduleService.Pause.
+func (c *scheduleServiceClient) Pause(ctx context.Context, req *connect.Request[v1.PauseScheduleRequest]) (*connect.Response[v1.PauseScheduleResponse], error) {
+	return c.pause.CallUnary(ctx, req)
+}
+
+// Resume calls conductord.v1.ScheduleService.Resume.
+func (c *scheduleServiceClient) Resume(ctx context.Context, req *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error) {
+	return c.resume.CallUnary(ctx, req)
+}
+
+// Run calls conductord.v1.ScheduleService.Run.
+func (c *scheduleServiceClient) Run(ctx context.Context, req *connect.Request[v1.RunScheduleRequest]) (*connect.Response[v1.RunScheduleResponse], error) {
+	return c.run.CallUnary(ctx, req)
+}
+
+// Backfill calls conductord.v1.ScheduleService.Backfill.
+func (c *scheduleServiceClient) Backfill(ctx context.Context, req *connect.Request[v1.BackfillScheduleRequest]) (*connect.Response[v1.BackfillScheduleResponse], error) {
+	return c.backfill.CallUnary(ctx, req)
+}
+
+// ScheduleServiceHandler is an implementation of the conductord.v1.ScheduleService service.
+type ScheduleServiceHandler interface {
+	// Save makes a schedule, or replaces the one of its board and name.
+	Save(context.Context, *connect.Request[v1.SaveScheduleRequest]) (*connect.Response[v1.SaveScheduleResponse], error)
+	Delete(context.Context, *connect.Request[v1.DeleteScheduleRequest]) (*connect.Response[v1.DeleteScheduleResponse], error)
+	Get(context.Context, *connect.Request[v1.GetScheduleRequest]) (*connect.Response[v1.GetScheduleResponse], error)
+	List(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error)
+	Pause(context.Context, *connect.Request[v1.PauseScheduleRequest]) (*connect.Response[v1.PauseScheduleResponse], error)
+	Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error)
+	// Run posts a job now, whatever the rule, the overlap policy and a pause say.
+	Run(context.Context, *connect.Request[v1.RunScheduleRequest]) (*connect.Response[v1.RunScheduleResponse], error)
+	// Backfill posts the slots of a time in the past that have no job.
+	Backfill(context.Context, *connect.Request[v1.BackfillScheduleRequest]) (*connect.Response[v1.BackfillScheduleResponse], error)
+}
+
+// NewScheduleServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewScheduleServiceHandler(svc ScheduleServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	scheduleServiceMethods := v1.File_conductord_v1_service_proto.Services().ByName("ScheduleService").Methods()
+	scheduleServiceSaveHandler := connect.NewUnaryHandler(
+		ScheduleServiceSaveProcedure,
+		svc.Save,
+		connect.WithSchema(scheduleServiceMethods.ByName("Save")),
+		connect.WithHandlerOptions(opts...),
+	)
+	scheduleServiceDeleteHandler := connect.NewUnaryHandler(
+		ScheduleServiceDeleteProcedure,
+		svc.Delete,
+		connect.WithSchema(scheduleServiceMethods.ByName("Delete")),
+		connect.WithHandlerOptions(opts...),
+	)
+	scheduleServiceGetHandler := connect.NewUnaryHandler(
+		ScheduleServiceGetProcedure,
+		svc.Get,
+		connect.WithSchema(scheduleServiceMethods.ByName("Get")),
+		connect.WithHandlerOptions(opts...),
+	)
+	scheduleServiceListHandler := connect.NewUnaryHandler(
+		ScheduleServiceListProcedure,
+		svc.List,
+		connect.WithSchema(scheduleServiceMethods.ByName("List")),
+		connect.WithHandlerOptions(opts...),
+	)
+	scheduleServicePauseHandler := connect.NewUnaryHandler(
+		ScheduleServicePauseProcedure,
+		svc.Pause,
+		connect.WithSchema(scheduleServiceMethods.ByName("Pause")),
+		connect.WithHandlerOptions(opts...),
+	)
+	scheduleServiceResumeHandler := connect.NewUnaryHandler(
+		ScheduleServiceResumeProcedure,
+		svc.Resume,
+		connect.WithSchema(scheduleServiceMethods.ByName("Resume")),
+		connect.WithHandlerOptions(opts...),
+	)
+	scheduleServiceRunHandler := connect.NewUnaryHandler(
+		ScheduleServiceRunProcedure,
+		svc.Run,
+		connect.WithSchema(scheduleServiceMethods.ByName("Run")),
+		connect.WithHandlerOptions(opts...),
+	)
+	scheduleServiceBackfillHandler := connect.NewUnaryHandler(
+		ScheduleServiceBackfillProcedure,
+		svc.Backfill,
+		connect.WithSchema(scheduleServiceMethods.ByName("Backfill")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/conductord.v1.ScheduleService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case ScheduleServiceSaveProcedure:
+			scheduleServiceSaveHandler.ServeHTTP(w, r)
+		case ScheduleServiceDeleteProcedure:
+			scheduleServiceDeleteHandler.ServeHTTP(w, r)
+		case ScheduleServiceGetProcedure:
+			scheduleServiceGetHandler.ServeHTTP(w, r)
+		case ScheduleServiceListProcedure:
+			scheduleServiceListHandler.ServeHTTP(w, r)
+		case ScheduleServicePauseProcedure:
+			scheduleServicePauseHandler.ServeHTTP(w, r)
+		case ScheduleServiceResumeProcedure:
+			scheduleServiceResumeHandler.ServeHTTP(w, r)
+		case ScheduleServiceRunProcedure:
+			scheduleServiceRunHandler.ServeHTTP(w, r)
+		case ScheduleServiceBackfillProcedure:
+			scheduleServiceBackfillHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedScheduleServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedScheduleServiceHandler struct{}
+
+func (UnimplementedScheduleServiceHandler) Save(context.Context, *connect.Request[v1.SaveScheduleRequest]) (*connect.Response[v1.SaveScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Save is not implemented"))
+}
+
+func (UnimplementedScheduleServiceHandler) Delete(context.Context, *connect.Request[v1.DeleteScheduleRequest]) (*connect.Response[v1.DeleteScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Delete is not implemented"))
+}
+
+func (UnimplementedScheduleServiceHandler) Get(context.Context, *connect.Request[v1.GetScheduleRequest]) (*connect.Response[v1.GetScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Get is not implemented"))
+}
+
+func (UnimplementedScheduleServiceHandler) List(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.List is not implemented"))
+}
+
+func (UnimplementedScheduleServiceHandler) Pause(context.Context, *connect.Request[v1.PauseScheduleRequest]) (*connect.Response[v1.PauseScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Pause is not implemented"))
+}
+
+func (UnimplementedScheduleServiceHandler) Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Resume is not implemented"))
+}
+
+func (UnimplementedScheduleServiceHandler) Run(context.Context, *connect.Request[v1.RunScheduleRequest]) (*connect.Response[v1.RunScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Run is not implemented"))
+}
+
+func (UnimplementedScheduleServiceHandler) Backfill(context.Context, *connect.Request[v1.BackfillScheduleRequest]) (*connect.Response[v1.BackfillScheduleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Backfill is not implemented"))
 }
 
 // ClusterServiceClient is a client for the conductord.v1.ClusterService service.

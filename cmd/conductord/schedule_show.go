@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// shownSchedule is a schedule as JSON: with its posting, and durations as
+// people and the API write them.
+type shownSchedule struct {
+	jobs.Schedule
+	MissedWindow string       `json:"missed_window,omitempty"`
+	Posting      *shownPosted `json:"posting,omitempty"`
+}
+
+// shownPosted is what the slots of a schedule post.
+type shownPosted struct {
+	Name     string          `json:"name,omitempty"`
+	Priority jobs.Priority   `json:"priority"`
+	Kind     string          `json:"kind,omitempty"`
+	Details  json.RawMessage `json:"details,omitempty"`
+	Store    logbook.Values  `json:"store,omitempty"`
+	Book     *logbook.Book   `json:"book,omitempty"`
+}
+
+func shownScheduleOf(s *jobs.Schedule) shownSchedule {
+	shown := shownSchedule{Schedule: *s, Posting: &shownPosted{
+		Name: s.Posting.Name, Priority: s.Posting.Priority, Kind: s.Posting.Kind,
+		Details: s.Posting.Details, Store: s.Posting.Store, Book: s.Posting.Book,
+	}}
+	if s.Missed.Window > 0 {
+		shown.MissedWindow = s.Missed.Window.String()
+	}
+	return shown
+}
+
+// shownReport is a schedule with its slots, as JSON.
+type shownReport struct {
+	shownSchedule
+	Upcoming []time.Time       `json:"upcoming"`
+	History  []jobs.SlotRecord `json:"history"`
+}
+
+func (p *Program) writeReport(report jobs.ScheduleReport) error {
+	s := &report.Schedule
+	if p.json() {
+		return p.writeJSON(shownReport{
+			shownScheduleOf(s), append([]time.Time{}, report.Upcoming...), append([]jobs.SlotRecord{}, report.History...),
+		})
+	}
+	err := p.writeFields([]field{
+		{"name", s.Name}, {"board", s.Board}, {"id", s.ID.String()}, {"rule", s.Rule}, {"zone", cmp.Or(s.Zone, "UTC")},
+		{"overlap", string(cmp.Or(s.Overlap, jobs.OverlapSkip))}, {"missed", missedText(s.Missed)},
+		{"start", timeText(s.Start)}, {"end", timeText(s.End)}, {"posts", postsText(&s.Posting)},
+		{"store", valuesText(s.Posting.Store)}, {"details", string(s.Posting.Details)},
+		{"next", timeText(s.Next)}, {"paused", pauseText(s.Pause)},
+		{"active", strconv.Itoa(s.Active)}, {"waiting", strconv.Itoa(s.Waiting)},
+		{"posted", strconv.FormatUint(s.Posted, 10)}, {"skipped", strconv.FormatUint(s.Skipped, 10)},
+		{"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)},
+	})
+	if err != nil || len(report.History) == 0 {
+		return err
+	}
+	if err := p.writeLines([]string{""}); err != nil {
+		return err
+	}
+	return p.writeRecords(report.History)
+}
+
+func missedText(m jobs.Missed) string {
+	switch m.Policy {
+	case jobs.MissedNone:
+		return "none"
+	case jobs.MissedWindow:
+		return "window=" + m.Window.String()
+	}
+	return fmt.Sprintf("last=%d", max(m.Last, 1))
+}
+
+// postsText says what a slot becomes.
+func postsText(posting *jobs.Posting) string {
+	if posting.Book != nil && len(posting.Book.Flows) == 1 {
+		flow := &posting.Book.Flows[0]
+		return fmt.Sprintf("flow %s (%s), priority %s", flow.Name, flow.Factory.Name, posting.Priority)
+	}
+	return fmt.Sprintf("kind %s, priority %s", orDash(posting.Kind), posting.Priority)
+}
+
+func pauseText(pause *jobs.SchedulePause) string {
+	if pause == nil {
+		return ""
+	}
+	said := "at " + timeText(pause.At)
+	if pause.By != "" {
+		said += " by " + clean(pause.By)
+	}
+	if pause.Reason != "" {
+		said += ": " + clean(pause.Reason)
+	}
+	return said
+}
+
+// writeRecords shows what became of slots.
+func (p *Program) writeRecords(records []jobs.SlotRecord) error {
+	if p.json() {
+		return p.writeJSON(append([]jobs.SlotRecord{}, records...))
+	}
+	rows := make([][]string, 0, len(records))
+	for i := range records {
+		r := &records[i]
+		slot := timeText(r.Slot)
+		if r.Slots() > 1 {
+			slot += fmt.Sprintf(" to %s (%d)", timeText(r.Through), r.Count)
+		}
+		job := "-"
+		if !r.Job.IsZero() {
+			job = r.Job.String()
+		}
+		trigger := string(r.Trigger)
+		if r.By != "" {
+			trigger += " by " + r.By
+		}
+		rows = append(rows, []string{slot, string(r.State), job, trigger, orDash(r.Reason)})
+	}
+	return p.writeTable([]string{"slot", "state", "job", "by", "reason"}, rows)
+}

@@ -1,0 +1,151 @@
+package jobs_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"pgregory.net/rapid"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+func at(t testing.TB, text string) time.Time {
+	t.Helper()
+	moment, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return moment.UTC()
+}
+
+func ruleOf(t testing.TB, rule, zone string) *jobs.Rule {
+	t.Helper()
+	r, err := jobs.ParseRule(&jobs.Schedule{Rule: rule, Zone: zone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestRulesThroughClockChanges: what does not exist is moved to the end of the
+// gap, what exists twice is taken once, and rules of every hour go on evenly.
+// Berlin goes from 2 to 3 on 2026-03-29, and from 3 back to 2 on 2026-10-25;
+// New York from 2 to 3 on 2026-03-08, and from 2 back to 1 on 2026-11-01.
+func TestRulesThroughClockChanges(t *testing.T) {
+	const berlin, newYork = "Europe/Berlin", "America/New_York"
+	for _, row := range []struct {
+		name, rule, zone, after string
+		want                    []string
+	}{
+		{"Berlin, spring, in the gap", "30 2 * * *", berlin, "2026-03-27T12:00:00Z", []string{
+			"2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"}},
+		{"Berlin, spring, before and after the gap", "0 1,2,3 * * *", berlin, "2026-03-28T23:30:00Z", []string{
+			"2026-03-29T01:00:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T01:00:00+02:00"}},
+		{"Berlin, spring, every half hour", "*/30 * * * *", berlin, "2026-03-29T00:15:00Z", []string{
+			"2026-03-29T01:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00"}},
+		{"Berlin, autumn, twice", "30 2 * * *", berlin, "2026-10-24T12:00:00Z", []string{
+			"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
+		{"Berlin, autumn, from between the two", "30 2 * * *", berlin, "2026-10-25T01:00:00Z", []string{
+			"2026-10-26T02:30:00+01:00"}},
+		{"Berlin, autumn, every half hour of one hour", "*/30 2 * * *", berlin, "2026-10-24T12:00:00Z", []string{
+			"2026-10-25T02:00:00+02:00", "2026-10-25T02:30:00+02:00", "2026-10-26T02:00:00+01:00"}},
+		{"Berlin, autumn, every half hour", "*/30 * * * *", berlin, "2026-10-24T23:45:00Z", []string{
+			"2026-10-25T02:00:00+02:00", "2026-10-25T02:30:00+02:00",
+			"2026-10-25T02:00:00+01:00", "2026-10-25T02:30:00+01:00", "2026-10-25T03:00:00+01:00"}},
+		{"New York, spring, in the gap", "30 2 * * *", newYork, "2026-03-07T12:00:00Z", []string{
+			"2026-03-08T03:00:00-04:00", "2026-03-09T02:30:00-04:00"}},
+		{"New York, spring, hourly", "@hourly", newYork, "2026-03-08T06:00:00Z", []string{
+			"2026-03-08T03:00:00-04:00", "2026-03-08T04:00:00-04:00"}},
+		{"New York, autumn, twice", "30 1 * * *", newYork, "2026-10-31T12:00:00Z", []string{
+			"2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"}},
+		{"New York, autumn, hourly", "@hourly", newYork, "2026-11-01T04:30:00Z", []string{
+			"2026-11-01T01:00:00-04:00", "2026-11-01T01:00:00-05:00", "2026-11-01T02:00:00-05:00"}},
+		{"an interval knows no zone", "@every 12h", berlin, "2026-03-28T13:00:00Z", []string{
+			"2026-03-29T00:00:00Z", "2026-03-29T12:00:00Z"}},
+		{"midnight that does not exist", "@daily", "America/Santiago", "2026-09-05T12:00:00Z", []string{
+			"2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00"}},
+		{"a change of half an hour", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z", []string{
+			"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := ruleOf(t, row.rule, row.zone).Upcoming(at(t, row.after), len(row.want))
+			if len(got) != len(row.want) {
+				t.Fatalf("got %v", got)
+			}
+			for i, want := range row.want {
+				if !got[i].Equal(at(t, want)) {
+					t.Errorf("slot %d is %s, want %s", i+1, got[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestRules(t *testing.T) {
+	for _, row := range []struct{ rule, after, want string }{
+		{"*/5 * * * *", "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"},
+		{"*/5 * * * *", "2026-01-01T00:04:59.999999999Z", "2026-01-01T00:05:00Z"},
+		{"15 30 4 * * *", "2026-01-01T00:00:00Z", "2026-01-01T04:30:15Z"},
+		{"0 0 * * MON", "2026-01-01T00:00:00Z", "2026-01-05T00:00:00Z"},
+		{"0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"},
+		{"@monthly", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"},
+		{"@every 90s", "2026-01-01T00:00:00Z", "2026-01-01T00:01:30Z"},
+		{"@every 1s", "2026-01-01T00:00:00.5Z", "2026-01-01T00:00:01Z"},
+	} {
+		if got := ruleOf(t, row.rule, "").Next(at(t, row.after)); !got.Equal(at(t, row.want)) {
+			t.Errorf("%q after %s: %s, want %s", row.rule, row.after, got, row.want)
+		}
+	}
+	for rule, zone := range map[string]string{
+		"": "", "* * * *": "", "61 * * * *": "", "@sometimes": "", "CRON_TZ=UTC * * * * *": "", "TZ=": "", "@every 0s": "",
+		"@every 1.5s": "", "@every -1h": "", "@every tomorrow": "", "0 0 31 2 *": "", "@daily": "Mars/Olympus", "@hourly": "Local",
+	} {
+		if _, err := jobs.ParseRule(&jobs.Schedule{Rule: rule, Zone: zone}); !errors.Is(err, jobs.ErrInvalid) {
+			t.Errorf("rule %q in zone %q: %v", rule, zone, err)
+		}
+	}
+}
+
+func TestRuleBounds(t *testing.T) {
+	start, end := at(t, "2026-01-01T00:00:10Z"), at(t, "2026-01-01T00:00:30Z")
+	r, err := jobs.ParseRule(&jobs.Schedule{Rule: "@every 10s", Start: start, End: end})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := r.Upcoming(at(t, "2020-01-01T00:00:00Z"), 10)
+	if len(got) != 3 || !got[0].Equal(start) || !got[2].Equal(end) {
+		t.Errorf("slots %v", got)
+	}
+	if _, err := jobs.ParseRule(&jobs.Schedule{Rule: "@daily", Start: end, End: start}); !errors.Is(err, jobs.ErrInvalid) {
+		t.Errorf("an end before the start: %v", err)
+	}
+}
+
+// TestSlotsDoNotDependOnWhenOneAsks: from any moment between two slots, the
+// next one is the same, and no slot is lost or invented.
+func TestSlotsDoNotDependOnWhenOneAsks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone := rapid.SampledFrom([]string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"}).Draw(t, "zone")
+		text := rapid.SampledFrom([]string{"*/20 * * * *", "30 2 * * *", "*/20 1-3 * * *", "0 0,3 * * 0", "@every 50m"}).Draw(t, "rule")
+		r, err := jobs.ParseRule(&jobs.Schedule{Rule: text, Zone: zone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		day := rapid.SampledFrom([]string{"2026-03-07", "2026-03-28", "2026-04-04", "2026-10-03", "2026-10-24", "2026-10-31"}).Draw(t, "day")
+		from, err := time.Parse(time.DateOnly, day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moment := from.Add(time.Duration(rapid.IntRange(0, 48*3600).Draw(t, "second")) * time.Second)
+		next := r.Next(moment)
+		if !next.After(moment) {
+			t.Fatalf("the next slot after %s is %s", moment, next)
+		}
+		between := moment.Add(time.Duration(rapid.Int64Range(0, int64(next.Sub(moment))-1).Draw(t, "later")))
+		if again := r.Next(between); !again.Equal(next) {
+			t.Fatalf("after %s the next slot is %s, and after %s it is %s", moment, next, between, again)
+		}
+	})
+}

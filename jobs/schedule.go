@@ -1,0 +1,269 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// ScheduleID names a schedule for as long as it exists. One that is deleted
+// and made anew under its name has another id, so that its slots are new jobs.
+type ScheduleID struct{ uuid.UUID }
+
+// NewScheduleID makes an id that sorts by the time it was made (UUID version 7).
+func NewScheduleID() ScheduleID { return ScheduleID{uuid.Must(uuid.NewV7())} }
+
+// IsZero tells whether the id was never set.
+func (id ScheduleID) IsZero() bool { return id.UUID == uuid.Nil }
+
+// SlotJob is the id of the job of a slot. It follows from the schedule and the
+// slot alone (UUID version 5), so that whoever posts the slot, and however
+// often, there is one job.
+func (id ScheduleID) SlotJob(slot time.Time) JobID { return id.derived("slot " + SlotText(slot)) }
+
+// RunJob is the id of a job that was asked for out of turn.
+func (id ScheduleID) RunJob(nonce Nonce) JobID { return id.derived("run " + nonce.String()) }
+
+func (id ScheduleID) derived(of string) JobID { return JobID{uuid.NewSHA1(id.UUID, []byte(of))} }
+
+// SlotText is a slot as a job is told of it: RFC 3339, in UTC.
+func SlotText(slot time.Time) string { return slot.UTC().Format(time.RFC3339Nano) }
+
+// SlotKey is the name under which a job finds its slot in its store.
+const SlotKey = "slot"
+
+// Overlap says what becomes of a slot whose time comes while a job of the same
+// schedule is not finished.
+type Overlap string
+
+// The overlap policies. The zero one is OverlapSkip.
+const (
+	OverlapSkip   Overlap = "skip"   // the slot is skipped
+	OverlapQueue  Overlap = "queue"  // it waits, and is posted when all before it are finished
+	OverlapCancel Overlap = "cancel" // the others are cancelled and undone; it is posted when they are
+	OverlapAllow  Overlap = "allow"  // it is posted beside the others
+)
+
+// MissedPolicy says which of the slots are posted late that were missed because
+// the cluster was down: slots that are decided more than SlotGrace after
+// their time.
+type MissedPolicy string
+
+// The policies for missed slots. The zero one is MissedLast with 1.
+const (
+	MissedNone   MissedPolicy = "none"   // none of them
+	MissedLast   MissedPolicy = "last"   // the last few
+	MissedWindow MissedPolicy = "window" // all that are not older than a time
+)
+
+// Missed is a policy for missed slots with its number.
+type Missed struct {
+	Policy MissedPolicy  `json:"policy,omitempty"`
+	Last   int           `json:"last,omitempty"` // of MissedLast: how many; 0: 1
+	Window time.Duration `json:"-"`              // of MissedWindow
+}
+
+// Schedule posts a job at every slot of a rule. What stands below the line is
+// the board's to set.
+type Schedule struct {
+	Board string `json:"board"` // empty: DefaultBoard
+	Name  string `json:"name"`  // unique on its board
+	// Rule says when: see ParseRule. Zone is the IANA name of the time zone in
+	// which it is read; empty: UTC.
+	Rule string `json:"rule"`
+	Zone string `json:"zone,omitempty"`
+	// Posting is what every slot posts. It has no id, board, time or saved book:
+	// see Expand. Without a name the job has that of the schedule.
+	Posting Posting   `json:"-"`
+	Overlap Overlap   `json:"overlap,omitempty"`
+	Missed  Missed    `json:"missed,omitzero"`
+	Start   time.Time `json:"start,omitzero"` // no slot is before it
+	End     time.Time `json:"end,omitzero"`   // no slot is after it
+
+	// ────────────────────────────────────────────────────────────────────────
+
+	ID        ScheduleID     `json:"id"`
+	Revision  uint64         `json:"revision"` // raised by every change of the schedule
+	CreatedAt time.Time      `json:"created_at"`
+	UpdatedAt time.Time      `json:"updated_at"`
+	Decided   time.Time      `json:"decided"`         // every slot up to this has been decided
+	Next      time.Time      `json:"next,omitzero"`   // the next slot; zero: there is none
+	Pause     *SchedulePause `json:"pause,omitempty"` // nil: it is not paused
+	Active    int            `json:"active"`          // its unfinished jobs
+	Waiting   int            `json:"waiting"`         // slots that wait for them
+	Posted    uint64         `json:"posted"`          // jobs, in all
+	Skipped   uint64         `json:"skipped"`         // slots, in all
+	Records   int            `json:"records"`         // of its slots, that are kept
+}
+
+// SameTimes tells whether two schedules have the same slots.
+func (s *Schedule) SameTimes(other *Schedule) bool {
+	return s.Rule == other.Rule && s.Zone == other.Zone && s.Start.Equal(other.Start) && s.End.Equal(other.End)
+}
+
+// SchedulePause is who has paused a schedule, when and why.
+type SchedulePause struct {
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// Expand makes the posting of a slot. It is a function of the schedule, the id
+// and the slot alone: every id in it is derived from the job's. The store gets
+// the slot as SlotKey; the details of the job are an object of the schedule's
+// name, the slot, and the details of the template.
+func (s *Schedule) Expand(id JobID, slot time.Time) Posting {
+	p := s.Posting
+	p.ID, p.Board = id, s.Board
+	if p.Name == "" {
+		p.Name = s.Name
+	}
+	p.Store = make(logbook.Values, len(s.Posting.Store)+1)
+	for name, value := range s.Posting.Store {
+		p.Store[name] = value
+	}
+	p.Store[SlotKey] = json.RawMessage(`"` + SlotText(slot) + `"`)
+	p.Details = slotDetails(s.Name, slot, s.Posting.Details)
+	if s.Posting.Book != nil {
+		book := *s.Posting.Book
+		book.ID = logbook.BookID{UUID: uuid.NewSHA1(id.UUID, []byte("book"))}
+		book.Flows = append([]logbook.FlowDetail(nil), book.Flows...)
+		for i := range book.Flows {
+			book.Flows[i].ID = logbook.FlowID{UUID: uuid.NewSHA1(id.UUID, []byte("flow"))}
+			book.Flows[i].Book = book.ID
+		}
+		p.Book = &book
+	}
+	return p
+}
+
+// slotDetails is written by hand, since an encoder would not keep the details
+// to the byte.
+func slotDetails(name string, slot time.Time, details json.RawMessage) json.RawMessage {
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		panic("internal error: a name cannot be quoted: " + err.Error())
+	}
+	encoded := `{"schedule":` + string(quoted) + `,"slot":"` + SlotText(slot) + `"`
+	if len(details) > 0 {
+		encoded += `,"details":` + string(details)
+	}
+	return json.RawMessage(encoded + "}")
+}
+
+// SlotState is what became of a slot.
+type SlotState string
+
+// The states of a slot.
+const (
+	SlotPosted  SlotState = "posted"  // there is a job
+	SlotWaiting SlotState = "waiting" // there will be, when others are finished
+	SlotSkipped SlotState = "skipped" // there is none; Reason says why
+)
+
+// Trigger is what brought a slot about.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerSchedule Trigger = "schedule" // its time had come
+	TriggerRun      Trigger = "run"      // somebody asked for a job now
+	TriggerBackfill Trigger = "backfill" // somebody asked for slots of the past
+)
+
+// SlotRecord says what became of a slot, or of several on end that were skipped
+// for the same reason.
+type SlotRecord struct {
+	Number  uint64    `json:"number"` // counts the records of a schedule
+	Slot    time.Time `json:"slot"`
+	Through time.Time `json:"through,omitzero"` // the last of several
+	Count   uint64    `json:"count,omitempty"`  // of several: how many
+	State   SlotState `json:"state"`
+	Job     JobID     `json:"job,omitzero"`
+	Reason  string    `json:"reason,omitempty"`
+	At      time.Time `json:"at"` // when it came to be so
+	Trigger Trigger   `json:"trigger"`
+	By      string    `json:"by,omitempty"` // who, of run and backfill
+}
+
+// Slots is how many slots the record is about.
+func (r *SlotRecord) Slots() uint64 { return max(r.Count, 1) }
+
+// ScheduleName is how a schedule is found.
+type ScheduleName struct {
+	Board string // empty: DefaultBoard
+	Name  string
+}
+
+// ScheduleLook says what to read of a schedule besides itself.
+type ScheduleLook struct {
+	Upcoming int // how many of the next slots; at most MaxUpcoming
+	History  int // how many of the latest records; at most MaxSlotRecords
+}
+
+// ScheduleReport is a schedule with what was asked for.
+type ScheduleReport struct {
+	Schedule Schedule
+	Upcoming []time.Time  // earliest first
+	History  []SlotRecord // the latest first
+}
+
+// ScheduleQuery selects schedules, in the order of their boards and names.
+type ScheduleQuery struct {
+	Board string       // empty: any
+	After ScheduleName // only those behind this one; zero: from the first on
+	Limit int          // 0 or over logbook.MaxPage: logbook.MaxPage
+}
+
+// ScheduleOrder is how a person steers a schedule.
+type ScheduleOrder struct {
+	ScheduleName
+	By     string // who, for people
+	Reason string // of a pause: one sentence, for people
+	Nonce  Nonce  // of RunSchedule; zero: one is made, which no later call repeats
+}
+
+// Backfill asks for the slots of a time in the past.
+type Backfill struct {
+	ScheduleName
+	From, To time.Time // From is included, To is not
+	By       string
+}
+
+// Scheduler keeps schedules. Its methods may be called concurrently; what
+// stands at Board about errors, durability and repeats is true of them too.
+//
+// Each slot is posted once or recorded as skipped, with the reason, whoever
+// leads the cluster: the record and the posting are one write, the state
+// machine takes a slot only after the last one, and from the present leader.
+type Scheduler interface {
+	// SaveSchedule makes a schedule, or replaces the one of its board and name,
+	// of which it keeps the history. Slots begin with the time of the call.
+	// To save what stands already changes nothing.
+	SaveSchedule(ctx context.Context, schedule Schedule) (Schedule, error)
+	// DeleteSchedule forgets a schedule with its history. Its jobs stay, and
+	// slots that wait are not posted. ErrNotFound.
+	DeleteSchedule(ctx context.Context, name ScheduleName) error
+	// Schedule reads a schedule. ErrNotFound.
+	Schedule(ctx context.Context, name ScheduleName, look ScheduleLook) (ScheduleReport, error)
+	// Schedules reads a page of schedules without their postings. Only an
+	// empty page is the end.
+	Schedules(ctx context.Context, query ScheduleQuery) ([]Schedule, error)
+	// PauseSchedule stops a schedule from posting until it is resumed. A
+	// schedule that is paused already stays so, with its reason. ErrNotFound.
+	PauseSchedule(ctx context.Context, order ScheduleOrder) error
+	// ResumeSchedule ends a pause. The slots that it has covered are skipped.
+	// Nothing happens to one that is not paused. ErrNotFound.
+	ResumeSchedule(ctx context.Context, order ScheduleOrder) error
+	// RunSchedule posts a job now, whatever the rule, the overlap policy and
+	// a pause say. ErrNotFound.
+	RunSchedule(ctx context.Context, order ScheduleOrder) (SlotRecord, error)
+	// BackfillSchedule posts the slots of a time in the past that have no job,
+	// and answers with a record for each slot. Unless overlap is allowed they
+	// run one after the other. ErrNotFound; ErrLimit over MaxBackfill slots.
+	BackfillSchedule(ctx context.Context, backfill Backfill) ([]SlotRecord, error)
+}

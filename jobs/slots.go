@@ -1,0 +1,263 @@
+package jobs
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Bounds of schedules.
+const (
+	// SlotGrace is how late a slot may be decided and still be on time: longer
+	// than a change of leaders takes, so that no failover is a missed slot.
+	SlotGrace = 30 * time.Second
+	// MaxSchedules bounds the schedules of a cluster: a leader looks at each of
+	// them that is due.
+	MaxSchedules = 10_000
+	// MaxSlotRecords is how many of the latest records a schedule keeps besides
+	// those that wait.
+	MaxSlotRecords = 1_000
+	// MaxCatchUp bounds the missed slots that are posted late.
+	MaxCatchUp = 1_000
+	// MaxBackfill bounds the slots that one backfill posts.
+	MaxBackfill = 1_000
+	// MaxWaitingSlots bounds the slots that wait for others to finish; those
+	// beyond it are skipped. A backfill always fits in.
+	MaxWaitingSlots = 1_000
+	// MaxUpcoming bounds the next slots that one question works out.
+	MaxUpcoming = 100
+	// MaxRule is how many bytes a rule has: six fields with long lists.
+	MaxRule = 1 << 10
+	// MaxMissedWindow bounds how far back missed slots are looked for.
+	MaxMissedWindow = 365 * 24 * time.Hour
+
+	// MaxSlotDecisions bounds the slots that one command posts, so that it does
+	// not keep others waiting for long.
+	MaxSlotDecisions = 100
+	// maxWalk bounds the slots that are looked at in one go. More that were
+	// missed are decided in several.
+	maxWalk = 10_000
+)
+
+// SlotDecision is what is to become of a slot, or of several on end that are to
+// be skipped.
+type SlotDecision struct {
+	Slot    time.Time
+	Through time.Time // the last of several; of one, it is Slot
+	Count   uint64    // 1 for one
+	Skip    string    // why; empty: it is to be posted
+}
+
+// Decide says what is to become of the slots after decided and up to now, and
+// when the next one is that is not among them, which may be due as well:
+// Decide is then asked again. No decisions and a later next mean that nothing
+// is due.
+func (r *Rule) Decide(decided, now time.Time, missed Missed) (decisions []SlotDecision, next time.Time) {
+	slots, next := r.walk(decided, now)
+	more := !next.IsZero() && !next.After(now)
+	late := 0
+	for late < len(slots) && now.Sub(slots[late]) > SlotGrace {
+		late++
+	}
+	first := missed.firstKept(slots[:late], now)
+	if more && first > 0 {
+		// Which are the last ones is only known at the end of the walk. What
+		// cannot be among them is skipped now.
+		cut := max(0, len(slots)-MaxCatchUp)
+		next, slots = slots[cut], slots[:cut]
+		first = min(first, cut)
+		if missed.Policy != MissedWindow {
+			first = cut
+		}
+	}
+	if first > 0 {
+		decisions = append(decisions, SlotDecision{
+			Slot: slots[0], Through: slots[first-1], Count: uint64(first), Skip: missed.why(),
+		})
+	}
+	for i, slot := range slots[first:] {
+		if i == MaxSlotDecisions {
+			return decisions, slot
+		}
+		decisions = append(decisions, SlotDecision{Slot: slot, Through: slot, Count: 1})
+	}
+	return decisions, next
+}
+
+// walk finds the slots after decided and up to now, and the one after them.
+func (r *Rule) walk(decided, now time.Time) (slots []time.Time, next time.Time) {
+	for next = r.Next(decided); !next.IsZero() && !next.After(now); next = r.Next(next) {
+		if len(slots) == maxWalk {
+			break
+		}
+		slots = append(slots, next)
+	}
+	return slots, next
+}
+
+// Span sums up the slots after decided and up to now, for a reason why all of
+// them are skipped; nil if there are none. Where there are very many, the
+// count ends at those that were looked at; the span holds them all.
+func (r *Rule) Span(decided, now time.Time, why string) (span *SlotDecision, next time.Time) {
+	slots, next := r.walk(decided, now)
+	if len(slots) == 0 {
+		return nil, next
+	}
+	span = &SlotDecision{Slot: slots[0], Through: slots[len(slots)-1], Count: uint64(len(slots)), Skip: why}
+	if !next.IsZero() && !next.After(now) {
+		span.Through, next = now, r.Next(now)
+	}
+	return span, next
+}
+
+// Between are the slots of a time, at most most and one more.
+func (r *Rule) Between(from, to time.Time, most int) []time.Time {
+	var slots []time.Time
+	for next := r.Next(from.Add(-1)); !next.IsZero() && next.Before(to) && len(slots) <= most; next = r.Next(next) {
+		slots = append(slots, next)
+	}
+	return slots
+}
+
+// firstKept is the place of the first of the missed slots that is posted late.
+func (m Missed) firstKept(slots []time.Time, now time.Time) int {
+	switch m.Policy {
+	case MissedNone:
+		return len(slots)
+	case MissedWindow:
+		first := 0
+		for first < len(slots) && now.Sub(slots[first]) > m.Window {
+			first++
+		}
+		return first
+	}
+	return max(0, len(slots)-m.last())
+}
+
+func (m Missed) last() int { return max(m.Last, 1) }
+
+// why is the reason with which a missed slot is skipped.
+func (m Missed) why() string {
+	switch m.Policy {
+	case MissedNone:
+		return "missed"
+	case MissedWindow:
+		return fmt.Sprintf("missed, and older than %s", m.Window)
+	}
+	return fmt.Sprintf("missed, and not among the last %d", m.last())
+}
+
+// CheckSchedule checks a schedule before it is written.
+func CheckSchedule(l logbook.Limits, s *Schedule) error {
+	if err := l.CheckName("schedule name", s.Name); err != nil {
+		return err
+	}
+	if err := checkOptionalName(l, "schedule board", s.Board); err != nil {
+		return err
+	}
+	if len(s.Rule) > MaxRule {
+		return &logbook.LimitError{Field: "schedule rule", Limit: MaxRule, Size: int64(len(s.Rule)), Unit: "bytes"}
+	}
+	if !utf8.ValidString(s.Rule) {
+		return &logbook.InvalidError{Field: "schedule rule", Reason: "not UTF-8"}
+	}
+	if _, err := ParseRule(s); err != nil {
+		return err
+	}
+	if err := checkSchedulePolicies(s); err != nil {
+		return err
+	}
+	return checkTemplate(l, s)
+}
+
+func checkSchedulePolicies(s *Schedule) error {
+	switch s.Overlap {
+	case "", OverlapSkip, OverlapQueue, OverlapCancel, OverlapAllow:
+	default:
+		return &logbook.InvalidError{Field: "schedule overlap", Reason: fmt.Sprintf("%.64q is none of skip, queue, cancel, allow", s.Overlap)}
+	}
+	m := s.Missed
+	switch {
+	case m.Policy != "" && m.Policy != MissedNone && m.Policy != MissedLast && m.Policy != MissedWindow:
+		return &logbook.InvalidError{Field: "schedule missed", Reason: fmt.Sprintf("%.64q is none of none, last, window", m.Policy)}
+	case m.Last < 0 || (m.Last > 0 && m.Policy != "" && m.Policy != MissedLast):
+		return &logbook.InvalidError{Field: "schedule missed_last", Reason: "negative, or set beside another policy than last"}
+	case m.Last > MaxCatchUp:
+		return &logbook.LimitError{Field: "schedule missed_last", Limit: MaxCatchUp, Size: int64(m.Last), Unit: "slots"}
+	case m.Policy == MissedWindow && (m.Window <= 0 || m.Window > MaxMissedWindow):
+		return &logbook.InvalidError{Field: "schedule missed_window", Reason: fmt.Sprintf("%s is not between 0s and %s", m.Window, MaxMissedWindow)}
+	case m.Policy != MissedWindow && m.Window != 0:
+		return &logbook.InvalidError{Field: "schedule missed_window", Reason: "set beside another policy than window"}
+	}
+	return nil
+}
+
+// checkTemplate checks the posting of a schedule: as a template, and as what it
+// becomes at a slot.
+func checkTemplate(l logbook.Limits, s *Schedule) error {
+	p := &s.Posting
+	refused := func(field, why string) error {
+		return &logbook.InvalidError{Field: "schedule posting " + field, Reason: why}
+	}
+	_, taken := p.Store[SlotKey]
+	switch {
+	case !p.ID.IsZero():
+		return refused("id", "set; every slot is a job of its own")
+	case p.Board != "":
+		return refused("board", "set; the schedule has one")
+	case !p.NotBefore.IsZero():
+		return refused("not_before", "set; the slot is the time")
+	case !p.Deadline.IsZero():
+		return refused("deadline", "set; it would be the same moment for every slot")
+	case !p.BookID.IsZero() || !p.Flow.IsZero():
+		return refused("book_id", "set; every slot gets a book of its own")
+	case p.Book != nil && len(p.Book.Flows) != 1:
+		return refused("book", fmt.Sprintf("has %d flows, and one is right", len(p.Book.Flows)))
+	case taken:
+		return refused("store", `holds "`+SlotKey+`", which is filled in with the slot`)
+	}
+	if err := l.CheckValue("schedule posting details", p.Details); err != nil {
+		return err
+	}
+	// The longest text that a slot can have.
+	slot := time.Date(2262, 1, 1, 0, 0, 0, 123_456_789, time.UTC)
+	expanded := s.Expand(NewScheduleID().SlotJob(slot), slot)
+	return CheckPosting(l, &expanded)
+}
+
+// CheckScheduleOrder checks an order about a schedule before it is written.
+func CheckScheduleOrder(l logbook.Limits, o *ScheduleOrder) error {
+	switch {
+	case len(o.Reason) > MaxReason:
+		return &logbook.LimitError{Field: "schedule reason", Limit: MaxReason, Size: int64(len(o.Reason)), Unit: "bytes"}
+	case !utf8.ValidString(o.Reason):
+		return &logbook.InvalidError{Field: "schedule reason", Reason: "not UTF-8"}
+	}
+	if err := checkOptionalName(l, "schedule by", o.By); err != nil {
+		return err
+	}
+	return CheckScheduleName(l, o.ScheduleName)
+}
+
+// CheckScheduleName checks how a schedule is called.
+func CheckScheduleName(l logbook.Limits, n ScheduleName) error {
+	if err := checkOptionalName(l, "schedule board", n.Board); err != nil {
+		return err
+	}
+	return l.CheckName("schedule name", n.Name)
+}
+
+// CheckScheduleLook checks what is asked for besides a schedule.
+func CheckScheduleLook(look ScheduleLook) error {
+	switch {
+	case look.Upcoming < 0 || look.History < 0:
+		return &logbook.InvalidError{Field: "schedule look", Reason: "negative"}
+	case look.Upcoming > MaxUpcoming:
+		return &logbook.LimitError{Field: "schedule upcoming", Limit: MaxUpcoming, Size: int64(look.Upcoming), Unit: "slots"}
+	case look.History > MaxSlotRecords:
+		return &logbook.LimitError{Field: "schedule history", Limit: MaxSlotRecords, Size: int64(look.History), Unit: "records"}
+	}
+	return nil
+}

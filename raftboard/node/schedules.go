@@ -1,0 +1,170 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+const (
+	// schedulesAtOnce bounds the schedules that one proposal decides slots of.
+	schedulesAtOnce = 64
+	// clockLook is how often the agreed time is asked for while there are
+	// schedules: a leader whose clock is behind learns so by it.
+	clockLook = 10 * time.Second
+	// clockWarning is how far off this node's clock may be without a word.
+	clockWarning = 2 * time.Second
+)
+
+// slotKeeper posts the slots of schedules during one reign. It belongs to one
+// goroutine.
+type slotKeeper struct {
+	*Node
+	reign  *reign
+	rules  map[jobs.ScheduleID]keptRule
+	offset time.Duration // of the agreed time, when it was last asked for
+	looked time.Time     // when that was; zero: never
+	pause  time.Duration // before the next try, after a failure
+}
+
+// keptRule is the rule of a schedule at a revision, or why there is none.
+type keptRule struct {
+	revision uint64
+	rule     *jobs.Rule
+	err      error
+}
+
+// serveSchedules posts slots until ctx ends. The state machine takes each slot
+// once, from the present leader and in order, so that nothing here has to be
+// exact: what fails is looked at again, and a slot that was proposed already
+// is refused.
+func (n *Node) serveSchedules(ctx context.Context, current *reign) {
+	k := &slotKeeper{Node: n, reign: current, rules: map[jobs.ScheduleID]keptRule{}}
+	for {
+		timer := time.NewTimer(k.sleep())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-current.slots:
+		case <-timer.C:
+		}
+		timer.Stop()
+		k.pause = 0
+		if next := n.machine.NextSlot(); !next.IsZero() {
+			k.look(ctx, next)
+		}
+	}
+}
+
+// sleep is how long nothing is due, as far as is known.
+func (k *slotKeeper) sleep() time.Duration {
+	next := k.machine.NextSlot()
+	if next.IsZero() {
+		return clockLook
+	}
+	return max(min(next.Sub(time.Now().Add(k.offset)), longestSleep), overduePause, k.pause)
+}
+
+// look posts what is due by the time that a majority agrees on.
+func (k *slotKeeper) look(ctx context.Context, next time.Time) {
+	due := !next.After(time.Now().Add(k.offset))
+	if !due && !k.looked.IsZero() && time.Since(k.looked) < clockLook {
+		return
+	}
+	offset, err := k.wall.offset(ctx)
+	if err != nil {
+		k.failed(ctx, "ask the others for the time", err)
+		return
+	}
+	if off := offset.Abs(); off > clockWarning && (k.offset-offset).Abs() > clockWarning {
+		k.logger.Warn("this node's clock is not that of the majority, which schedules follow", "ahead", -offset)
+	}
+	k.offset, k.looked = offset, time.Now()
+	now := time.Now().Add(offset).Round(0).UTC()
+	if next.After(now) {
+		return
+	}
+	k.fire(ctx, now)
+}
+
+// fire proposes the decisions about the slots that are due.
+func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
+	due, err := k.machine.DueSchedules(now, schedulesAtOnce+k.broken())
+	if err != nil {
+		k.failed(ctx, "read the schedules that are due", err)
+		return
+	}
+	var commands []*conductordv1.Command
+	for i := range due {
+		if c := k.command(&due[i], now); c != nil && len(commands) < schedulesAtOnce {
+			commands = append(commands, c)
+		}
+	}
+	if len(commands) == 0 {
+		k.pause = longestSleep // only schedules that cannot be read are due
+		return
+	}
+	_, results, err := k.proposer.propose(ctx, commands...)
+	if err != nil {
+		k.failed(ctx, "post slots", err)
+		return
+	}
+	for i, result := range results {
+		// A schedule that has been changed, paused or deleted meanwhile is
+		// looked at again; so is one whose slots are decided already.
+		if err := command.ErrorFromProto(result.GetError()); err != nil {
+			k.logger.Debug("slots were refused", "schedule", commands[i].GetFireSchedule().GetSchedule(), "reason", err)
+			k.pause = spareTime
+		}
+	}
+}
+
+func (k *slotKeeper) failed(ctx context.Context, what string, err error) {
+	k.pause = spareTime
+	if ctx.Err() == nil {
+		k.logger.Warn("cannot "+what, "error", err)
+	}
+}
+
+// command decides the slots of one schedule; nil if its rule cannot be read.
+func (k *slotKeeper) command(s *jobs.Schedule, now time.Time) *conductordv1.Command {
+	kept, known := k.rules[s.ID]
+	if !known || kept.revision != s.Revision {
+		kept = keptRule{revision: s.Revision}
+		if kept.rule, kept.err = jobs.ParseRule(s); kept.err != nil {
+			k.logger.Error("cannot read the rule of a schedule: it posts nothing while this node leads", "schedule", s.Name, "board", s.Board, "error", kept.err)
+		}
+		if len(k.rules) >= jobs.MaxSchedules { // others have been deleted
+			clear(k.rules)
+		}
+		k.rules[s.ID] = kept
+	}
+	if kept.err != nil {
+		return nil
+	}
+	decisions, next := kept.rule.Decide(s.Decided, now, s.Missed)
+	c := &conductordv1.FireScheduleCommand{
+		TimerEpoch: k.reign.epoch, Schedule: s.ID.String(), Revision: s.Revision, Next: command.TimeToProto(next),
+	}
+	for i := range decisions {
+		c.Decisions = append(c.Decisions, command.SlotDecisionToProto(&decisions[i]))
+	}
+	return &conductordv1.Command{Kind: &conductordv1.Command_FireSchedule{FireSchedule: c}}
+}
+
+// broken is how many schedules are known to have rules that cannot be read
+// here. They stay due, and must not stand in the way of others.
+func (k *slotKeeper) broken() int {
+	broken := 0
+	for _, kept := range k.rules {
+		if errors.Is(kept.err, jobs.ErrInvalid) {
+			broken++
+		}
+	}
+	return broken
+}

@@ -1,0 +1,108 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// TestAgreedTime: a time has come when a majority of all clocks has reached it.
+// Offsets are against the asking node's clock, which is one of them.
+func TestAgreedTime(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, row := range []struct {
+		name     string
+		offsets  []time.Duration // this node's first
+		majority int
+		want     time.Duration
+		err      error
+	}{
+		{"one node", []time.Duration{0}, 1, 0, nil},
+		{"all agree", []time.Duration{0, 0, 0}, 2, 0, nil},
+		{"this node is a year ahead", []time.Duration{0, -year, -year}, 2, -year, nil},
+		{"this node is a year ahead, one is away", []time.Duration{0, -year}, 2, -year, nil},
+		{"this node is behind", []time.Duration{0, time.Hour, time.Hour}, 2, time.Hour, nil},
+		{"another is ahead", []time.Duration{0, year, time.Millisecond}, 2, time.Millisecond, nil},
+		{"another is behind, one is away", []time.Duration{0, -time.Hour}, 2, -time.Hour, nil},
+		{"two of five are ahead", []time.Duration{0, year, 0, -time.Second, year}, 3, 0, nil},
+		{"alone", []time.Duration{0}, 2, 0, jobs.ErrUnavailable},
+	} {
+		got, err := node.Agreed(row.offsets, row.majority, errors.New("away"))
+		if !errors.Is(err, row.err) || (row.err == nil && (err != nil || got != row.want)) {
+			t.Errorf("%s: %s, %v; want %s, %v", row.name, got, err, row.want, row.err)
+		}
+	}
+}
+
+// TestScheduleThroughTheCluster goes through every call at a node that does not
+// lead, and holds that a leader posts slots.
+func TestScheduleThroughTheCluster(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3).startAll()
+	client := c.client((c.leader() + 1) % 3)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	name := jobs.ScheduleName{Name: "ticks"}
+	order := jobs.ScheduleOrder{ScheduleName: name, By: "ann", Reason: "look", Nonce: jobs.NewNonce()}
+	schedule := jobs.Schedule{Name: "ticks", Rule: "@every 1s", Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: "tick"}}
+	saved, err := client.SaveSchedule(ctx, schedule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := client.SaveSchedule(ctx, schedule); err != nil || again.Revision != saved.Revision || again.ID != saved.ID {
+		t.Errorf("saved again: %+v, %v", again, err)
+	}
+	first, err := client.Job(ctx, saved.ID.SlotJob(saved.Next))
+	for errors.Is(err, jobs.ErrNotFound) { // its time has yet to come
+		first, err = client.Job(ctx, saved.ID.SlotJob(saved.Next))
+	}
+	if err != nil || first.Kind != "tick" || first.State != jobs.StateClaimable || first.PostedAt.Before(saved.Next.Add(-time.Second/2)) {
+		t.Errorf("the first job: %+v, %v", first, err)
+	}
+	if err := client.PauseSchedule(ctx, order); err != nil {
+		t.Fatal(err)
+	}
+	run, err := client.RunSchedule(ctx, order)
+	again, errAgain := client.RunSchedule(ctx, order)
+	if err != nil || errAgain != nil || run.Job != again.Job || run.Trigger != jobs.TriggerRun {
+		t.Errorf("ran %+v, %v; and again %+v, %v", run, err, again, errAgain)
+	}
+	filled, err := client.BackfillSchedule(ctx, jobs.Backfill{ScheduleName: name, From: saved.Next.Add(-3 * time.Second), To: saved.Next})
+	if err != nil || len(filled) != 3 {
+		t.Errorf("filled in %+v, %v", filled, err)
+	}
+	_, err = client.BackfillSchedule(ctx, jobs.Backfill{ScheduleName: name, From: saved.Next.Add(-time.Hour), To: saved.Next})
+	if !errors.Is(err, jobs.ErrLimit) {
+		t.Errorf("an hour of seconds: %v", err)
+	}
+	report, err := client.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: 3, History: 100})
+	if err != nil || len(report.Upcoming) != 3 || report.Schedule.Pause == nil || uint64(len(report.History)) != report.Schedule.Posted {
+		t.Errorf("reported %+v, %v", report, err)
+	}
+	if err := client.ResumeSchedule(ctx, order); err != nil {
+		t.Error(err)
+	}
+	if listed, err := client.Schedules(ctx, jobs.ScheduleQuery{}); err != nil || len(listed) != 1 || listed[0].Pause != nil {
+		t.Errorf("listed %+v, %v", listed, err)
+	}
+	if err := client.DeleteSchedule(ctx, name); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{
+		"delete": client.DeleteSchedule(ctx, name), "pause": client.PauseSchedule(ctx, order), "resume": client.ResumeSchedule(ctx, order),
+		"run": second(client.RunSchedule(ctx, order)), "read": second(client.Schedule(ctx, name, jobs.ScheduleLook{})),
+	} {
+		if !errors.Is(err, jobs.ErrNotFound) {
+			t.Errorf("%s what is gone: %v", what, err)
+		}
+	}
+	if _, err := client.SaveSchedule(ctx, jobs.Schedule{Name: "x", Rule: "soon", Posting: jobs.Posting{Kind: "k"}}); !errors.Is(err, jobs.ErrInvalid) {
+		t.Errorf("a bad rule: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,149 @@
+package raftboard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// SaveSchedule implements jobs.Scheduler.
+func (c *Client) SaveSchedule(ctx context.Context, schedule jobs.Schedule) (jobs.Schedule, error) {
+	op := operation{name: "save schedule " + schedule.Name}
+	message := &v1.SaveScheduleRequest{Schedule: command.ScheduleToProto(&schedule)}
+	answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.SaveScheduleRequest, v1.SaveScheduleResponse] { return p.schedule.Save })
+	if err != nil {
+		return jobs.Schedule{}, err
+	}
+	saved, err := command.ScheduleFromProto(answer.GetSchedule())
+	if err != nil {
+		return jobs.Schedule{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
+	}
+	saved.Posting = schedule.Posting // which no answer repeats
+	return saved, nil
+}
+
+// DeleteSchedule implements jobs.Scheduler.
+func (c *Client) DeleteSchedule(ctx context.Context, name jobs.ScheduleName) error {
+	message := &v1.Command{Kind: &v1.Command_DeleteSchedule{DeleteSchedule: &v1.DeleteScheduleCommand{Board: name.Board, Name: name.Name}}}
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot delete schedule %s: %w", name.Name, err)
+	}
+	return c.remove(ctx, "delete schedule "+name.Name, message, jobs.ErrNotFound)
+}
+
+// Schedule implements jobs.Scheduler.
+func (c *Client) Schedule(ctx context.Context, name jobs.ScheduleName, look jobs.ScheduleLook) (jobs.ScheduleReport, error) {
+	op := operation{name: "read schedule " + name.Name, reads: true, stale: c.stale}
+	if err := jobs.CheckScheduleLook(look); err != nil {
+		return jobs.ScheduleReport{}, fmt.Errorf("cannot %s: %w", op.name, err)
+	}
+	request := &v1.GetScheduleRequest{
+		Board: name.Board, Name: name.Name, Upcoming: uint32(look.Upcoming), History: uint32(look.History), Stale: c.stale,
+	}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetScheduleRequest, v1.GetScheduleResponse] { return p.schedule.Get })
+	if err != nil {
+		return jobs.ScheduleReport{}, err
+	}
+	report, err := readReport(answer)
+	if err != nil {
+		return jobs.ScheduleReport{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+	}
+	return report, nil
+}
+
+func readReport(answer *v1.GetScheduleResponse) (report jobs.ScheduleReport, err error) {
+	if report.Schedule, err = command.ScheduleFromProto(answer.GetSchedule()); err != nil {
+		return report, err
+	}
+	if report.Upcoming, err = command.TimesFromProto("upcoming", answer.GetUpcoming()); err != nil {
+		return report, err
+	}
+	report.History, err = command.SlotRecordsFromProto(answer.GetHistory())
+	return report, err
+}
+
+// Schedules implements jobs.Scheduler.
+func (c *Client) Schedules(ctx context.Context, query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
+	op := operation{name: "list schedules", reads: true, stale: c.stale}
+	request := &v1.ListSchedulesRequest{
+		Board: query.Board, AfterBoard: query.After.Board, AfterName: query.After.Name, Limit: pageLimit(query.Limit), Stale: c.stale,
+	}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListSchedulesRequest, v1.ListSchedulesResponse] { return p.schedule.List })
+	if err != nil {
+		return nil, err
+	}
+	var schedules []jobs.Schedule
+	for _, message := range answer.GetSchedules() {
+		schedule, err := command.ScheduleFromProto(message)
+		if err != nil {
+			return nil, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+		}
+		schedules = append(schedules, schedule)
+	}
+	return schedules, nil
+}
+
+// PauseSchedule implements jobs.Scheduler.
+func (c *Client) PauseSchedule(ctx context.Context, order jobs.ScheduleOrder) error {
+	op := operation{name: "pause schedule " + order.Name}
+	if err := jobs.CheckScheduleOrder(logbook.MaxLimits, &order); err != nil {
+		return fmt.Errorf("cannot %s: %w", op.name, err)
+	}
+	message := &v1.PauseScheduleRequest{Board: order.Board, Name: order.Name, By: order.By, Reason: order.Reason}
+	_, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.PauseScheduleRequest, v1.PauseScheduleResponse] { return p.schedule.Pause })
+	return err
+}
+
+// ResumeSchedule implements jobs.Scheduler.
+func (c *Client) ResumeSchedule(ctx context.Context, order jobs.ScheduleOrder) error {
+	op := operation{name: "resume schedule " + order.Name}
+	message := &v1.ResumeScheduleRequest{Board: order.Board, Name: order.Name}
+	_, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse] { return p.schedule.Resume })
+	return err
+}
+
+// RunSchedule implements jobs.Scheduler.
+func (c *Client) RunSchedule(ctx context.Context, order jobs.ScheduleOrder) (jobs.SlotRecord, error) {
+	op := operation{name: "run schedule " + order.Name}
+	if order.Nonce.IsZero() {
+		order.Nonce = jobs.NewNonce()
+	}
+	message := &v1.RunScheduleRequest{Board: order.Board, Name: order.Name, Nonce: order.Nonce.String(), By: order.By}
+	answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.RunScheduleRequest, v1.RunScheduleResponse] { return p.schedule.Run })
+	if err != nil {
+		return jobs.SlotRecord{}, err
+	}
+	record, err := command.SlotRecordFromProto(answer.GetSlot())
+	if err != nil {
+		return jobs.SlotRecord{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
+	}
+	return record, nil
+}
+
+// BackfillSchedule implements jobs.Scheduler.
+func (c *Client) BackfillSchedule(ctx context.Context, backfill jobs.Backfill) ([]jobs.SlotRecord, error) {
+	op := operation{name: "backfill schedule " + backfill.Name}
+	message := &v1.BackfillScheduleRequest{Board: backfill.Board, Name: backfill.Name, By: backfill.By}
+	for _, bound := range []time.Time{backfill.From, backfill.To} {
+		if _, err := command.TimeFromProto("backfill from or to", command.TimeToProto(bound)); err != nil {
+			return nil, fmt.Errorf("cannot %s: %w", op.name, err)
+		}
+	}
+	message.From, message.To = command.TimeToProto(backfill.From), command.TimeToProto(backfill.To)
+	answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse] {
+		return p.schedule.Backfill
+	})
+	if err != nil {
+		return nil, err
+	}
+	records, err := command.SlotRecordsFromProto(answer.GetSlots())
+	if err != nil {
+		return nil, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
+	}
+	return records, nil
+}
