@@ -366,14 +366,20 @@ func (p *Program) noteIdle(ctx context.Context, cluster Cluster, job *jobs.Job) 
 	if err != nil {
 		return because(err, "list conductors")
 	}
-	offers := func(conductor *jobs.Entity) bool {
-		return !slices.ContainsFunc(job.Labels, func(label string) bool { return !slices.Contains(conductor.Labels, label) })
-	}
+	able := false
 	for i := range conductors {
 		conductor := &conductors[i]
-		if slices.Contains(conductor.JobKinds, job.Kind) && offers(conductor) && slices.Contains(conductor.Boards, job.Board) {
+		if !slices.Contains(conductor.JobKinds, job.Kind) || !slices.Contains(conductor.Boards, job.Board) {
+			continue
+		}
+		lacks := func(label string) bool { return !slices.Contains(conductor.Labels, label) }
+		if able = true; !slices.ContainsFunc(job.Labels, lacks) {
 			return nil
 		}
+	}
+	if able {
+		p.note("the job waits: no live conductor of its kind offers all of the labels %q", job.Labels)
+		return nil
 	}
 	p.note("the job waits: no live conductor builds flows of kind %q from board %q", job.Kind, job.Board)
 	return nil

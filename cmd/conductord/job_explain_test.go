@@ -39,3 +39,23 @@ func TestJobExplain(t *testing.T) {
 		t.Errorf("an unknown job: %+v", got)
 	}
 }
+
+// TestJobWaitsForLabels: a conductor of the kind is there, and lacks a label.
+func TestJobWaitsForLabels(t *testing.T) {
+	cluster := openCluster(t)
+	session := jobs.NewSessionID()
+	if _, err := cluster.OpenSession(t.Context(), jobs.Opening{ID: session, Name: "c1", TTL: jobs.MaxTTL}); err != nil {
+		t.Fatal(err)
+	}
+	entity := jobs.Entity{Kind: jobs.EntityConductor, Name: "c1", Boards: []string{"default"}, JobKinds: []string{"document"}}
+	if err := cluster.Register(t.Context(), session, entity); err != nil {
+		t.Fatal(err)
+	}
+	id := postHello(t, cluster, "--label", "gpu")
+	if got := run(t, cluster, "job", "get", id.String()); !strings.Contains(got.err, `offers all of the labels ["gpu"]`) {
+		t.Errorf("the job is shown as %+v", got)
+	}
+	if got := run(t, cluster, "job", "explain", id.String()); !strings.Contains(got.out, `c1, lacks "gpu"`) {
+		t.Errorf("the job is explained as %+v", got)
+	}
+}
