@@ -46,6 +46,9 @@ const (
 	// DefaultMaxJobs is more than a small machine has processors, since the
 	// steps of most flows wait for something outside.
 	DefaultMaxJobs = 8
+	// DefaultPark is far more than what giving a job back and claiming it again
+	// takes, and short enough that waiting flows keep no job from its place.
+	DefaultPark = 30 * time.Second
 	// DefaultSteps is half of what the default jobs could run if each used all
 	// of its workers, which few flows do for long.
 	DefaultSteps = 64
@@ -73,6 +76,11 @@ type Options struct {
 	Workers int // steps of one job at once; 0: the engine's default
 	// Steps of all jobs at once: the jobs take turns. 0: DefaultSteps.
 	Steps int
+
+	// Park gives a job back whose flow only waits, for longer than this, to try
+	// a step again: it is claimed again when the step is due. 0: DefaultPark;
+	// negative: never.
+	Park time.Duration
 
 	TTL   time.Duration // of its session; 0: jobs.DefaultTTL
 	Grace time.Duration // how long a drain waits for running steps before it stops them; 0: DefaultGrace
@@ -111,6 +119,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Limits.Steps, logbook.MaxLimits.Steps)
 	setDefault(&o.MaxJobs, DefaultMaxJobs)
 	setDefault(&o.Steps, DefaultSteps)
+	setDefault(&o.Park, DefaultPark)
 	setDefault(&o.MaxTries, DefaultMaxTries)
 	setDefault(&o.TTL, jobs.DefaultTTL)
 	setDefault(&o.Grace, DefaultGrace)

@@ -156,7 +156,7 @@ func (r *run) drive(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDe
 	end, err = engine.Run(ctx, engine.Options{
 		Plan: plan, Detail: *detail, Store: store,
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name,
-		Journal: journal, Workers: options.Workers, Pool: r.shift.pool,
+		Journal: journal, Workers: options.Workers, Pool: r.shift.pool, Park: options.Park,
 		Suspend: r.suspended.Done(), Revert: r.turned.Done(), RevertCause: r.revertCause, Gate: r.tenure.admit,
 		Limits: options.Limits, Logger: r.logger.Named("engine"),
 	})

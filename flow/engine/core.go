@@ -350,6 +350,14 @@ func (c *core) nextDue() (time.Time, bool) {
 	return c.due[0].at, true
 }
 
+// idle tells whether nothing happens before a step is due, and which.
+func (c *core) idle() (dueStep, bool) {
+	if c.running > 0 || c.ready.len() > 0 || c.waiting > 0 || c.suspended || c.broken || len(c.due) == 0 {
+		return dueStep{}, false
+	}
+	return c.due[0], true
+}
+
 // end tells whether the run is over, and how the flow stands then.
 func (c *core) end() (logbook.FlowState, bool) {
 	switch {

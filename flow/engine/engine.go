@@ -106,6 +106,9 @@ type Options struct {
 	// Workers, and holds what runs under their concurrency keys. nil: one for
 	// this run alone, of as many as Workers.
 	Pool *Pool
+	// Park ends a run in which nothing runs and nothing can start for longer
+	// than this: see End.WaitUntil. 0 or less: it waits in place.
+	Park time.Duration
 	// Suspend, when closed, stops the flow where it is: nothing new starts,
 	// what runs ends and is recorded. A step whose mark is already on its way
 	// to the logbook counts as running and still starts: held back, it would
@@ -155,6 +158,10 @@ type End struct {
 	Update *logbook.Update
 	// Cause is why the flow has not succeeded, if it has not.
 	Cause *logbook.Failure
+	// WaitUntil is set where the flow has not ended and only waits, to try the
+	// step WaitFor then or to ask it again: its state is as it was.
+	WaitUntil time.Time
+	WaitFor   string
 }
 
 // Event is one change of a step, or of the flow if Step is empty. Where the

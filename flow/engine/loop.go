@@ -76,6 +76,9 @@ func (l *loop) run() (End, error) {
 		if state, over := l.core.end(); over {
 			return l.finish(state, l.now)
 		}
+		if due, idle := l.core.idle(); idle && l.options.Park > 0 && due.at.Sub(l.now) > l.options.Park {
+			return l.conclude(End{State: l.core.out.state, Cause: l.core.cause, WaitUntil: due.at, WaitFor: l.core.plan.Step(due.step).Name()})
+		}
 		l.takeProgress()
 		l.record(l.core.out.take())
 		if err := l.acknowledgeReady(); err != nil {
@@ -254,15 +257,20 @@ func (l *loop) acknowledge(err error) error {
 	return nil
 }
 
-// finish records all but the last update and waits until that is durable.
+// finish moves the flow to the state in which the run ends.
 func (l *loop) finish(state logbook.FlowState, now time.Time) (End, error) {
 	var cause *logbook.Failure
 	if state == logbook.FlowFailure || state == logbook.FlowReverted {
 		cause = l.core.cause
 	}
 	l.core.out.flow(state, cause, now)
+	return l.conclude(End{State: state, Cause: l.core.cause})
+}
+
+// conclude ends the run: all updates but the last, which goes with the end,
+// are durable then.
+func (l *loop) conclude(end End) (End, error) {
 	updates := l.core.out.take()
-	end := End{State: state, Cause: l.core.cause}
 	if len(updates) > 0 {
 		end.Update = &updates[len(updates)-1]
 		l.record(updates[:len(updates)-1])
