@@ -11,7 +11,7 @@ import (
 
 var interventionRows = []row{
 	{"a failed flow's job is claimed again by a person's word", reopenedByPerson},
-	{"whoever waits for a reopened job waits for its next end", waitsOnceMore},
+	{"a flow that runs again has no cause, and who waits for its job waits for the next end", waitsOnceMore},
 	{"interventions that hold wait for one that does not", holdsWait},
 	{"what carries out an intervention is told all of them", interventionsTravel},
 	{"a cancelled job is undone further", cancelledUndoneFurther},
@@ -127,7 +127,13 @@ func waitsOnceMore(k *kit) {
 		ended <- job
 	}()
 	again := k.soon(session)
+	if flow := k.flow(claimed.Job.Flow); flow.Cause == nil {
+		k.Errorf("the failed flow has no cause: %s", render(flow))
+	}
 	k.wants("Update", k.update(change(again, 1, logbook.FlowRunning)), nil)
+	if flow := k.flow(claimed.Job.Flow); flow.Cause != nil || flow.Store == nil {
+		k.Errorf("the flow that runs again is %s", render(flow))
+	}
 	last := change(again, 2, logbook.FlowSuccess)
 	ending := success(again)
 	ending.Update = &last

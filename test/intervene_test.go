@@ -1,0 +1,238 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// warehouse is a cluster that runs orders: reserve, then ship. While the file
+// "shut" is there nothing can be shipped, and while "jammed" is there no
+// reservation can be undone; while "busy" is there, shipping goes on. Each step writes a line to the diary of its order.
+type warehouse struct {
+	*testing.T
+	cluster *local.Cluster
+	client  *raftboard.Client
+	dir     string
+}
+
+func openWarehouse(t *testing.T) *warehouse {
+	t.Helper()
+	w := &warehouse{T: t, dir: t.TempDir()}
+	handlers := filepath.Join(w.dir, "handlers")
+	const script = `
+echo "$CONDUCTORD_STEP $CONDUCTORD_ACTION" >> %[1]s/diary-$CONDUCTORD_JOB
+while [ $CONDUCTORD_STEP = ship ] && [ -e %[1]s/busy ]; do sleep 0.05; done
+if [ -e %[1]s/%[2]s ]; then echo "%[2]s" >&2; exit 1; fi
+echo '"done by a handler"'
+`
+	writeHandler(t, handlers, "reserve", fmt.Sprintf(script, w.dir, "never"))
+	writeHandler(t, handlers, "release", fmt.Sprintf(script, w.dir, "jammed"))
+	writeHandler(t, handlers, "ship", fmt.Sprintf(script, w.dir, "shut"))
+	w.cluster, w.client = startCluster(t, func(c *config.Config) { c.Conductor.Handlers = []string{handlers} })
+	return w
+}
+
+const orderDocument = `
+name = "order"
+pattern = "linear"
+[[steps]]
+name = "reserve"
+handler = "reserve"
+revert = "release"
+provides = "shelf"
+[[steps]]
+name = "ship"
+handler = "ship"
+provides = "parcel"
+`
+
+// mark makes or removes one of the files that decide what works.
+func (w *warehouse) mark(name string, there bool) {
+	w.Helper()
+	path := filepath.Join(w.dir, name)
+	err := os.Remove(path)
+	if there {
+		err = os.WriteFile(path, nil, 0o600)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		w.Fatal(err)
+	}
+}
+
+// stuck brings an order to where it can be neither shipped nor undone.
+func (w *warehouse) stuck() jobs.Job {
+	w.Helper()
+	w.mark("shut", true)
+	w.mark("jammed", true)
+	job, err := jobs.PostOne(within(w.T), w.client, documentPosting(w.T, "order", orderDocument))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return w.ends(job.ID, jobs.OutcomeFailed, logbook.FlowFailure)
+}
+
+// ends waits for a job's end, and checks it.
+func (w *warehouse) ends(id jobs.JobID, outcome jobs.Outcome, state logbook.FlowState) jobs.Job {
+	w.Helper()
+	job, err := w.client.Wait(within(w.T), id)
+	if err != nil {
+		w.Fatal(err)
+	}
+	detail := w.flow(job.Flow)
+	if job.Outcome != outcome || detail.State != state {
+		w.Fatalf("the job is %s %s (%s), its flow %s", job.State, job.Outcome, job.Reason, detail.State)
+	}
+	return job
+}
+
+func (w *warehouse) flow(id logbook.FlowID) logbook.FlowDetail {
+	w.Helper()
+	detail, err := w.client.FlowDetail(within(w.T), id)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return detail
+}
+
+// diary counts what the handlers have done for an order.
+func (w *warehouse) diary(job jobs.JobID) map[string]int {
+	w.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, "diary-"+job.String()))
+	if err != nil {
+		w.Fatal(err)
+	}
+	counts := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		counts[strings.TrimSpace(line)]++
+	}
+	return counts
+}
+
+// says runs a command of the program, as a person would.
+func (w *warehouse) says(args ...string) string {
+	w.Helper()
+	command := exec.CommandContext(within(w.T), binary, append([]string{"--server", strings.Join(w.cluster.Endpoints(), ",")}, args...)...)
+	said, err := command.CombinedOutput()
+	if err != nil {
+		w.Fatalf("%v: %v\n%s", args, err, said)
+	}
+	return string(said)
+}
+
+// TestPersonGetsAFailedFlowOn: each of the four commands brings a flow that is
+// stuck to the end that it is for, and what was done already is not done again.
+func TestPersonGetsAFailedFlowOn(t *testing.T) {
+	w := openWarehouse(t)
+	for _, row := range []struct {
+		name    string
+		mend    []string // the files that go away before
+		say     []string // the commands
+		outcome jobs.Outcome
+		state   logbook.FlowState
+		done    map[string]int // beyond what was done until the flow was stuck
+		results map[string]string
+	}{
+		{
+			"undo further", []string{"jammed"}, []string{"retry-revert JOB --reason mended --wait"},
+			jobs.OutcomeReverted, logbook.FlowReverted, map[string]int{"reserve revert": 1}, nil,
+		},
+		{
+			"skip the undo", nil, []string{"skip JOB reserve --wait"},
+			jobs.OutcomeReverted, logbook.FlowReverted, nil, nil,
+		},
+		{
+			"complete by hand", nil, []string{"complete JOB reserve --hold --result 7", `complete JOB ship --result {"parcel":1} --wait`},
+			jobs.OutcomeSuccess, logbook.FlowSuccess, nil, map[string]string{"reserve": "7", "ship": `{"parcel":1}`},
+		},
+		{
+			"run all of it again", []string{"shut"}, []string{"rerun JOB --wait"},
+			jobs.OutcomeSuccess, logbook.FlowSuccess, map[string]int{"reserve execute": 1, "ship execute": 1}, map[string]string{"ship": `"done by a handler"`},
+		},
+		{
+			"complete one and run the other", []string{"shut"}, []string{"complete JOB reserve --hold --result 7", "rerun JOB --from ship --wait"},
+			jobs.OutcomeSuccess, logbook.FlowSuccess, map[string]int{"ship execute": 1}, map[string]string{"reserve": "7", "ship": `"done by a handler"`},
+		},
+		{
+			"undo, and then run it again", []string{"jammed", "shut"}, []string{"retry-revert JOB --wait", "rerun JOB --wait"},
+			jobs.OutcomeSuccess, logbook.FlowSuccess, map[string]int{"reserve revert": 1, "reserve execute": 1, "ship execute": 1}, nil,
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := &warehouse{t, w.cluster, w.client, w.dir}
+			job := w.stuck()
+			before := w.diary(job.ID)
+			for _, name := range row.mend {
+				w.mark(name, false)
+			}
+			for _, line := range row.say {
+				w.says(append([]string{"flow"}, strings.Fields(strings.ReplaceAll(line, "JOB", job.ID.String()))...)...)
+			}
+			w.ends(job.ID, row.outcome, row.state)
+			for what, count := range w.diary(job.ID) {
+				if more := count - before[what]; more != row.done[what] {
+					t.Errorf("%q was done %d times more, and %d are right", what, more, row.done[what])
+				}
+			}
+			detail := w.flow(job.Flow)
+			for step, want := range row.results {
+				atom, _ := detail.Atom(step)
+				if got, ok := atom.Result(); !ok || string(got) != want {
+					t.Errorf("the result of %s is %s, want %s", step, got, want)
+				}
+			}
+			if n := len(detail.Interventions); n != len(row.say) || len(detail.Pending()) != 0 {
+				t.Errorf("%d interventions are recorded, %d of them pending", n, len(detail.Pending()))
+			}
+		})
+	}
+}
+
+// TestInterventionOutlivesItsLeader: what was acknowledged is carried out,
+// though the leader is killed at once, and with it whoever had the job.
+func TestInterventionOutlivesItsLeader(t *testing.T) {
+	w := openWarehouse(t)
+	job := w.stuck()
+	w.mark("jammed", false)
+	w.says("flow", "retry-revert", job.ID.String(), "--reason", "mended")
+	leaderOf(t, w.cluster, w.client).Kill()
+	job = w.ends(job.ID, jobs.OutcomeReverted, logbook.FlowReverted)
+	detail := w.flow(job.Flow)
+	if len(detail.Interventions) != 1 || detail.Interventions[0].Reason != "mended" || detail.Interventions[0].By == "" {
+		t.Errorf("the flow remembers %+v", detail.Interventions)
+	}
+}
+
+// TestCancelledFlowIsUndoneFurther: a job that was cancelled, and could not be
+// undone, is cancelled in the end.
+func TestCancelledFlowIsUndoneFurther(t *testing.T) {
+	w := openWarehouse(t)
+	w.mark("busy", true)
+	w.mark("jammed", true)
+	job, err := jobs.PostOne(within(t), w.client, documentPosting(t, "order", orderDocument))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the order is being shipped", func() bool {
+		text, err := os.ReadFile(filepath.Join(w.dir, "diary-"+job.ID.String()))
+		return err == nil && strings.Contains(string(text), "ship execute")
+	})
+	w.says("job", "cancel", job.ID.String())
+	w.mark("busy", false)
+	w.ends(job.ID, jobs.OutcomeFailed, logbook.FlowFailure)
+	w.mark("jammed", false)
+	w.says("flow", "retry-revert", job.ID.String(), "--wait")
+	job = w.ends(job.ID, jobs.OutcomeCancelled, logbook.FlowReverted)
+	if job.Order == nil || job.Order.Kind != jobs.OrderCancel {
+		t.Errorf("the job is under the order %+v", job.Order)
+	}
+}
