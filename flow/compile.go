@@ -24,6 +24,11 @@ type Compilation struct {
 	// Targets are the steps for whose sake the flow is run: see Plan.Targeted.
 	// None: all of it.
 	Targets []string
+
+	// Of a plan that Grown makes: the plan it grows from, and the number of
+	// elements by opening.
+	template *Plan
+	sizes    map[string]int
 }
 
 // Compile makes a plan of a flow, or of a single step. The inputs are the
@@ -53,6 +58,7 @@ func (o Compilation) Compile(root Node) (*Plan, error) {
 	if c.survey(root, nil); c.broken {
 		return nil, c.failed(root)
 	}
+	c.checkNumberedNames()
 	c.place(root, nil)
 	for _, stage := range []func(){c.prune, c.number, c.resolve} {
 		if len(c.faults) > 0 {
@@ -87,11 +93,22 @@ type compiler struct {
 	spans    []span        // of retries
 	open     []int         // the spans that are being placed, outermost first
 	graphs   []placedGraph // those with deciders
+
+	// Of each: the instance that is placed, and where values are seen.
+	at       string            // the numbers of the instance
+	room     int32             // that of the instance
+	rooms    []room            // the first is the flow
+	roomOf   []int32           // by vertex
+	closings []closing         // of those that gather
+	ends     map[int32][]int32 // by opening: what stands for the end of the each
+	inner    map[string]bool   // the steps that stand in an each
+	numbers  []int32           // by vertex, once it is numbered
 }
 
 func newCompiler(o Compilation, root Node) *compiler {
 	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool)},
-		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf)}
+		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf),
+		rooms: []room{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool)}
 	for _, input := range o.Inputs {
 		c.plan.inputs[input] = true
 	}
@@ -146,9 +163,13 @@ func (c *compiler) survey(node Node, path []Node) {
 	switch n := node.(type) {
 	case *Step:
 		c.surveyStep(n)
+		c.checkInstanceName(n, path)
 	case *Flow:
 		path = append(path, n)
 		c.surveyRetries(n, path)
+		if n.each != nil {
+			c.surveyEach(n, path)
+		}
 		for _, child := range n.children {
 			c.survey(child, path)
 		}
@@ -225,7 +246,10 @@ func quoted(node Node) string {
 func (c *compiler) place(node Node, before []int32) []int32 {
 	flow, ok := node.(*Flow)
 	if !ok {
-		return []int32{c.vertex(node.(*Step), before)}
+		if !c.leaves(node.(*Step)) {
+			return before
+		}
+		return []int32{c.vertex(c.own(node.(*Step)), before)}
 	}
 	if len(flow.links) > 0 && flow.pattern != PatternGraph {
 		c.fault(ErrInvalid, "flow %q is %s and has links; only a graph can have them", flow.name, flow.pattern)
@@ -240,6 +264,8 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 		return before
 	case PatternUnordered:
 		return c.placeUnordered(flow, before)
+	case PatternEach:
+		return c.placeEach(flow, before)
 	default:
 		return c.placeGraph(flow, before)
 	}
@@ -292,7 +318,7 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 		gates[child], places[child].from = int32(len(c.vertices)-1), len(c.vertices)
 		ends[child] = c.place(flow.children[child], behind)
 		places[child].end = len(c.vertices)
-		if links := deciding[flow.children[child].Name()]; len(links) > 0 && !c.holdsStep(places[child]) {
+		if links := deciding[flow.children[child].Name()]; len(links) > 0 && c.template == nil && !c.holdsStep(places[child]) {
 			c.fault(ErrInvalid, "decider %q decides about a flow without steps", links[0].name)
 		}
 		switch len(wiring.next[child]) {
@@ -304,7 +330,7 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 		}
 	}
 	if len(deciding) > 0 {
-		c.graphs = append(c.graphs, placedGraph{flow: flow, deciding: deciding, next: wiring.next, gates: gates, places: places})
+		c.graphs = append(c.graphs, placedGraph{flow: flow, at: c.at, room: c.room, deciding: deciding, next: wiring.next, gates: gates, places: places})
 	}
 	return union(last)
 }
@@ -324,7 +350,7 @@ func (c *compiler) vertex(step *Step, before []int32) int32 {
 		c.fault(ErrInvalid, "step %q is to run at most once, and stands under retry %q, which could run it again",
 			step.name, c.vertices[c.spans[c.open[len(c.open)-1]].from].name)
 	}
-	c.vertices = append(c.vertices, step)
+	c.vertices, c.roomOf = append(c.vertices, step), append(c.roomOf, c.room)
 	c.edges = append(c.edges, nil)
 	for _, v := range before {
 		c.edges[v] = append(c.edges[v], id)
@@ -361,7 +387,12 @@ func (c *compiler) number() {
 			steps++
 		}
 	}
+	if steps > c.limits.Steps {
+		c.fault(ErrTooLarge, "with the elements of its lists, it has %d steps, and at most %d are allowed", steps, c.limits.Steps)
+		return
+	}
 	numbers := make([]int32, len(c.vertices))
+	c.numbers = numbers
 	step, gate := 0, steps
 	c.plan.steps = make([]*Step, steps)
 	for v, s := range c.vertices {
@@ -375,6 +406,7 @@ func (c *compiler) number() {
 		step++
 	}
 	c.numberScopes(numbers)
+	c.numberRooms(numbers)
 	c.numberChoices(numbers)
 	c.plan.next = make([][]int32, len(c.vertices))
 	c.plan.previous = make([][]int32, len(c.vertices))

@@ -85,7 +85,24 @@ type Choice struct {
 
 	graph *choiceGraph
 	child int // of the graph
+	room  int // of the plan
+	place ChoicePlace
 }
+
+// ChoicePlace tells a choice from all others of its flow, also in plans that
+// have grown from the same one.
+type ChoicePlace struct {
+	graph *Flow
+	at    string
+	child int
+}
+
+// Place is where in the flow the choice stands.
+func (c *Choice) Place() ChoicePlace { return c.place }
+
+// Calls is the name by which the deciders of the choice know a step: without
+// the numbers of the instance in which they stand together.
+func (c *Choice) Calls(step *Step) string { return step.base() + step.at[len(c.place.at):] }
 
 // choiceGraph is what choices in one graph share: who waits for whom among its
 // children, and which steps these are.
@@ -173,13 +190,17 @@ func (p *Plan) Ignored(choice int, depth Depth) []int {
 	return steps
 }
 
-// behind are all steps that come after a choice, in the scope in which it stands.
+// behind are all steps that come after a choice, in the scope, or the instance
+// of an each, in which it stands.
 func (p *Plan) behind(c *Choice) []int {
 	within := &Scope{End: p.Len(), GateFrom: p.Len(), GateEnd: len(p.next)}
 	for i := range p.scopes {
 		if p.scopes[i].Holds(c.Gate) {
 			within = &p.scopes[i] // the innermost: those come last
 		}
+	}
+	if instance := &p.rooms[c.room]; c.room > 0 && (within.Retry < instance.Retry || within.End > instance.End) {
+		within = instance
 	}
 	seen := make(map[int]bool)
 	var steps []int
@@ -206,6 +227,8 @@ func (p *Plan) behind(c *Choice) []int {
 // placedGraph is a graph with deciders by the vertices that were placed for it.
 type placedGraph struct {
 	flow     *Flow
+	at       string // the numbers of the instance
+	room     int32
 	deciding map[string][]link
 	next     [][]int
 	gates    []int32 // by child; of those that have deciders. Below 0: pruned
@@ -258,7 +281,11 @@ func (c *compiler) numberChoices(numbers []int32) {
 			if len(links) == 0 || placed.gates[i] < 0 {
 				continue
 			}
-			choice := Choice{Gate: int(numbers[placed.gates[i]]), Target: graph.places[i], graph: graph, child: i}
+			if target := graph.places[i]; target.First == target.End {
+				continue // no target needs it
+			}
+			choice := Choice{Gate: int(numbers[placed.gates[i]]), Target: graph.places[i], graph: graph, child: i,
+				room: int(placed.room), place: ChoicePlace{graph: placed.flow, at: placed.at, child: i}}
 			for _, l := range links {
 				choice.Voices = append(choice.Voices, Voice{Name: l.name, Depth: l.depth, From: graph.places[index[l.from]], decider: l.decider})
 			}

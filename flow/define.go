@@ -13,9 +13,10 @@ import (
 // Definition is how the flow is built: which steps it has, and how each hangs
 // together with the others. It is kept with the flow, so that code which takes
 // it up later can tell what has changed: see Compare. It costs O(steps +
-// edges), once for a plan, and is the same for the same flow in every process.
-// Its bytes are the plan's own: do not write to them.
-func (p *Plan) Definition() logbook.Definition { return p.definition() }
+// edges), once for a plan, and is the same for the same flow in every process,
+// however far an each has grown. Its bytes are the plan's own: do not write to
+// them.
+func (p *Plan) Definition() logbook.Definition { return p.Template().definition() }
 
 func (p *Plan) define() logbook.Definition {
 	steps := p.defined()
@@ -98,6 +99,9 @@ func (s *Step) ports() string {
 	}
 	for _, provision := range s.provides {
 		sum += fingerprint("provides", provision.Symbol, provision.Field)
+	}
+	if s.opens != nil {
+		sum += s.opens.fingerprint()
 	}
 	if s.atMostOnce {
 		sum += fingerprint("at most once")

@@ -10,6 +10,7 @@ import (
 // Outline is the plan as indented text: flows with their patterns, steps with
 // the numbers of the order in which they could run, and what connects them.
 func (p *Plan) Outline() string {
+	p = p.Template()
 	var out strings.Builder
 	p.outline(&out, p.root, 0)
 	if inputs := p.Inputs(); len(inputs) > 0 {
@@ -30,6 +31,9 @@ func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
 			number := p.index[retry.Name()]
 			fmt.Fprintf(out, "%s  %d. %s%s\n", indent, number+1, retry.Name(), p.describe(number))
 		}
+		if n.each != nil {
+			p.outline(out, n.each.opener, depth+1)
+		}
 		for _, child := range n.children {
 			p.outline(out, child, depth+1)
 		}
@@ -37,6 +41,18 @@ func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
 		number := p.index[n.name]
 		fmt.Fprintf(out, "%s%d. %s%s\n", indent, number+1, n.name, p.describe(number))
 	}
+}
+
+// notes are what is worth knowing of an each.
+func (e *each) notes() []string {
+	notes := []string{"once for each " + e.as}
+	if e.atOnce > 0 {
+		notes = append(notes, fmt.Sprintf("%d at once", e.atOnce))
+	}
+	for _, g := range e.gathers {
+		notes = append(notes, fmt.Sprintf("gathers %s as %s", g.symbol, g.as))
+	}
+	return notes
 }
 
 // leaves tells whether something of a node is in the plan, of which targets may
@@ -67,6 +83,9 @@ func (p *Plan) describe(number int) string {
 	}
 	if step.retrier {
 		note("decides about failures here")
+	}
+	if step.opens != nil {
+		notes = append(notes, step.opens.notes()...)
 	}
 	for _, wire := range p.wires[number] {
 		note("%s ← %s", wire.Name, p.source(wire))
@@ -107,6 +126,12 @@ func (p *Plan) source(wire Wire) string {
 		return "nothing"
 	case wire.From == FromStep:
 		return "a value of its own"
+	case wire.From == FromEach:
+		return fmt.Sprintf("%s of each %s", wire.Gathered.Items[0].Symbol, p.steps[wire.Gathered.Each].name)
+	case wire.Part == PartElement:
+		return "an element of " + p.steps[wire.From].name
+	case wire.Part == PartPlace:
+		return "its place in " + p.steps[wire.From].name
 	case wire.From == FromStore && wire.Symbol == wire.Name:
 		return "store"
 	case wire.From == FromStore:
@@ -130,7 +155,7 @@ type drawing struct {
 
 // Graphviz is the plan in the DOT language: who waits for whom, and for what.
 func (p *Plan) Graphviz() string {
-	d := &drawing{plan: p}
+	d := &drawing{plan: p.Template()}
 	d.cluster = func(d *drawing, name string, id int, body func(), indent string) {
 		fmt.Fprintf(&d.out, "%ssubgraph cluster_%d {\n%s  label=%s;\n", indent, id, indent, dotText(name))
 		body()
@@ -154,7 +179,7 @@ func (p *Plan) Graphviz() string {
 
 // Mermaid is the plan as a Mermaid flowchart.
 func (p *Plan) Mermaid() string {
-	d := &drawing{plan: p}
+	d := &drawing{plan: p.Template()}
 	d.cluster = func(d *drawing, name string, id int, body func(), indent string) {
 		fmt.Fprintf(&d.out, "%ssubgraph f%d[\"%s\"]\n", indent, id, mermaidText(name))
 		body()
@@ -202,6 +227,9 @@ func (d *drawing) node(node Node, indent string) {
 		if retry := flow.Retrier(); retry != nil {
 			d.step(d, d.plan.index[retry.Name()], indent+"  ")
 		}
+		if flow.each != nil {
+			d.step(d, d.plan.index[flow.each.opener.name], indent+"  ")
+		}
 		for _, child := range flow.children {
 			d.node(child, indent+"  ")
 		}
@@ -212,7 +240,7 @@ func (d *drawing) node(node Node, indent string) {
 func (d *drawing) labels(from, to int) []string {
 	var labels []string
 	for _, wire := range d.plan.wires[to] {
-		if wire.From == from {
+		if wire.From == from || wire.From == FromEach && wire.Gathered.Items[0].From == from {
 			labels = append(labels, wire.Symbol)
 		}
 	}

@@ -46,13 +46,17 @@
 // produce: there, adding an input to a job silently disconnects steps from
 // each other.
 //
-// # A part of a flow
+// # Once for each element of a list
+//
+// Each runs a part of a flow once for each element of a list that is known
+// only when the flow runs. Compile checks it with one instance, the template;
+// the plan grows, from what is recorded, when the list is there: see Grown.
+//
+// # What is built, and what is run
 //
 // (*Plan).Targeted is the plan of what must be done for some of the steps, and
-// of nothing else.
-//
-// Flows and steps are built once and not changed after Compile; a Plan is
-// never changed and may be shared by many runs.
+// of nothing else. Flows and steps are built once and not changed after
+// Compile; a Plan is never changed and may be shared by many runs.
 package flow
 
 import (
@@ -86,6 +90,7 @@ type Flow struct {
 	children []Node
 	links    []link
 	retries  []*Retrier // more than one is a fault
+	each     *each      // of one that Each has made; else nil
 }
 
 type link struct {

@@ -167,12 +167,11 @@ func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	if known, ok := c.symbols[flow]; ok {
 		return known
 	}
+	if flow.each != nil {
+		return c.underRetry(flow, c.eachInterface(flow))
+	}
 	whole := &interfaceOf{requires: make(map[string]bool), provides: make(map[string]bool)}
 	var later []*interfaceOf
-	value := &interfaceOf{}
-	if retry := flow.Retrier(); retry != nil {
-		value = stepInterface(retry.step)
-	}
 	for _, child := range flow.children {
 		part := c.interfaceOf(child)
 		for symbol := range part.requires {
@@ -187,6 +186,16 @@ func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	}
 	if flow.pattern == PatternGraph {
 		satisfyInside(whole, later)
+	}
+	return c.underRetry(flow, whole)
+}
+
+// underRetry adds to what the parts of a flow need and provide what its retry
+// does, and keeps it.
+func (c *compiler) underRetry(flow *Flow, whole *interfaceOf) *interfaceOf {
+	value := &interfaceOf{}
+	if retry := flow.Retrier(); retry != nil {
+		value = stepInterface(retry.step)
 	}
 	// A retry stands before all of its flow: what it provides, nobody inside
 	// needs from outside, and what it requires comes from there.

@@ -31,8 +31,14 @@ type Plan struct {
 	scopeOf   map[int]int // by the step of the retry
 	governors []int32     // by step
 	choices   []Choice
-	choiceAt  map[int]int // by gate
-	consumed  [][]string  // by step: fields of its result that others cannot do without
+	choiceAt  map[int]int         // by gate
+	rooms     []Scope             // the instances of each; the first is unused
+	depths    []int               // by step: in how many each it stands
+	grows     bool                // there is an each
+	bodies    map[string][]string // of a template: the steps of an instance, by the opening
+	gathering map[string]bool     // of a template: the openings of each that gathers something
+	gathers   []Gathering         // that the flow as a whole provides
+	consumed  [][]string          // by step: fields of its result that others cannot do without
 
 	definition func() logbook.Definition // made when it is first asked for
 }
@@ -42,16 +48,23 @@ const (
 	FromStore   = -1
 	FromNowhere = -2 // an optional argument that nobody provides
 	FromStep    = -3 // a value that the step itself has for it: see Inject
+	FromEach    = -4 // the list that Gathered says
 )
 
 // Wire is an argument with its source.
 type Wire struct {
 	Argument
-	// From is the number of the step that provides it, FromStore, FromNowhere
-	// or FromStep.
+	// From is the number of the step that provides it, FromStore, FromNowhere,
+	// FromStep or FromEach.
 	From int
 	// Field is the field of that step's result; empty: all of it.
 	Field string
+	// Part is what of its result, and Index which element, where the step
+	// opens an each and the wire leads into an instance.
+	Part  Part
+	Index int
+	// Gathered is the list of an each; nil unless it is FromEach.
+	Gathered *Gathered
 }
 
 // Name is the flow's name.
@@ -81,6 +94,10 @@ func (p *Plan) Arguments(step int) []Wire { return p.wires[step] }
 
 // RevertArguments are those of its revert.
 func (p *Plan) RevertArguments(step int) []Wire { return p.reverts[step] }
+
+// Outermost tells whether a step stands in no instance of an each: what it
+// provides is seen by the flow.
+func (p *Plan) Outermost(step int) bool { return p.depths[step] == 0 }
 
 // Consumed are the fields of a step's result without which another step could
 // not run. The slice is the plan's own: do not write to it.

@@ -1,27 +1,42 @@
 package flow
 
 import (
+	"fmt"
 	"maps"
 	"math/bits"
 	"slices"
-	"strings"
 )
 
 // resolver finds the source of every argument. Who comes before whom is kept
-// as one bit for each pair of a vertex and a step that provides something: a
+// as one bit for each pair of a vertex and one that provides something: a
 // flow of 10,000 steps needs 12 MB for the time of its compilation, and every
 // question is then answered by comparing words.
+//
+// Values are seen in rooms: the flow is one, and so is each instance of an
+// each. What is provided in a room is seen there and in the rooms inside it.
+// Whatever a step sees from a room further out comes before the each, and so
+// before all that is provided in its own: the innermost room counts.
 type resolver struct {
 	compiler  *compiler
 	before    []bitset // by vertex: the providers that must have finished before it
-	column    []int    // by step: its bit; -1 if it provides nothing
-	providers map[string][]provider
-	masks     map[string]bitset // by symbol, of those that have several providers
+	column    []int    // by vertex: its bit; -1 if it provides nothing
+	providers map[source][]provider
+	masks     map[source]bitset // of those that have several providers
 }
 
+// source is a symbol in the room where it is provided.
+type source struct {
+	room   int32
+	symbol string
+}
+
+// provider is a step, or the vertex behind an each that gathers.
 type provider struct {
-	step  int
-	field string
+	vertex   int
+	field    string
+	part     Part
+	index    int
+	gathered *Gathered
 }
 
 type bitset []uint64
@@ -39,13 +54,17 @@ func (c *compiler) resolve() {
 	r := newResolver(c)
 	p.wires, p.reverts = make([][]Wire, p.Len()), make([][]Wire, p.Len())
 	p.consumed = make([][]string, p.Len())
-	for number, step := range p.steps {
-		p.wires[number] = r.wires(number, step.requires, "")
+	for v, step := range c.vertices {
+		if step == nil {
+			continue
+		}
+		number := int(c.numbers[v])
+		p.wires[number] = r.wires(number, c.roomOf[v], step.requires, "")
 		switch _, ok := step.Reverter(); {
 		case ok && step.revertRequires == nil:
 			p.reverts[number] = p.wires[number]
 		case ok:
-			p.reverts[number] = r.wires(number, step.revertRequires, " to be reverted")
+			p.reverts[number] = r.wires(number, c.roomOf[v], step.revertRequires, " to be reverted")
 		}
 	}
 	for number := range p.consumed {
@@ -55,31 +74,117 @@ func (c *compiler) resolve() {
 }
 
 func newResolver(c *compiler) *resolver {
-	r := &resolver{compiler: c, providers: make(map[string][]provider), masks: make(map[string]bitset)}
-	r.column = make([]int, c.plan.Len())
-	columns := 0
-	for number, step := range c.plan.steps {
-		r.column[number] = -1
-		if len(step.provides) > 0 {
-			r.column[number] = columns
-			columns++
+	r := &resolver{compiler: c, providers: make(map[source][]provider), masks: make(map[source]bitset)}
+	r.column = make([]int, c.plan.Vertices())
+	for v := range r.column {
+		r.column[v] = -1
+	}
+	// Each list is in a topological order: the element is there before what
+	// is provided in its room, and vertices were made after those before them.
+	r.addElements()
+	closings := make(map[int]*closing, len(c.closings))
+	for i := range c.closings {
+		closings[int(c.closings[i].vertex)] = &c.closings[i]
+	}
+	lists := make(map[*closing][]*Gathered)
+	for v, step := range c.vertices {
+		switch end := closings[v]; {
+		case step != nil:
+			for _, provision := range step.provides {
+				r.add(c.roomOf[v], provision.Symbol, provider{vertex: int(c.numbers[v]), field: provision.Field})
+			}
+		case end != nil:
+			for _, g := range end.each.gathers {
+				list := &Gathered{Each: int(c.numbers[end.opener])}
+				lists[end] = append(lists[end], list)
+				r.add(c.roomOf[v], g.as, provider{vertex: int(c.numbers[v]), gathered: list})
+				if c.roomOf[v] == 0 {
+					c.plan.gathers = append(c.plan.gathers, Gathering{Symbol: g.as, Gate: int(c.numbers[v]), List: list})
+				}
+			}
 		}
-		for _, provision := range step.provides {
-			r.providers[provision.Symbol] = append(r.providers[provision.Symbol], provider{step: number, field: provision.Field})
+	}
+	r.finish()
+	for i := range c.closings {
+		r.gather(&c.closings[i], lists[&c.closings[i]])
+	}
+	return r
+}
+
+// addElements makes what an each gives to an instance a value of its room.
+func (r *resolver) addElements() {
+	c := r.compiler
+	for i := 1; i < len(c.rooms); i++ {
+		room := &c.rooms[i]
+		if room.span.from == room.span.end {
+			continue // nobody is left in it
+		}
+		opening := provider{vertex: int(c.numbers[room.opener]), part: PartElement, index: room.index}
+		r.add(int32(i), room.each.as, opening)
+		if room.each.place != "" {
+			opening.part = PartPlace
+			r.add(int32(i), room.each.place, opening)
+		}
+	}
+}
+
+func (r *resolver) add(room int32, symbol string, p provider) {
+	r.column[p.vertex] = 0 // numbered by finish
+	at := source{room: room, symbol: symbol}
+	r.providers[at] = append(r.providers[at], p)
+}
+
+// finish numbers the columns, and fills in what is known of them.
+func (r *resolver) finish() {
+	columns := 0
+	for v := range r.column {
+		if r.column[v] == 0 {
+			r.column[v] = columns
+			columns++
 		}
 	}
 	words := (columns + 63) / 64
 	r.reach(words)
-	for symbol, list := range r.providers {
+	for at, list := range r.providers {
 		if len(list) > 1 {
 			mask := make(bitset, words)
 			for _, each := range list {
-				mask.set(r.column[each.step])
+				mask.set(r.column[each.vertex])
 			}
-			r.masks[symbol] = mask
+			r.masks[at] = mask
 		}
 	}
-	return r
+}
+
+// gather finds the sources of the lists of an each: in every instance, the
+// provider that is nearest to its end.
+func (r *resolver) gather(end *closing, lists []*Gathered) {
+	c := r.compiler
+	each := fmt.Sprintf("each %q", c.vertices[end.opener].name)
+	for i, g := range end.each.gathers {
+		lists[i].Items = make([]Wire, 0, len(end.rooms))
+		for _, room := range end.rooms {
+			wire := Wire{Argument: Argument{Name: g.as, Symbol: g.symbol}, From: FromNowhere}
+			found, rival := r.nearestIn(int(c.numbers[end.vertex]), source{room: room, symbol: g.symbol})
+			switch {
+			case found == nil:
+				c.fault(ErrMissing, "%s gathers %q, which nothing in it provides", each, g.symbol)
+			case rival >= 0:
+				c.fault(ErrAmbiguous, "%s gathers %q, which steps %s and %s provide, neither after the other", each, g.symbol, r.nameOf(rival), r.nameOf(found.vertex))
+			default:
+				found.lead(&wire)
+			}
+			lists[i].Items = append(lists[i].Items, wire)
+		}
+	}
+}
+
+// lead makes a provider the source of a wire.
+func (p *provider) lead(wire *Wire) {
+	wire.From, wire.Field, wire.Part, wire.Index = p.vertex, p.field, p.part, p.index
+	if p.gathered != nil {
+		wire.From, wire.Gathered = FromEach, p.gathered
+	}
 }
 
 // reach fills in who comes before whom, from front to back.
@@ -99,7 +204,7 @@ func (r *resolver) reach(words int) {
 		ready = ready[:len(ready)-1]
 		for _, w := range p.next[v] {
 			r.before[w].or(r.before[v])
-			if v < p.Len() && r.column[v] >= 0 {
+			if r.column[v] >= 0 {
 				r.before[w].set(r.column[v])
 			}
 			if waiting[w]--; waiting[w] == 0 {
@@ -109,7 +214,7 @@ func (r *resolver) reach(words int) {
 	}
 }
 
-func (r *resolver) wires(step int, arguments []Argument, purpose string) []Wire {
+func (r *resolver) wires(step int, room int32, arguments []Argument, purpose string) []Wire {
 	var list []Wire
 	p := r.compiler.plan
 	for _, argument := range arguments {
@@ -119,12 +224,12 @@ func (r *resolver) wires(step int, arguments []Argument, purpose string) []Wire 
 			list = append(list, wire)
 			continue
 		}
-		found, ok := r.nearest(step, argument)
+		found := r.nearest(step, room, argument)
 		switch {
-		case ok:
-			wire.From, wire.Field = found.step, found.field
+		case found != nil:
+			found.lead(&wire)
 			if wire.Field != "" && !wire.Optional {
-				p.consumed[found.step] = append(p.consumed[found.step], wire.Field)
+				p.consumed[wire.From] = append(p.consumed[wire.From], wire.Field)
 			}
 		case p.inputs[argument.Symbol]:
 			wire.From = FromStore
@@ -138,38 +243,59 @@ func (r *resolver) wires(step int, arguments []Argument, purpose string) []Wire 
 }
 
 // nearest finds the provider that must have finished before the step and that
-// comes after all other such.
-func (r *resolver) nearest(step int, argument Argument) (provider, bool) {
-	list := r.providers[argument.Symbol]
-	for i := len(list) - 1; i >= 0; i-- {
-		if !r.before[step].has(r.column[list[i].step]) {
-			continue
+// comes after all other such; nil if there is none.
+func (r *resolver) nearest(step int, room int32, argument Argument) *provider {
+	for ; room >= 0; room = r.compiler.rooms[room].parent {
+		found, rival := r.nearestIn(step, source{room: room, symbol: argument.Symbol})
+		if rival >= 0 {
+			r.compiler.fault(ErrAmbiguous, "step %q requires %s, which steps %s and %s provide, neither after the other",
+				r.compiler.plan.steps[step].name, described(argument), r.nameOf(rival), r.nameOf(found.vertex))
 		}
-		// Steps are numbered in topological order: none that comes later in
-		// the list comes before this one, so this one is nearest or nobody is.
-		if rival, ok := r.rival(step, list[i].step, argument.Symbol); ok {
-			names := []string{r.compiler.plan.steps[rival].name, r.compiler.plan.steps[list[i].step].name}
-			r.compiler.fault(ErrAmbiguous, "step %q requires %s, which steps %s provide, neither after the other",
-				r.compiler.plan.steps[step].name, described(argument), strings.Join(names, " and "))
+		if found != nil {
+			return found
 		}
-		return list[i], true
 	}
-	return provider{}, false
+	return nil
 }
 
-// rival finds another visible provider that does not come before the chosen one.
-func (r *resolver) rival(step, chosen int, symbol string) (int, bool) {
-	for i, word := range r.masks[symbol] {
-		left := word & r.before[step][i] &^ r.before[chosen][i]
+// nearestIn is nearest within one room, and any other provider before the
+// vertex that does not come before it; -1: none.
+func (r *resolver) nearestIn(vertex int, at source) (found *provider, rival int) {
+	list := r.providers[at]
+	for i := len(list) - 1; i >= 0; i-- {
+		// None that comes later in the list comes before this one, so this one
+		// is nearest or nobody is.
+		if r.before[vertex].has(r.column[list[i].vertex]) {
+			return &list[i], r.rival(vertex, list[i].vertex, at)
+		}
+	}
+	return nil, -1
+}
+
+func (r *resolver) rival(vertex, chosen int, at source) int {
+	for i, word := range r.masks[at] {
+		left := word & r.before[vertex][i] &^ r.before[chosen][i]
 		if own := r.column[chosen]; own/64 == i {
 			left &^= 1 << (own % 64)
 		}
 		if left != 0 {
-			column := i*64 + bits.TrailingZeros64(left)
-			return slices.Index(r.column, column), true
+			return slices.Index(r.column, i*64+bits.TrailingZeros64(left))
 		}
 	}
-	return 0, false
+	return -1
+}
+
+// nameOf is the name of a provider: of one that gathers, that of its each.
+func (r *resolver) nameOf(vertex int) string {
+	if vertex < r.compiler.plan.Len() {
+		return r.compiler.plan.steps[vertex].name
+	}
+	for i := range r.compiler.closings {
+		if end := &r.compiler.closings[i]; int(r.compiler.numbers[end.vertex]) == vertex {
+			return r.compiler.vertices[end.opener].name
+		}
+	}
+	panic("internal error: a gate provides something")
 }
 
 func described(argument Argument) string {

@@ -36,7 +36,7 @@ func (p *Plan) ScopeOf(retry int) (int, bool) {
 // enter begins the scope of a flow's retry, if it has one, and gives what the
 // children are placed behind.
 func (c *compiler) enter(flow *Flow, before []int32) []int32 {
-	if len(flow.retries) == 0 {
+	if len(flow.retries) == 0 || !c.leaves(flow.retries[0].step) {
 		return before
 	}
 	parent := -1
@@ -44,7 +44,7 @@ func (c *compiler) enter(flow *Flow, before []int32) []int32 {
 		parent = c.open[len(c.open)-1]
 	}
 	from := len(c.vertices)
-	before = []int32{c.vertex(flow.retries[0].step, before)}
+	before = []int32{c.vertex(c.own(flow.retries[0].step), before)}
 	c.open = append(c.open, len(c.spans))
 	c.spans = append(c.spans, span{from: from, parent: parent})
 	return before
@@ -52,7 +52,7 @@ func (c *compiler) enter(flow *Flow, before []int32) []int32 {
 
 // leave ends the scope that enter began.
 func (c *compiler) leave(flow *Flow) {
-	if len(flow.retries) == 0 {
+	if len(flow.retries) == 0 || !c.leaves(flow.retries[0].step) {
 		return
 	}
 	last := len(c.open) - 1
@@ -60,10 +60,22 @@ func (c *compiler) leave(flow *Flow) {
 	c.open = c.open[:last]
 }
 
+// boundsOf are the steps and gates of a span, which are consecutive.
+func boundsOf(s span, numbers []int32, steps int) Scope {
+	found := stepsOf(s, numbers, steps)
+	bounds := Scope{Retry: found.First, End: found.End, GateFrom: len(numbers), GateEnd: len(numbers), Parent: -1}
+	for v := s.from; v < s.end; v++ {
+		if number := int(numbers[v]); number >= steps {
+			bounds.GateFrom, bounds.GateEnd = min(bounds.GateFrom, number), number+1
+		}
+	}
+	return bounds
+}
+
 // span is a scope by the vertices that were placed for it.
 type span struct{ from, end, parent int }
 
-// number gives scopes the numbers of their steps and gates: numbers holds
+// numberScopes gives scopes the numbers of their steps and gates: numbers holds
 // those of the vertices, which keep their order.
 func (c *compiler) numberScopes(numbers []int32) {
 	p := c.plan
@@ -72,17 +84,10 @@ func (c *compiler) numberScopes(numbers []int32) {
 		p.governors[step] = -1
 	}
 	for i, s := range c.spans {
-		scope := Scope{Retry: int(numbers[s.from]), GateFrom: len(numbers), GateEnd: len(numbers), Parent: s.parent}
-		for v := s.from; v < s.end; v++ {
-			number := int(numbers[v])
-			if number < p.Len() {
-				scope.End = number + 1
-				if v > s.from {
-					p.governors[number] = int32(i) // inner scopes come later
-				}
-				continue
-			}
-			scope.GateFrom, scope.GateEnd = min(scope.GateFrom, number), number+1
+		scope := boundsOf(s, numbers, p.Len())
+		scope.Parent = s.parent
+		for step := scope.Retry + 1; step < scope.End; step++ {
+			p.governors[step] = int32(i) // inner scopes come later
 		}
 		p.scopes = append(p.scopes, scope)
 		p.scopeOf[scope.Retry] = i

@@ -44,6 +44,8 @@ type Step struct {
 
 	// Of the atom of a Retrier, which has no task.
 	retrier      bool
+	opens        *each  // of the atom of an Each, which has no task either
+	at           string // the numbers of the instance in which it stands; the end of its name
 	controller   Controller
 	pause        *Backoff
 	revertingAll bool
@@ -171,8 +173,11 @@ func (s *Step) IsRetry() bool { return s.retrier }
 
 // Kind is the kind of the step's atom.
 func (s *Step) Kind() logbook.AtomKind {
-	if s.retrier {
+	switch {
+	case s.retrier:
 		return logbook.KindRetry
+	case s.opens != nil:
+		return logbook.KindEach
 	}
 	return logbook.KindTask
 }

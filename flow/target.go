@@ -27,7 +27,7 @@ func (p *Plan) Targets() []string { return slices.Clone(p.how.Targets) }
 // prune takes away the vertices that no target waits for. The others keep
 // their order, so what was consecutive stays so.
 func (c *compiler) prune() {
-	if len(c.Targets) == 0 {
+	if len(c.Targets) == 0 || c.template != nil {
 		return
 	}
 	if len(c.Targets) > logbook.MaxTargets {
@@ -44,6 +44,7 @@ func (c *compiler) prune() {
 	}
 	c.pruneVertices(kept, rank)
 	c.pruneSpans(kept, rank)
+	c.pruneRooms(kept, rank)
 	for i := range c.graphs {
 		graph := &c.graphs[i]
 		for child, gate := range graph.gates {
@@ -58,6 +59,17 @@ func (c *compiler) prune() {
 	}
 }
 
+// leaves tells whether a step is placed at all: in a plan that grows, only what
+// is left of the one that it grows from. What is left out is passed by, because
+// it may stand between others: instances can wait for each other.
+func (c *compiler) leaves(step *Step) bool {
+	if c.template == nil {
+		return true
+	}
+	_, left := c.template.index[step.name]
+	return left
+}
+
 // needed marks the targets and all that they wait for.
 func (c *compiler) needed() []bool {
 	kept := make([]bool, len(c.vertices))
@@ -65,6 +77,9 @@ func (c *compiler) needed() []bool {
 	for v, step := range c.vertices {
 		if step != nil && slices.Contains(c.Targets, step.name) {
 			kept[v], found[step.name] = true, true
+			for _, end := range c.ends[int32(v)] { // of one that opens an each: all of that
+				kept[end] = true
+			}
 		}
 	}
 	for _, target := range c.Targets {
@@ -80,7 +95,7 @@ func (c *compiler) needed() []bool {
 }
 
 func (c *compiler) pruneVertices(kept []bool, rank []int) {
-	vertices, edges := make([]*Step, 0, len(c.vertices)), make([][]int32, 0, len(c.vertices))
+	vertices, edges, rooms := make([]*Step, 0, len(c.vertices)), make([][]int32, 0, len(c.vertices)), make([]int32, 0, len(c.vertices))
 	for v, step := range c.vertices {
 		if !kept[v] {
 			continue
@@ -91,9 +106,26 @@ func (c *compiler) pruneVertices(kept []bool, rank []int) {
 				next = append(next, int32(rank[w]))
 			}
 		}
-		vertices, edges = append(vertices, step), append(edges, next)
+		vertices, edges, rooms = append(vertices, step), append(edges, next), append(rooms, c.roomOf[v])
 	}
-	c.vertices, c.edges = vertices, edges
+	c.vertices, c.edges, c.roomOf = vertices, edges, rooms
+}
+
+// pruneRooms makes instances what is left of them. A room without vertices
+// stays, as one in which nobody looks for anything.
+func (c *compiler) pruneRooms(kept []bool, rank []int) {
+	for i := range c.rooms {
+		r := &c.rooms[i]
+		r.opener, r.span.from, r.span.end = int32(rank[r.opener]), rank[r.span.from], rank[r.span.end]
+	}
+	var closings []closing
+	for _, end := range c.closings {
+		if kept[end.vertex] {
+			end.vertex, end.opener = int32(rank[end.vertex]), int32(rank[end.opener])
+			closings = append(closings, end)
+		}
+	}
+	c.closings = closings
 }
 
 // pruneSpans drops the scopes of which nothing is left. Their first vertex is

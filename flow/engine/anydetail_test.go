@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,8 +23,14 @@ func TestAnyDetail(t *testing.T) {
 	no := func(logbook.Values) (bool, error) { return false, nil }
 	inner := flow.Graph("g", flow.FuncRevert("b", idle, undo), flow.Func("c", idle), flow.FuncRevert("d", idle, undo)).
 		Link("b", "c", flow.Decide("no", no), flow.Reaching(flow.DepthAtom)).Link("c", "d").WithRetry(flow.Times("r2", 2))
+	each := flow.Each("each", "list", "x", flow.Linear("i", flow.FuncRevert("k", idle, undo)).WithRetry(flow.Times("r3", 2)))
 	plan, err := flow.Compile(flow.Linear("f", flow.FuncRevert("a", idle, undo),
-		flow.Linear("h", inner, flow.Func("e", idle)).WithRetry(flow.Times("r1", 3))))
+		flow.Linear("h", inner, each, flow.Func("e", idle)).WithRetry(flow.Times("r1", 3))), "list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The list has two elements, so that the third instance is one of a round before.
+	grown, err := plan.Grown(map[string]int{"each": 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,24 +39,25 @@ func TestAnyDetail(t *testing.T) {
 		detail := newDetail()
 		detail.State = rapid.SampledFrom([]logbook.FlowState{logbook.FlowRunning, logbook.FlowSuspended, logbook.FlowReverting}).Draw(rt, "flow")
 		// A step is as in a flow that came so far, but for a few that are as chance has it.
-		reached := rapid.IntRange(0, plan.Len()).Draw(rt, "reached")
-		for number, step := range plan.Steps() {
+		reached := rapid.IntRange(0, grown.Len()).Draw(rt, "reached")
+		for number, step := range grown.Steps() {
 			atom := logbook.NewAtom(step.Name(), step.Kind())
 			switch {
 			case rapid.IntRange(0, 3).Draw(rt, "odd") == 0:
 				drawAtom(rt, &atom)
-			case number >= reached:
+			case number >= reached, strings.HasSuffix(step.Name(), "[2]"):
 				continue
 			case step.Name() == "c":
 				atom.State, atom.Intention = logbook.AtomIgnored, logbook.IntendIgnore
 			default:
 				atom.State = logbook.AtomSuccess
-				atom.Attempts = []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, StartedAt: time.Unix(1, 0), EndedAt: time.Unix(2, 0), Result: json.RawMessage("1")}}
+				atom.Attempts = []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, StartedAt: time.Unix(1, 0), EndedAt: time.Unix(2, 0), Result: json.RawMessage("[1, 2]")}}
 			}
 			detail.Atoms = append(detail.Atoms, atom)
 		}
 		j := newJournal(detail)
-		end, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: detail, Journal: j, Token: logbook.Token{Index: 1}})
+		end, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: detail, Journal: j, Token: logbook.Token{Index: 1},
+			Store: logbook.Values{"list": json.RawMessage("[1, 2]")}})
 		if err != nil {
 			if len(j.trace()) > 0 {
 				rt.Fatalf("it has begun, and then: %v", err)
@@ -82,7 +90,7 @@ func drawAtom(rt *rapid.T, atom *logbook.AtomDetail) {
 		attempt.Number = numbers[attempt.Action]
 		switch rapid.SampledFrom([]string{"ok", "failed", "open"}).Draw(rt, "outcome") {
 		case "ok":
-			attempt.EndedAt, attempt.Result = time.Unix(2, 0), json.RawMessage("1")
+			attempt.EndedAt, attempt.Result = time.Unix(2, 0), json.RawMessage(rapid.SampledFrom([]string{"[1, 2]", "[]", "[1]", "1"}).Draw(rt, "result"))
 		case "failed":
 			attempt.EndedAt, attempt.Failure = time.Unix(2, 0), &logbook.Failure{Kind: "error", Message: "woot"}
 		}

@@ -43,9 +43,15 @@ func (c *core) value(wire *flow.Wire) (json.RawMessage, bool) {
 		value, ok := c.store[wire.Symbol]
 		return value, ok
 	}
+	if wire.From == flow.FromEach {
+		return c.gathered(wire.Gathered)
+	}
 	v := &c.vertices[wire.From]
 	if v.state != logbook.AtomSuccess {
 		return nil, false
+	}
+	if wire.Part != flow.PartWhole {
+		return c.part(wire)
 	}
 	if wire.Field == "" {
 		return v.result, true

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -171,6 +172,31 @@ func BenchmarkCompile(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkEach is a flow whose list decides how large it is: what growing
+// costs shows in the difference of a step's time from that of a flow which was
+// written down.
+func BenchmarkEach(b *testing.B) {
+	for _, n := range []int{100, 1_000, 9_000} {
+		b.Run(fmt.Sprintf("%d elements", n), func(b *testing.B) {
+			root := flow.Linear("f", flow.Each("e", "list", "x", flow.NewStep("s", nothing{}, flow.Requires("x"), flow.Provides("y")), flow.Gather("y", "ys")),
+				flow.NewStep("last", nothing{}, flow.Requires("ys")))
+			plan, err := flow.Compile(root, "list")
+			if err != nil {
+				b.Fatal(err)
+			}
+			store := logbook.Values{"list": json.RawMessage(ones(n))}
+			b.ReportAllocs()
+			for b.Loop() {
+				end, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: newDetail(), Journal: &acceptance{}, Store: store})
+				if err != nil || end.State != logbook.FlowSuccess {
+					b.Fatal(end.State, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/step")
 		})
 	}
 }

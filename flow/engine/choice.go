@@ -86,7 +86,7 @@ func (c *core) resultsFor(choice *flow.Choice) logbook.Values {
 		from := choice.Voices[i].From
 		for step := from.First; step < from.End; step++ {
 			if v := &c.vertices[step]; v.state == logbook.AtomSuccess {
-				results[c.plan.Step(step).Name()] = v.result
+				results[choice.Calls(c.plan.Step(step))] = v.result
 			}
 		}
 	}

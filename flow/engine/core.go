@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -29,9 +30,11 @@ type core struct {
 	limits logbook.Limits
 
 	vertices []vertex
-	done     int // steps in SUCCESS or IGNORE
-	undone   int // while reverting: steps that are REVERTED or never started
-	running  int // attempts that this run has begun and not ended
+	strays   map[string]vertex                  // of instances that the plan does not have in this round, by step
+	lists    map[*flow.Gathered]json.RawMessage // that were gathered for somebody
+	done     int                                // steps in SUCCESS or IGNORE
+	undone   int                                // while reverting: steps that are REVERTED or never started
+	running  int                                // attempts that this run has begun and not ended
 
 	ready   queue[int]                    // steps that may start now, in the order in which they came to be
 	due     dueHeap                       // steps that wait to be tried again
@@ -72,7 +75,8 @@ type vertex struct {
 	undoFailed                   bool // the last revert that was loaded
 	undone                       bool // the last attempt that was loaded is a revert
 	result                       []byte
-	fields                       logbook.Values // of the result, when somebody has asked for one
+	fields                       logbook.Values    // of the result, when somebody has asked for one
+	list                         []json.RawMessage // the elements of the result, of an opening
 	failure                      *logbook.Failure
 	retryAt                      time.Time
 	progress                     *logbook.Progress // to be recorded with the next change; nil: none
@@ -80,6 +84,7 @@ type vertex struct {
 
 // start is an attempt that the loop is to make.
 type start struct {
+	plan  *flow.Plan // in which step is its number: the flow may grow while it runs
 	step  int
 	call  *flow.Call
 	grant *grant
@@ -145,6 +150,10 @@ func (c *core) next(now time.Time, slots int, p permits) []start {
 		if answer == noPlace {
 			continue
 		}
+		if c.plan.Step(step).IsEach() {
+			c.open(step, now)
+			continue
+		}
 		if s, ok := c.attempt(step, now); ok {
 			s.grant = g
 			c.starts = append(c.starts, s)
@@ -197,7 +206,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	if action == logbook.ActionRevert {
 		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
 	}
-	return start{step: step, call: &call}, true
+	return start{plan: c.plan, step: step, call: &call}, true
 }
 
 // move says that the flow runs, or reverts. A retry that undoes its own part
@@ -253,6 +262,9 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	if v.intention == logbook.IntendRevert {
 		c.tryRevert(step, now)
 		return
+	}
+	if c.plan.Step(step).IsEach() {
+		return // open goes on when the flow has grown
 	}
 	c.release(step, now)
 }

@@ -37,7 +37,7 @@ func crashAtEveryWrite(t timeless) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers")}
 		w.pool = rapid.SampledFrom([]*engine.Pool{nil, engine.NewPool(1), engine.NewPool(2)}).Draw(rt, "pool")
-		plan, err := flow.Compile(w.draw(rt, "root", 3), "input")
+		plan, err := flow.Compile(w.draw(rt, "root", 3), "input", "none", "two")
 		if err != nil {
 			rt.Fatalf("cannot compile: %v", err)
 		}
@@ -93,7 +93,9 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 	for i := range children {
 		children[i] = w.draw(rt, fmt.Sprintf("%s.%d", name, i), depth-1)
 	}
-	switch rapid.SampledFrom([]string{"linear", "unordered", "graph"}).Draw(rt, "pattern") {
+	switch rapid.SampledFrom([]string{"linear", "unordered", "graph", "each"}).Draw(rt, "pattern") {
+	case "each":
+		return under(w.drawEach(rt, name, children))
 	case "linear":
 		return under(flow.Linear(name, children...))
 	case "unordered":
@@ -108,6 +110,46 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 		}
 	}
 	return graph
+}
+
+// drawEach runs its children for a list of the store, or for one that a step
+// gives: which is longer or shorter in another round of the retry around it.
+func (w *world) drawEach(rt *rapid.T, name string, children []flow.Node) *flow.Flow {
+	w.decides = true // a list may have no elements, so that steps which fail never run
+	var options []flow.EachOption
+	if n := rapid.IntRange(0, 2).Draw(rt, "at once"); n > 0 {
+		options = append(options, flow.AtOnce(n))
+	}
+	over := rapid.SampledFrom([]string{"none", "two", "given", "given"}).Draw(rt, "over")
+	var before []flow.Node
+	if over == "given" {
+		lister := w.drawStep(rt)
+		before, over = append(before, lister), "r"+lister.Name()
+	}
+	each := flow.Each("each-"+name, over, "x", flow.Linear(name+".body", children...), options...)
+	return flow.Linear(name, append(before, each)...)
+}
+
+// grown is the plan that the record of a flow tells of.
+func grown(plan *flow.Plan, detail *logbook.FlowDetail) *flow.Plan {
+	elements := make(map[string]int)
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		last, ok := atom.Last(logbook.ActionExecute)
+		if atom.Kind != logbook.KindEach || !ok || last.Result == nil || atom.State == logbook.AtomPending {
+			continue
+		}
+		var list []json.RawMessage
+		if err := json.Unmarshal(last.Result, &list); err != nil {
+			panic(err)
+		}
+		elements[atom.Name] = len(list)
+	}
+	plan, err := plan.Grown(elements)
+	if err != nil {
+		panic(err)
+	}
+	return plan
 }
 
 // drawTargets runs some flows for the sake of a few steps only. Steps that fail
@@ -196,6 +238,7 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 		options = append(options, flow.Concurrency("k-{input}", rapid.IntRange(1, 2).Draw(rt, "at once")))
 	}
 	task.undoAsks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "undo asks")
+	task.length = rapid.IntRange(0, 3).Draw(rt, "length")
 	task.fail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "fail")
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "undo fail")
 	w.fails = w.fails || task.fail >= attempts
@@ -228,7 +271,7 @@ func (w *world) through(rt *rapid.T, n int) int {
 	}
 	end, err := w.run(2)
 	if err != nil {
-		rt.Fatalf("after a crash before update %d: %v", n, err)
+		rt.Fatalf("after a crash before update %d: %v\n%s%s", n, err, w.plan.Outline(), dump(w.journal.snapshot()))
 	}
 	if n < 0 && w.decides {
 		w.fails = end.State != logbook.FlowSuccess // which the run without a crash is to tell
@@ -269,7 +312,7 @@ func (w *world) run(claim uint64) (engine.End, error) {
 
 func (w *world) options(claim uint64) engine.Options {
 	return engine.Options{Plan: w.plan, Detail: w.journal.snapshot(), Journal: w.journal,
-		Store: logbook.Values{"input": json.RawMessage("1")}, Token: logbook.Token{Index: claim}, Workers: w.workers, Pool: w.pool}
+		Store: logbook.Values{"input": json.RawMessage("1"), "none": json.RawMessage("[]"), "two": json.RawMessage("[7, 8]")}, Token: logbook.Token{Index: claim}, Workers: w.workers, Pool: w.pool}
 }
 
 // storm lets everything befall the flow that can: a journal that acknowledges
@@ -412,18 +455,25 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 	if !allowed[end.State] || detail.State != end.State {
 		rt.Fatalf("the flow ended as %s, and its record says %s:\n%s%s", end.State, detail.State, w.plan.Outline(), dump(detail))
 	}
+	plan, recorded := grown(w.plan, &detail), 0
 	for _, atom := range detail.Atoms {
+		if _, present := plan.Find(atom.Name); present {
+			recorded++
+		} else if setBack(&atom) {
+			continue // of an earlier round, in which the list was longer
+		}
 		want := map[logbook.FlowState]logbook.AtomState{logbook.FlowSuccess: logbook.AtomSuccess, logbook.FlowReverted: logbook.AtomReverted}
 		if state, ok := want[end.State]; ok && atom.State != state && atom.State != logbook.AtomIgnored &&
 			!(end.State == logbook.FlowReverted && setBack(&atom)) {
 			rt.Errorf("step %s is %s in a flow that is %s", atom.Name, atom.State, end.State)
 		}
 	}
-	if end.State == logbook.FlowSuccess && len(detail.Atoms) != w.plan.Len() {
-		rt.Errorf("%d of %d steps were recorded", len(detail.Atoms), w.plan.Len())
+	if end.State == logbook.FlowSuccess && recorded != plan.Len() {
+		rt.Errorf("%d of %d steps were recorded", recorded, plan.Len())
 	}
 	for step, done := range w.effects {
-		if end.State == logbook.FlowReverted && done || end.State == logbook.FlowSuccess && !done {
+		_, present := plan.Find(step) // or it was undone with an earlier round
+		if end.State == logbook.FlowReverted && done || end.State == logbook.FlowSuccess && done != present {
 			rt.Errorf("the effect of step %s stands: %v, in a flow that is %s", step, done, end.State)
 		}
 	}
@@ -439,32 +489,33 @@ func setBack(atom *logbook.AtomDetail) bool {
 // so the record knows of it, also if the conductor has died since.
 func (w *world) allow(call *flow.Call) {
 	detail := w.journal.snapshot()
+	plan := grown(w.plan, &detail)
 	state := func(step int) logbook.AtomState {
-		if atom, ok := detail.Atom(w.plan.Step(step).Name()); ok && (len(atom.Attempts) > 0 && !setBack(atom) || atom.State == logbook.AtomIgnored) {
+		if atom, ok := detail.Atom(plan.Step(step).Name()); ok && (len(atom.Attempts) > 0 && !setBack(atom) || atom.State == logbook.AtomIgnored) {
 			return atom.State
 		}
 		return ""
 	}
-	number, _ := w.plan.Find(call.Step)
+	number, _ := plan.Find(call.Step)
 	var faults []error
 	if call.Action == logbook.ActionExecute {
 		if own := state(number); own != logbook.AtomRunning {
 			faults = append(faults, fmt.Errorf("step %s is executed while it is %s", call.Step, own))
 		}
-		for _, step := range w.plan.Predecessors(number) {
+		for _, step := range plan.Predecessors(number) {
 			if before := state(step); before != logbook.AtomSuccess && before != logbook.AtomReverting && before != logbook.AtomIgnored {
-				faults = append(faults, fmt.Errorf("step %s is executed while %s is %s", call.Step, w.plan.Step(step).Name(), before))
+				faults = append(faults, fmt.Errorf("step %s is executed while %s is %s", call.Step, plan.Step(step).Name(), before))
 			}
 		}
 	} else {
-		behind := w.plan.Successors(number)
+		behind := plan.Successors(number)
 		for len(behind) > 0 {
 			step := behind[0]
 			behind = behind[1:]
 			if after := state(step); after == logbook.AtomIgnored {
-				behind = append(behind, w.plan.Successors(step)...)
+				behind = append(behind, plan.Successors(step)...)
 			} else if after != "" && after != logbook.AtomReverted {
-				faults = append(faults, fmt.Errorf("step %s is reverted while %s is %s", call.Step, w.plan.Step(step).Name(), after))
+				faults = append(faults, fmt.Errorf("step %s is reverted while %s is %s", call.Step, plan.Step(step).Name(), after))
 			}
 		}
 	}
@@ -481,31 +532,32 @@ type drawnTask struct {
 	says           bool // how far it is, for so long that it is recorded on the way
 	once, undo     bool
 	rounds         int
+	length         int    // of its list, with that of the round
 	value          string // the name of the retry's, under which it stands
 }
 
 // began notes what the world sees of an execution before it ends.
-func (d *drawnTask) began() {
+func (d *drawnTask) began(step string) {
 	w := d.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.begun[d.name]++; d.once && w.begun[d.name] > 1 {
-		w.faults = append(w.faults, fmt.Errorf("step %s has begun %d times", d.name, w.begun[d.name]))
+	if w.begun[step]++; d.once && w.begun[step] > 1 {
+		w.faults = append(w.faults, fmt.Errorf("step %s has begun %d times", step, w.begun[step]))
 	}
 	if d.undo {
-		w.effects[d.name] = true
+		w.effects[step] = true
 	}
 }
 
-func (d *drawnTask) undone() {
+func (d *drawnTask) undone(step string) {
 	d.world.mu.Lock()
 	defer d.world.mu.Unlock()
-	d.world.effects[d.name] = false
+	d.world.effects[step] = false
 }
 
 func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	d.world.allow(call)
-	d.began()
+	d.began(call.Step)
 	d.world.event()
 	if d.says {
 		_ = call.Progress(int64(call.Asked), 0, nil)
@@ -520,12 +572,16 @@ func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	if call.Attempt <= d.fail {
 		return nil, errors.New("woot")
 	}
-	return d.name, nil
+	// It is a list besides, for an each: longer or shorter in another round.
+	return []int{1, 2, 3}[:(d.round(call)+d.length)%4], nil
 }
 
 // round is the number of the round, by the value of the retry: that of one
 // which never repeats is null.
 func (d *drawnTask) round(call *flow.Call) int {
+	if d.value == "" {
+		return 1
+	}
 	var value int
 	if err := json.Unmarshal(call.Arguments[d.value], &value); err != nil {
 		return 1
@@ -544,7 +600,7 @@ func (d *drawnUndoable) Revert(_ context.Context, call *flow.Call) error {
 	if call.Attempt <= d.undoFail {
 		return errors.New("nasty")
 	}
-	d.undone()
+	d.undone(call.Step)
 	return nil
 }
 

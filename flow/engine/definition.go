@@ -107,6 +107,9 @@ func (c *core) adopt(o *Options, now time.Time) {
 // may have been adopted long ago, so it need not be among those seen now.
 func (c *core) forgets(atom *logbook.AtomDetail) bool {
 	_, found := c.plan.Find(atom.Name)
+	if _, stray := c.plan.Instantiated(atom.Name); stray {
+		return false // it is there again when a list is longer
+	}
 	n := len(atom.Attempts)
 	begun := n > 0 && atom.Attempts[n-1].Action != logbook.ActionReset
 	idle := atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored

@@ -205,12 +205,18 @@ func Run(ctx context.Context, options Options) (End, error) {
 	if err != nil {
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
 	}
+	if err := options.grow(); err != nil {
+		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
+	}
 	work, refusal, err := intervene(&options, time.Now())
 	switch {
 	case err != nil:
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
 	case refusal != nil:
 		return refused(&options, refusal), nil
+	}
+	if err := options.grow(); err != nil { // anew: an opening may be run again
+		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
 	}
 	c, err := newCore(&options, revision, work)
 	if err != nil {

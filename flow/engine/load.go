@@ -93,9 +93,10 @@ func (c *core) checkStore() error {
 // load takes over one atom.
 func (c *core) load(atom *logbook.AtomDetail) error {
 	step, ok := c.plan.Find(atom.Name)
+	if !ok {
+		return c.loadStray(atom)
+	}
 	switch {
-	case !ok:
-		return errors.New("the flow has no such step")
 	case atom.Kind != c.plan.Step(step).Kind():
 		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, c.plan.Step(step).Kind())
 	case c.vertices[step].recorded:

@@ -179,80 +179,11 @@ func (l Local) result(ctx context.Context, plan *flow.Plan) (Result, error) {
 		return r, fmt.Errorf("cannot read what has become of flow %s: %w", l.Flow, err)
 	}
 	r.State, r.Detail = detail.State, detail
+	if plan, err = grownPlan(plan, detail.Atoms); err != nil {
+		return r, fmt.Errorf("cannot read what has become of flow %s: %w", l.Flow, err)
+	}
 	r.Steps, r.Values = results(plan, detail.Atoms)
 	return r, nil
-}
-
-// results gathers results by step and by symbol.
-func results(plan *flow.Plan, atoms []logbook.AtomDetail) (steps, symbols logbook.Values) {
-	steps, symbols = make(logbook.Values), make(logbook.Values)
-	found := make(map[int]json.RawMessage, len(atoms)) // by number, retries included
-	providers := make(map[string][]int)
-	for i := range atoms {
-		number, ok := plan.Find(atoms[i].Name)
-		result, succeeded := atoms[i].Result()
-		if !ok || !succeeded || atoms[i].State != logbook.AtomSuccess {
-			continue
-		}
-		found[number] = result
-		if atoms[i].Kind == logbook.KindTask {
-			steps[atoms[i].Name] = result
-		}
-		for _, provision := range plan.Step(number).Provides() {
-			providers[provision.Symbol] = append(providers[provision.Symbol], number)
-		}
-	}
-	for symbol, numbers := range providers {
-		last, ok := lastOf(plan, numbers)
-		if !ok {
-			continue
-		}
-		if value, ok := provided(plan.Step(last), symbol, found[last]); ok {
-			symbols[symbol] = value
-		}
-	}
-	return steps, symbols
-}
-
-// lastOf finds the step that comes after all the others. Steps are numbered in
-// an order in which they could run, so it can only be the one of the highest
-// number.
-func lastOf(plan *flow.Plan, numbers []int) (int, bool) {
-	last := slices.Max(numbers)
-	if len(numbers) == 1 {
-		return last, true
-	}
-	before := make(map[int]bool)
-	stack := []int{last}
-	for len(stack) > 0 {
-		top := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		for _, previous := range plan.Previous(top) {
-			if v := int(previous); !before[v] {
-				before[v] = true
-				stack = append(stack, v)
-			}
-		}
-	}
-	return last, !slices.ContainsFunc(numbers, func(n int) bool { return n != last && !before[n] })
-}
-
-func provided(step *flow.Step, symbol string, result json.RawMessage) (json.RawMessage, bool) {
-	for _, provision := range step.Provides() {
-		if provision.Symbol != symbol {
-			continue
-		}
-		if provision.Field == "" {
-			return result, true
-		}
-		var fields logbook.Values
-		if err := json.Unmarshal(result, &fields); err != nil {
-			return nil, false // nobody requires the field, or the step would have failed
-		}
-		value, ok := fields[provision.Field]
-		return value, ok
-	}
-	return nil, false
 }
 
 // verdict is the end of a flow as an error.

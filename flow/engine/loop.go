@@ -43,6 +43,7 @@ type loop struct {
 type report struct {
 	outcome
 	grant   *grant
+	plan    *flow.Plan // that of the start
 	refused error
 }
 
@@ -54,8 +55,12 @@ type heldStart struct {
 
 func newLoop(ctx context.Context, o *Options, c *core) *loop {
 	steps, cancel := context.WithCancelCause(ctx)
+	most := o.Workers
+	if !o.Plan.Grows() {
+		most = min(most, o.Plan.Len())
+	}
 	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
-		desk: newDesk(&o.Limits), reports: make(chan report, min(o.Workers, o.Plan.Len()))}
+		desk: newDesk(&o.Limits), reports: make(chan report, most)}
 	if o.Pool != nil {
 		l.seat = o.Pool.join()
 	}
@@ -215,6 +220,7 @@ func (l *loop) takeReports(r report) error {
 		if r.refused != nil {
 			return fmt.Errorf("%w: %w", ErrGate, r.refused)
 		}
+		r.step = l.core.numberOf(r.plan, r.step)
 		l.log(&r.outcome)
 		l.core.finish(r.outcome, l.now)
 		select {
@@ -341,6 +347,6 @@ func (l *loop) log(o *outcome) {
 		return
 	}
 	attempt := l.core.vertices[o.step].attempt
-	l.options.Logger.Warn("step failed", "flow", l.options.Detail.ID.String(), "step", l.options.Plan.Step(o.step).Name(),
+	l.options.Logger.Warn("step failed", "flow", l.options.Detail.ID.String(), "step", l.core.plan.Step(o.step).Name(),
 		"action", string(attempt.Action), "attempt", attempt.Number, "kind", o.failure.Kind, "error", o.failure.Message)
 }

@@ -17,7 +17,7 @@ var errTimeout = errors.New("the step's time is up")
 
 // perform makes one attempt, in a goroutine that ends with it, and reports it.
 func (l *loop) perform(s start) {
-	r := report{outcome: outcome{step: s.step}, grant: s.grant}
+	r := report{outcome: outcome{step: s.step}, plan: s.plan, grant: s.grant}
 	returned := false
 	defer func() {
 		if !returned {
@@ -37,7 +37,7 @@ func (l *loop) perform(s start) {
 			return
 		}
 	}
-	step := l.options.Plan.Step(s.step)
+	step := s.plan.Step(s.step)
 	ctx := l.steps
 	if timeout := step.Timeout(); timeout > 0 {
 		var cancel context.CancelFunc

@@ -55,6 +55,25 @@ func (q *queue[T]) remove(unwanted func(item T) bool) {
 	q.head = 0
 }
 
+// take removes the items that are wanted, and gives them in their order.
+func (q *queue[T]) take(wanted func(item T) bool) (taken []T) {
+	q.remove(func(item T) bool {
+		want := wanted(item)
+		if want {
+			taken = append(taken, item)
+		}
+		return want
+	})
+	return taken
+}
+
+// each lets every item be changed.
+func (q *queue[T]) each(change func(item *T)) {
+	for i := q.head; i < len(q.items); i++ {
+		change(&q.items[i])
+	}
+}
+
 func (q *queue[T]) clear() { q.items, q.head = q.items[:0], 0 }
 
 // dueStep is a step that waits for a time.

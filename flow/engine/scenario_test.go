@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,8 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 // expected, up to an empty line. The commands:
 //
 //	flow         an indented tree: "linear NAME", "unordered NAME", "graph NAME",
-//	             each with a retry if there is one (see parseRetry), or a step
+//	             each with a retry if there is one (see parseRetry), or "each
+//	             NAME" with its properties (see parseEach), or a step
 //	             with its properties (see parseStep); after the command
 //	             only=STEP,STEP for a targeted run
 //	change       the same flow as it is built from now on; properties: its policy
@@ -45,7 +47,8 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //	             (E+5: with the value 5, of a retry)
 //	run          runs and prints each update; properties: workers=N pool=N suspend=STEP
 //	             (suspends when the step starts), cancel=STEP (reverts then; now:
-//	             before anything starts), crash=N (before update N)
+//	             before anything starts), crash=N (before update N), list=JSON
+//	             (what the store has under that name)
 //
 // A detail stays between runs, so that a second run is a resume.
 func TestScenarios(t *testing.T) {
@@ -202,10 +205,13 @@ func (s *scenario) build(properties, lines []string) string {
 			stack[len(stack)-1].flow.Add(node)
 		}
 		if f, ok := node.(*flow.Flow); ok {
+			if f.Pattern() == flow.PatternEach {
+				f = f.Children()[0].(*flow.Flow)
+			}
 			stack = append(stack, level{indent: indent, flow: f})
 		}
 	}
-	how := flow.Compilation{Inputs: []string{"input", "list", "none"}}
+	how := flow.Compilation{Inputs: []string{"input", "list", "none", "lists"}}
 	for _, word := range properties {
 		if targets, ok := strings.CutPrefix(word, "only="); ok {
 			how.Targets = strings.Split(targets, ",")
@@ -230,11 +236,54 @@ func (s *scenario) node(words []string) flow.Node {
 		f = flow.Graph(words[1])
 	case "link":
 		return nil
+	case "each":
+		return parseEach(words[1], words[2:])
 	default:
 		return s.parseStep(words)
 	}
 	if len(words) > 2 {
 		f.WithRetry(parseRetry(words[2], words[3:]))
+	}
+	return f
+}
+
+// parseEach reads what follows on "each NAME", whose body is a linear flow of
+// what stands under it:
+//
+//	over=A      the list; "list" if not given
+//	as=A        the name of an element; "x" if not given
+//	place=A     that of its place
+//	gather=A,B  provides the list of what is provided as A as B
+//	atonce=N    bounds the instances that run at once
+//	a retry (see parseRetry) with its own words behind it
+func parseEach(name string, words []string) *flow.Flow {
+	over, as := "list", "x"
+	var options []flow.EachOption
+	var retry *flow.Retrier
+	for i, word := range words {
+		if retry != nil {
+			break // the other words are the retry's
+		}
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "over":
+			over = value
+		case "as":
+			as = value
+		case "place":
+			options = append(options, flow.Place(value))
+		case "gather":
+			symbol, list, _ := strings.Cut(value, ",")
+			options = append(options, flow.Gather(symbol, list))
+		case "atonce":
+			options = append(options, flow.AtOnce(count(value)))
+		default:
+			retry = parseRetry(word, words[i+1:])
+		}
+	}
+	f := flow.Each(name, over, as, flow.Linear("body of "+name), options...)
+	if retry != nil {
+		f.WithRetry(retry)
 	}
 	return f
 }
@@ -268,7 +317,7 @@ func (s *scenario) parseLink(words []string) []flow.LinkOption {
 	return options
 }
 
-// parseRetry reads a retry: times=NAME,N  each=NAME,VALUE,VALUE  from=NAME,SYMBOL
+// parseRetry reads a retry: times=NAME,N  each=NAME,VALUE,VALUE ([1;2]: a list)  from=NAME,SYMBOL
 // revert=NAME  revertall=NAME  answers=NAME,VERDICT,VERDICT (numbers, or
 // panic), and then
 //
@@ -294,7 +343,11 @@ func parseRetry(word string, rest []string) *flow.Retrier {
 	case "times":
 		return flow.Times(name, count(value), options...)
 	case "each":
-		return flow.ForEach(name, strings.Split(value, ","), options...)
+		values := strings.Split(value, ",")
+		if strings.HasPrefix(value, "[") { // lists, whose elements stand between semicolons
+			return flow.ForEach(name, listValues(values), options...)
+		}
+		return flow.ForEach(name, values, options...)
 	case "from":
 		return flow.ParameterizedForEach(name, value, options...)
 	case "revert":
@@ -305,6 +358,14 @@ func parseRetry(word string, rest []string) *flow.Retrier {
 		return flow.NewRetrier(name, &answers{list: strings.Split(value, ",")}, options...)
 	}
 	panic("there is no retry " + word)
+}
+
+func listValues(texts []string) []json.RawMessage {
+	values := make([]json.RawMessage, len(texts))
+	for i, text := range texts {
+		values[i] = json.RawMessage(strings.ReplaceAll(text, ";", ","))
+	}
+	return values
 }
 
 // answers is a controller that gives one answer after the other.
@@ -482,7 +543,8 @@ func (s *scenario) run(t *testing.T, words []string) string {
 	// Each run is a claim of its own.
 	token := logbook.Token{Index: s.lastToken() + 1}
 	options := engine.Options{Plan: s.plan, Detail: s.detail, Store: logbook.Values{
-		"input": json.RawMessage(`1`), "list": json.RawMessage(`[3, 2, 5]`), "none": json.RawMessage(`[]`)},
+		"input": json.RawMessage(`1`), "list": json.RawMessage(`[3, 2, 5]`), "none": json.RawMessage(`[]`),
+		"lists": json.RawMessage(`[[1,2],[],[3]]`)},
 		Job: "j", Token: token, Owner: "o", Journal: j, Workers: 1, Suspend: suspend, Revert: cancel}
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")
@@ -501,6 +563,8 @@ func (s *scenario) run(t *testing.T, words []string) string {
 			}
 		case "store":
 			options.Store = nil
+		case "list":
+			options.Store["list"] = json.RawMessage(value)
 		}
 	}
 	options.Observe = func(event engine.Event) {
@@ -648,11 +712,21 @@ type scriptedTask struct {
 	calls          *callLog
 }
 
+// apart is a moment that no other instance of the step takes.
+func apart(step string) time.Duration {
+	moment, level := time.Duration(0), time.Microsecond
+	for _, number := range regexp.MustCompile(`\[(\d+)\]`).FindAllStringSubmatch(step, -1) {
+		moment += level * time.Duration(1+count(number[1]))
+		level *= 10
+	}
+	return moment
+}
+
 func (s *scriptedTask) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	value := strings.Trim(string(call.Arguments[s.shows]), `"`)
-	s.calls.add(s.name + value)
+	s.calls.add(call.Step + value)
 	select {
-	case <-time.After(s.takes + s.moment):
+	case <-time.After(s.takes + s.moment + apart(call.Step)):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -680,7 +754,7 @@ func (s *scriptedTask) Execute(ctx context.Context, call *flow.Call) (any, error
 	case "bare":
 		return 17, nil
 	}
-	return map[string]any{"step": s.name, "x": call.Attempt}, nil
+	return map[string]any{"step": call.Step, "x": call.Attempt}, nil
 }
 
 type undoableTask struct{ *scriptedTask }
@@ -693,8 +767,8 @@ func (s *undoableTask) Revert(_ context.Context, call *flow.Call) error {
 	case call.Result == nil:
 		known = "undo-unknown"
 	}
-	s.calls.add(known + ":" + s.name)
-	<-time.After(s.moment)
+	s.calls.add(known + ":" + call.Step)
+	<-time.After(s.moment + apart(call.Step))
 	if call.Asked < s.undoAsks {
 		return flow.NotYet(s.undoAgain)
 	}

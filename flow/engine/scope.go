@@ -237,6 +237,7 @@ func (c *core) nextValue(s int) (json.RawMessage, *logbook.Failure) {
 func (c *core) reset(s int, now time.Time) {
 	scopes := c.plan.Scopes()
 	bounds := &scopes[s]
+	c.lists = nil
 	c.scopes[s].turning, c.scopes[s].failed, c.scopes[s].failures = false, nil, nil
 	for inner := s + 1; inner < len(scopes) && scopes[inner].Retry < bounds.End; inner++ {
 		c.scopes[inner] = scope{}

@@ -1,0 +1,403 @@
+package engine
+
+import (
+	"container/heap"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxGathered bounds a list that an each gathers, which is made anew for the
+// steps that are given it: as much as one message of the logbook holds.
+const maxGathered = 4 << 20
+
+// grownPlan is the plan with the instances that the record of a flow tells of:
+// of every opening that has taken its list, and has not been set back since.
+func grownPlan(plan *flow.Plan, atoms []logbook.AtomDetail) (*flow.Plan, error) {
+	if plan == nil || !plan.Grows() {
+		return plan, nil
+	}
+	elements := make(map[string]int)
+	for i := range atoms {
+		if atoms[i].Kind != logbook.KindEach {
+			continue
+		}
+		if !hasOpened(&atoms[i]) {
+			continue
+		}
+		last, ok := atoms[i].Last(logbook.ActionExecute)
+		if !ok || !last.Ended() || last.Failure != nil {
+			continue
+		}
+		list, err := elementsOf(last.Result)
+		if err != nil {
+			return nil, fmt.Errorf("%w: atom %q: %w", ErrMismatch, atoms[i].Name, err)
+		}
+		elements[atoms[i].Name] = len(list)
+	}
+	grown, err := plan.Grown(elements)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	return grown, nil
+}
+
+// hasOpened tells whether instances of an opening may be in the record as more
+// than strays. They may where a person has just had it run again: what stands
+// behind it may not be set back yet.
+func hasOpened(atom *logbook.AtomDetail) bool {
+	switch atom.State {
+	case logbook.AtomSuccess, logbook.AtomReverting, logbook.AtomReverted:
+		return true
+	case logbook.AtomPending:
+		n := len(atom.Attempts)
+		return n > 0 && atom.Attempts[n-1].Action == logbook.ActionReset
+	}
+	return false
+}
+
+// grow makes the plan that of the record.
+func (o *Options) grow() (err error) {
+	o.Plan, err = grownPlan(o.Plan, o.Detail.Atoms)
+	return err
+}
+
+// elementsOf reads a list.
+func elementsOf(list json.RawMessage) ([]json.RawMessage, error) {
+	var elements []json.RawMessage
+	if err := json.Unmarshal(list, &elements); err != nil || elements == nil {
+		return nil, errors.New("what it is to be run for is no JSON array")
+	}
+	if len(elements) > flow.MaxElements {
+		return nil, fmt.Errorf("its list has %d elements, and at most %d are allowed", len(elements), flow.MaxElements)
+	}
+	return elements, nil
+}
+
+// loadStray takes over an atom of an instance that the plan does not have now:
+// of an earlier round of a retry, in which the list was longer. It is kept for
+// a later one.
+func (c *core) loadStray(atom *logbook.AtomDetail) error {
+	step, ok := c.plan.Instantiated(atom.Name)
+	switch {
+	case !ok:
+		return errors.New("the flow has no such step")
+	case atom.Kind != step.Kind():
+		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, step.Kind())
+	case atom.State != logbook.AtomPending && atom.State != logbook.AtomReverted && atom.State != logbook.AtomIgnored:
+		return fmt.Errorf("it is %s, and the list of its each has no such element", atom.State)
+	}
+	if _, twice := c.strays[atom.Name]; twice {
+		return errors.New("it is recorded twice")
+	}
+	v := vertex{state: atom.State, intention: atom.Intention, recorded: true}
+	for i := range atom.Attempts {
+		if err := v.loadAttempt(&atom.Attempts[i], c.hands.counts(&atom.Attempts[i])); err != nil {
+			return err
+		}
+	}
+	if atom.Version != step.Version() {
+		if v.runs > 0 {
+			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, step.Version())
+		}
+		v.outdated = true
+	}
+	c.keepStray(atom.Name, v)
+	return nil
+}
+
+func (c *core) keepStray(name string, v vertex) {
+	if c.strays == nil {
+		c.strays = make(map[string]vertex)
+	}
+	c.strays[name] = v
+}
+
+// open takes the lists of all openings that are ready, and begins what is
+// behind them: growing costs as much as the flow is large, so that those which
+// come together grow together.
+func (c *core) open(first int, now time.Time) {
+	openings := append([]int{first}, c.ready.take(func(step int) bool { return c.plan.Step(step).IsEach() })...)
+	room := c.limits.Steps - c.plan.Len() - len(c.strays)
+	var taken []int
+	for _, step := range openings {
+		// One before it may have failed, and turned the flow round.
+		if c.reverting || c.broken || c.turningOver(step) >= 0 {
+			continue
+		}
+		c.takeList(step, &room, now)
+		taken = append(taken, step)
+	}
+	elements, names := maps.Clone(c.plan.Elements()), []string(nil)
+	changed := false
+	for _, step := range taken {
+		if v := &c.vertices[step]; v.state != logbook.AtomSuccess || v.intention != logbook.IntendExecute {
+			continue
+		}
+		name, n := c.plan.Step(step).Name(), len(c.elements(step))
+		changed = changed || elements[name] != n
+		elements[name] = n
+		names = append(names, name)
+	}
+	if changed {
+		c.grow(elements, now)
+	}
+	for _, name := range names {
+		step, _ := c.plan.Find(name)
+		if v := &c.vertices[step]; v.state == logbook.AtomSuccess && v.intention == logbook.IntendExecute {
+			c.release(step, now)
+		}
+	}
+}
+
+// takeList makes the one attempt at an opening, as far as there is room for
+// further steps. Nothing is done outside, so that the attempt need not be
+// durable before.
+func (c *core) takeList(step int, room *int, now time.Time) {
+	v := &c.vertices[step]
+	c.move(now)
+	v.executions++
+	begun := []logbook.Attempt{{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}}
+	v.started, v.open, v.failure, v.list, v.attempt = true, true, nil, nil, &begun[0]
+	c.change(step, logbook.AtomChange{State: logbook.AtomRunning, Attempts: begun}, now)
+	c.running++
+	list, err := c.listFor(step, room)
+	failure := flow.FailureOf(err)
+	if failure != nil {
+		failure.Kind, failure.Permanent = logbook.FailureArgument, true
+	}
+	c.finish(outcome{step: step, result: list, failure: failure, ended: now}, now)
+}
+
+// listFor is the list of an opening, checked, and counted against the room.
+func (c *core) listFor(step int, room *int) (json.RawMessage, error) {
+	arguments, failure := c.arguments(step, logbook.ActionExecute)
+	if failure != nil {
+		return nil, failure
+	}
+	list := arguments[c.plan.Arguments(step)[0].Name]
+	elements, err := elementsOf(list)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.limits.CheckValue("list", list); err != nil {
+		return nil, err
+	}
+	need := 0
+	for i := range elements {
+		for _, name := range c.plan.Instance(step, i) {
+			_, present := c.plan.Find(name)
+			if _, kept := c.strays[name]; !present && !kept {
+				need++
+			}
+		}
+		if need > *room {
+			return nil, fmt.Errorf("with the %d elements of its list the flow would have more than %d steps", len(elements), c.limits.Steps)
+		}
+	}
+	*room -= need
+	return list, nil
+}
+
+// elements are those of an opening that has taken its list.
+func (c *core) elements(step int) []json.RawMessage {
+	v := &c.vertices[step]
+	if v.list == nil {
+		v.list, _ = elementsOf(v.result) // which was checked when it was taken, or loaded
+	}
+	return v.list
+}
+
+// grow goes on with the plan for other numbers of elements. It is like a
+// resume: what is known of each step goes over by its name, and what follows
+// from all of that is worked out anew. Nothing behind an opening has begun that
+// was not released before; so what leaves the plan has not begun either.
+func (c *core) grow(elements map[string]int, now time.Time) {
+	old := c.plan
+	plan, err := old.Grown(elements)
+	if err != nil {
+		panic("internal error: the flow cannot grow: " + err.Error()) // listFor has counted the steps
+	}
+	to := make([]int, old.Len())
+	for step, s := range old.Steps() {
+		number, ok := plan.Find(s.Name())
+		if to[step] = number; !ok {
+			to[step] = -1
+		}
+	}
+	decided := make(map[flow.ChoicePlace]bool)
+	for i := range old.Choices() {
+		if choice := &old.Choices()[i]; c.vertices[choice.Gate].released {
+			decided[choice.Place()] = true
+		}
+	}
+	c.plan, c.lists = plan, nil
+	adopted := c.moveVertices(old, to)
+	c.moveScopes(old, to)
+	c.moveQueues(to)
+	c.countBefore(decided)
+	for s := range c.scopes {
+		if c.scopes[s].turning {
+			c.countUndone(&plan.Scopes()[s])
+		}
+	}
+	for _, step := range adopted {
+		c.resetStep(step, now)
+	}
+}
+
+// moveVertices takes over the steps, and gives those that the plan has had in
+// an earlier round. Gates are made anew.
+func (c *core) moveVertices(old *flow.Plan, to []int) (adopted []int) {
+	vertices := make([]vertex, c.plan.Vertices())
+	for i := range vertices {
+		vertices[i] = vertex{state: logbook.AtomPending, intention: logbook.IntendExecute}
+	}
+	for step, number := range to {
+		switch v := c.vertices[step]; {
+		case number >= 0:
+			vertices[number] = v
+		case v.recorded:
+			c.keepStray(old.Step(step).Name(), v)
+		}
+	}
+	if len(c.strays) > 0 {
+		for step := range c.plan.Len() {
+			name := c.plan.Step(step).Name()
+			if stray, ok := c.strays[name]; ok {
+				if isDone(stray.state) {
+					c.done++ // as of all steps in the plan, until it is set back
+				}
+				stray.released, stray.open, stray.attempt = false, false, nil
+				vertices[step] = stray
+				adopted = append(adopted, step)
+				delete(c.strays, name)
+			}
+		}
+	}
+	c.vertices = vertices
+	return adopted
+}
+
+func (c *core) moveScopes(old *flow.Plan, to []int) {
+	scopes := make([]scope, len(c.plan.Scopes()))
+	for i := range c.scopes {
+		number := to[old.Scopes()[i].Retry]
+		if number < 0 {
+			continue
+		}
+		moved := c.scopes[i]
+		for j, step := range moved.failed {
+			moved.failed[j] = to[step]
+		}
+		s, _ := c.plan.ScopeOf(number)
+		scopes[s] = moved
+	}
+	c.scopes = scopes
+}
+
+func (c *core) moveQueues(to []int) {
+	c.ready.each(func(step *int) { *step = to[*step] })
+	for i := range c.due {
+		c.due[i].step = to[c.due[i].step]
+	}
+	heap.Init((*heapOrder)(&c.due))
+	last := make([]place, c.plan.Len())
+	for step, number := range to {
+		if number >= 0 {
+			last[number] = c.out.last[step]
+		}
+	}
+	c.out.last = last
+}
+
+// countBefore counts what each vertex waits for. A gate lets those behind it
+// go as soon as all before it have, but for one where there is something to
+// decide.
+func (c *core) countBefore(decided map[flow.ChoicePlace]bool) {
+	var reached []int
+	for v := range c.vertices {
+		if c.vertices[v].before = len(c.plan.Previous(v)); c.vertices[v].before == 0 {
+			reached = append(reached, v)
+		}
+	}
+	for len(reached) > 0 {
+		top := reached[len(reached)-1]
+		reached = reached[:len(reached)-1]
+		if top >= c.plan.Len() {
+			choice, ok := c.plan.ChoiceAt(top)
+			c.vertices[top].released = !ok || decided[c.plan.Choices()[choice].Place()]
+		}
+		if !c.vertices[top].released {
+			continue
+		}
+		for _, next := range c.plan.Next(top) {
+			if c.vertices[next].before--; c.vertices[next].before == 0 {
+				reached = append(reached, int(next))
+			}
+		}
+	}
+}
+
+// numberOf is the present number of a step of a plan that the flow was run by.
+func (c *core) numberOf(plan *flow.Plan, step int) int {
+	if plan == c.plan {
+		return step
+	}
+	number, ok := c.plan.Find(plan.Step(step).Name())
+	if !ok {
+		panic("internal error: step " + plan.Step(step).Name() + " runs, and has left the flow")
+	}
+	return number
+}
+
+// gathered is a list of what the instances of an each provide; false where the
+// each was ignored.
+func (c *core) gathered(g *flow.Gathered) (json.RawMessage, bool) {
+	if c.vertices[g.Each].state != logbook.AtomSuccess {
+		return nil, false
+	}
+	if list, ok := c.lists[g]; ok {
+		return list, true
+	}
+	list := json.RawMessage("[")
+	for i := range g.Items {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		item, ok := c.value(&g.Items[i])
+		if !ok {
+			item = null
+		}
+		if list = append(list, item...); len(list) > maxGathered {
+			return nil, false
+		}
+	}
+	list = append(list, ']')
+	if c.lists == nil {
+		c.lists = make(map[*flow.Gathered]json.RawMessage)
+	}
+	c.lists[g] = list
+	return list, true
+}
+
+// placeValue is the place of an instance as it is given to its steps.
+func placeValue(index int) json.RawMessage { return strconv.AppendInt(nil, int64(index), 10) }
+
+// part is what of an opening is given to one instance.
+func (c *core) part(wire *flow.Wire) (json.RawMessage, bool) {
+	if wire.Part == flow.PartPlace {
+		return placeValue(wire.Index), true
+	}
+	elements := c.elements(wire.From)
+	if wire.Index >= len(elements) {
+		return nil, false
+	}
+	return elements[wire.Index], true
+}

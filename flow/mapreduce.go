@@ -1,0 +1,97 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Map makes a flow that calls a function for each element of the list under
+// the symbol over, all at once, and provides the list of what it returned, in
+// the order of the elements, under the symbol to. It is an Each of one step,
+// named after the flow with "-item" behind it, so that each call is tried
+// again, resumed and recorded for itself. Options are those of the step; what
+// it requires besides is found by CallFrom.
+func Map[T, R any](name, over, to string, execute func(ctx context.Context, item T) (R, error), options ...Option) *Flow {
+	const result = "result" // seen in the instance only
+	item := name + "-item"
+	var task Task
+	if execute != nil {
+		task = &mapTask[T, R]{item: item, execute: execute}
+	}
+	step := NewStep(item, task, append([]Option{Requires(item), Provides(result)}, options...)...)
+	return Each(name, over, item, step, Gather(result, to))
+}
+
+type mapTask[T, R any] struct {
+	item    string
+	execute func(context.Context, T) (R, error)
+}
+
+func (t *mapTask[T, R]) Execute(ctx context.Context, call *Call) (any, error) {
+	item, err := decodeItem[T](call.Arguments[t.item])
+	if err != nil {
+		return nil, err
+	}
+	return t.execute(withCall(ctx, call), item)
+}
+
+// Reduce makes a step that goes through the list under the symbol over, from
+// the first element to the last, and provides under the symbol to what the
+// function makes of them: it is given what it returned before, at first the
+// start, and the next element. Of an empty list, the start is the result.
+func Reduce[T, A any](name, over, to string, start A, fold func(ctx context.Context, so A, item T) (A, error), options ...Option) *Step {
+	var task Task
+	if fold != nil {
+		task = &reduceTask[T, A]{over: over, start: start, fold: fold}
+	}
+	return NewStep(name, task, append([]Option{Requires(over), Provides(to)}, options...)...)
+}
+
+type reduceTask[T, A any] struct {
+	over  string
+	start A
+	fold  func(context.Context, A, T) (A, error)
+}
+
+func (t *reduceTask[T, A]) Execute(ctx context.Context, call *Call) (any, error) {
+	items, err := decodeItem[[]T](call.Arguments[t.over])
+	if err != nil {
+		return nil, err
+	}
+	// A copy, by way of its JSON: what a call does to the start, the next one
+	// must not see.
+	so, err := copied(t.start)
+	if err != nil {
+		return nil, err
+	}
+	ctx = withCall(ctx, call)
+	for i, item := range items {
+		if so, err = t.fold(ctx, so, item); err != nil {
+			return nil, fmt.Errorf("at element %d: %w", i, err)
+		}
+	}
+	return so, nil
+}
+
+// decodeItem reads a value. What does not fit will not fit the next time
+// either, so the failure is permanent.
+func decodeItem[T any](value json.RawMessage) (item T, err error) {
+	if err := json.Unmarshal(value, &item); err != nil {
+		return item, Permanent(Fail(logbook.FailureArgument, fmt.Errorf("cannot read the element: %w", err)))
+	}
+	return item, nil
+}
+
+func copied[A any](start A) (so A, err error) {
+	text, err := json.Marshal(start)
+	if err == nil {
+		err = json.Unmarshal(text, &so)
+	}
+	if err != nil {
+		return so, Permanent(Fail(logbook.FailureArgument, fmt.Errorf("cannot copy the start: %w", err)))
+	}
+	return so, nil
+}
