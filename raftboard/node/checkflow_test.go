@@ -38,6 +38,19 @@ func TestFlowsAreCheckedWhenPosted(t *testing.T) {
 	defer cancel()
 
 	const document = `{"name":"greet","inputs":["guest","words"],"steps":[{"name":"say","requires":["guest","words"]}]}`
+	schedule := jobs.Schedule{Name: "greet", Rule: "@daily", Posting: jobs.Posting{
+		Store: logbook.Values{"guest": json.RawMessage(`"Ann"`)},
+		Book: &logbook.Book{Name: "greet", Flows: []logbook.FlowDetail{{
+			Name: "greet", Factory: logbook.Factory{Name: spec.Kind, Args: json.RawMessage(document)},
+		}}},
+	}}
+	if _, err := client.SaveSchedule(ctx, schedule); !errors.Is(err, jobs.ErrInvalid) || !strings.Contains(err.Error(), "words") {
+		t.Errorf("a schedule of a flow that lacks words: %v", err)
+	}
+	schedule.Posting.Store["words"] = json.RawMessage(`"hello"`)
+	if _, err := client.SaveSchedule(ctx, schedule); err != nil {
+		t.Errorf("a schedule of a flow that lacks nothing: %v", err)
+	}
 	posting := func(name string, kind string, store logbook.Values) jobs.Posting {
 		detail := logbook.FlowDetail{ID: logbook.NewFlowID(), Name: name, Factory: logbook.Factory{Name: kind, Args: json.RawMessage(document)}}
 		return jobs.Posting{ID: jobs.NewJobID(), Name: name, Store: store,

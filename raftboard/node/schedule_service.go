@@ -71,6 +71,11 @@ func (s *scheduleService) planSave(given *jobs.Schedule, now time.Time) (*conduc
 	if err != nil {
 		return nil, err
 	}
+	// A flow that cannot be built would make every slot a job for the trash.
+	expanded := given.Expand(jobs.NewJobID(), now)
+	if err := (&boardService{s.Node}).checkFlow(command.PostingToProto(&expanded)); err != nil {
+		return nil, err
+	}
 	c := &conductordv1.SaveScheduleCommand{Schedule: command.ScheduleToProto(given)}
 	c.Schedule.Id = jobs.NewScheduleID().String()
 	known, _, err := s.machine.Schedule(jobs.ScheduleName{Board: given.Board, Name: given.Name}, 0)
