@@ -1,0 +1,133 @@
+package test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// scheduleTimeEnv makes TestScheduleSurvivesLeaders longer, such as 3m.
+const scheduleTimeEnv = "CONDUCTORD_SCHEDULE_TIME"
+
+// TestScheduleSurvivesLeaders kills the leader every 5 s over a schedule of one
+// second, and then accounts for every slot: each has one job, or a record that
+// it was skipped.
+func TestScheduleSurvivesLeaders(t *testing.T) {
+	const pace = 5 * time.Second
+	lasts := 3 * pace
+	if text := os.Getenv(scheduleTimeEnv); text != "" {
+		var err error
+		if lasts, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", scheduleTimeEnv, err)
+		}
+	}
+	cluster, client := startCluster(t, nil)
+	name := jobs.ScheduleName{Name: "every second"}
+	saved, err := client.SaveSchedule(within(t), jobs.Schedule{
+		Name: name.Name, Rule: "@every 1s", Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: "tick"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := killLeaders(t, cluster, client, lasts, pace)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := client.PauseSchedule(ctx, jobs.ScheduleOrder{ScheduleName: name, By: "the test"}); err != nil {
+		t.Fatal(err)
+	}
+	report, err := client.Schedule(ctx, name, jobs.ScheduleLook{History: jobs.MaxSlotRecords})
+	if err != nil {
+		t.Fatal(err)
+	}
+	posted := accountForSlots(t, &saved, &report)
+	ticks := countTicks(t, ctx, client, &report)
+	t.Logf("%d leaders killed, %d slots posted, %d skipped, %d jobs", killed, posted, report.Schedule.Skipped, ticks)
+	if ticks != posted || uint64(posted) != report.Schedule.Posted {
+		t.Errorf("%d slots are posted, %d jobs exist, and %d were counted", posted, ticks, report.Schedule.Posted)
+	}
+	if least := int(lasts/time.Second) / 2; posted < least {
+		t.Errorf("only %d slots were posted in %s", posted, lasts)
+	}
+}
+
+// killLeaders kills the leader at a pace, and starts it again when the next one
+// is killed.
+func killLeaders(t *testing.T, cluster *local.Cluster, client *raftboard.Client, lasts, pace time.Duration) int {
+	t.Helper()
+	over := time.NewTimer(lasts)
+	defer over.Stop()
+	beat := time.NewTicker(pace)
+	defer beat.Stop()
+	var down *local.Node
+	for killed := 0; ; killed++ {
+		select {
+		case <-beat.C:
+		case <-over.C:
+			return killed
+		}
+		if down != nil {
+			if err := down.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if err := cluster.WaitReady(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		down = leaderOf(t, cluster, client)
+		down.Kill()
+	}
+}
+
+// accountForSlots walks the seconds from the first slot on, and finds the record
+// of each. It gives the number of those that are posted.
+func accountForSlots(t *testing.T, saved *jobs.Schedule, report *jobs.ScheduleReport) (posted int) {
+	t.Helper()
+	next := saved.Decided.Truncate(time.Second).Add(time.Second)
+	for i := len(report.History) - 1; i >= 0; i-- {
+		record := report.History[i]
+		if !record.Slot.Equal(next) {
+			t.Fatalf("slot %s has no record; the next record is %+v", next, record)
+		}
+		next = record.Slot.Add(time.Duration(record.Slots()) * time.Second)
+		switch record.State {
+		case jobs.SlotPosted:
+			posted++
+		default:
+			t.Logf("%s %s (%d): %s", record.Slot, record.State, record.Slots(), record.Reason)
+		}
+	}
+	if last := next.Add(-time.Second); !last.Equal(report.Schedule.Decided) {
+		t.Errorf("the last record is of %s, and all slots up to %s are decided", last, report.Schedule.Decided)
+	}
+	return posted
+}
+
+// countTicks counts the jobs of the schedule, each of which must be that of a
+// posted slot.
+func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, report *jobs.ScheduleReport) (ticks int) {
+	t.Helper()
+	posted := map[jobs.JobID]bool{}
+	for _, record := range report.History {
+		posted[record.Job] = record.State == jobs.SlotPosted
+	}
+	for query := (jobs.Query{Kind: "tick"}); ; {
+		page, err := client.Jobs(ctx, query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range page.Jobs {
+			if ticks++; !posted[job.ID] {
+				t.Errorf("job %s is that of no posted slot", job.ID)
+			}
+		}
+		if query.After = page.Next; page.Next == 0 {
+			return ticks
+		}
+	}
+}
