@@ -132,10 +132,29 @@ func TestSagaExample(t *testing.T) {
 	}
 }
 
+// TestEachExample: every order is packed, and the van gets the list of parcels.
+func TestEachExample(t *testing.T) {
+	for _, row := range []struct {
+		given logbook.Values
+		want  string
+	}{
+		{nil, `{"parcels":["1 x lamp, not to be approved","1 x globe, not to be approved"]}`},
+		{set("orders", "[]"), `{"parcels":[]}`},
+	} {
+		got := carryOut(t, "each.toml", row.given)
+		if loaded := got.said("load-van", logbook.ActionExecute); got.err != nil || loaded != "loaded: "+row.want+"\n" {
+			t.Errorf("%q, %s, %v", loaded, got.states(), got.err)
+		}
+	}
+	if got := carryOut(t, "each.toml", set("orders", "7")); got.err == nil {
+		t.Errorf("a number is taken for a list: %s", got.states())
+	}
+}
+
 // TestEveryExampleIsRun: a document that stands here and is run by no test
 // would not be known to work.
 func TestEveryExampleIsRun(t *testing.T) {
-	run := []string{"decision.toml", "hello.toml", "retry.toml", "saga.toml", "travel.toml"}
+	run := []string{"decision.toml", "each.toml", "hello.toml", "retry.toml", "saga.toml", "travel.toml"}
 	entries, err := fs.ReadDir(examples.Files, ".")
 	if err != nil {
 		t.Fatal(err)

@@ -89,6 +89,14 @@ func (l *layout) children(parent *flow.Flow, depth int) {
 		}
 		before := len(l.rows)
 		l.rows = append(l.rows, treeRow{name: inner.Name(), depth: depth, group: inner.Pattern()})
+		if body, is := bodyOf(inner); is {
+			l.retry(inner, depth+1)
+			l.step(inner, depth+1) // the atom that takes the list
+			if l.children(body, depth+1); len(l.rows) == before+1 {
+				l.rows = l.rows[:before]
+			}
+			continue
+		}
 		if l.children(inner, depth+1); len(l.rows) == before+1 {
 			l.rows = l.rows[:before] // nothing of it is left by the targets
 		}
@@ -103,6 +111,15 @@ func (l *layout) retry(over *flow.Flow, depth int) {
 	if _, left := l.plan.Find(retry.Name()); left {
 		l.rows = append(l.rows, treeRow{name: retry.Name(), depth: depth, retry: true, only: l.only[retry.Name()]})
 	}
+}
+
+// bodyOf is what an each runs for every element, if the flow is one.
+func bodyOf(inner *flow.Flow) (*flow.Flow, bool) {
+	if inner.Pattern() != flow.PatternEach || len(inner.Children()) != 1 {
+		return nil, false
+	}
+	body, ok := inner.Children()[0].(*flow.Flow)
+	return body, ok
 }
 
 func (l *layout) step(node flow.Node, depth int) {

@@ -197,6 +197,13 @@ func (b *builder) ordered(name string, pattern Pattern, steps []Step) *flow.Flow
 }
 
 func (b *builder) node(s *Step) flow.Node {
+	if s.Each != nil {
+		each := s.Each.flow(s.Name, b.flow(s.Name, s.Pattern, nil, s.Steps))
+		if s.Rounds != nil {
+			each.WithRetry(s.Rounds.retrier())
+		}
+		return each
+	}
 	if s.Nested() {
 		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps)
 	}

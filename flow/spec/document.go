@@ -44,6 +44,10 @@
 //
 //	when = {step = "check", field = "total", is = "over", value = 100}
 //
+// A flow within the flow may be run once for each element of a list:
+//
+//	each = {over = "orders", as = "order", gather = {receipt = "receipts"}}
+//
 // A flow may be written once and used by several steps:
 //
 //	[[steps]]
@@ -139,6 +143,10 @@ type Step struct {
 	WaitAtMost  Duration     `json:"wait_at_most,omitzero"`
 	Concurrency *Concurrency `json:"concurrency,omitempty"`
 
+	// Each makes a flow within the flow, or the use of a part, one that is run
+	// for each element of a list.
+	Each *Each `json:"each,omitempty"`
+
 	// Of the use of a part: its name, and what its symbols are called here.
 	Flow string    `json:"flow,omitempty"`
 	With Arguments `json:"with,omitempty"`
@@ -163,6 +171,27 @@ func (s Step) MarshalJSON() ([]byte, error) {
 
 // Nested tells whether the step is a flow within the flow.
 func (s *Step) Nested() bool { return len(s.Steps) > 0 }
+
+// Each says over which list a flow is run, once for each element.
+type Each struct {
+	Over   string    `json:"over"` // the symbol of the list
+	As     string    `json:"as"`   // of the element, for the steps of the flow
+	Place  string    `json:"place,omitempty"`
+	AtOnce int       `json:"at_once,omitempty"` // 0: all
+	Gather Arguments `json:"gather,omitempty"`  // what the instances provide, and what the list of it is called
+}
+
+// provided are the symbols that an each gives to its instances and to others.
+func (e *Each) provided() []string {
+	if e == nil {
+		return nil
+	}
+	provided := slices.AppendSeq([]string{e.As}, maps.Values(e.Gather))
+	if e.Place != "" {
+		provided = append(provided, e.Place)
+	}
+	return provided
+}
 
 // Arguments are the names that a handler uses, each with the symbol whose
 // value it gets. In With, they are the symbols of a part.

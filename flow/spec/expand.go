@@ -39,7 +39,7 @@ func (c *scale) weigh(steps []Step) weight {
 	var all weight
 	for i := range steps {
 		s := &steps[i]
-		one := weight{steps: 1, ports: 1 + len(s.Requires) + len(s.Optional) + len(s.Inject) + len(s.After) + len(s.When) + len(s.Provides.symbols())}
+		one := weight{steps: 1, ports: 1 + len(s.Requires) + len(s.Optional) + len(s.Inject) + len(s.After) + len(s.When) + len(s.Provides.symbols()) + len(s.Each.provided())}
 		switch {
 		case s.Flow != "":
 			inner := c.part(s.Flow)
@@ -142,7 +142,7 @@ func (x *expander) step(s *Step, in scope) Step {
 	}
 	made.Requires, made.Optional = in.arguments(s.Requires), in.arguments(s.Optional)
 	made.Provides = in.provides(s.Provides)
-	made.Rounds = x.rounds(s.Rounds, in)
+	made.Rounds, made.Each = x.rounds(s.Rounds, in), in.each(s.Each)
 	x.checkSymbols(&made, in)
 	switch {
 	case len(made.Name) > logbook.MaxLimits.Name: // a fault, and all within would be one
@@ -153,6 +153,11 @@ func (x *expander) step(s *Step, in scope) Step {
 		made.Flow, made.With = "", nil
 		made.Pattern, made.Rounds = part.Pattern, x.rounds(part.Retry, inner)
 		made.Steps = x.steps(part.Steps, inner)
+		if made.Each != nil {
+			// The part's own retry is one for each instance.
+			body := Step{Name: made.Name, Pattern: made.Pattern, Rounds: made.Rounds, Steps: made.Steps}
+			made.Pattern, made.Rounds, made.Steps = Linear, nil, []Step{body}
+		}
 		x.checkWith(s, in, spoken)
 	case s.Nested():
 		made.Steps = x.steps(s.Steps, in)
@@ -221,7 +226,7 @@ func (x *expander) providedBy(name string) map[string]bool {
 		own[part.Retry.Provides] = true
 	}
 	eachStep(part.Steps, func(s *Step) {
-		for _, symbol := range s.Provides.symbols() {
+		for _, symbol := range slices.Concat(s.Provides.symbols(), s.Each.provided()) {
 			own[symbol] = true
 		}
 		if s.Rounds != nil && s.Rounds.Provides != "" {
@@ -286,7 +291,7 @@ func (x *expander) checkSymbols(made *Step, in scope) {
 	if in.rename == nil {
 		return // they stand in the document, and have been checked
 	}
-	symbols := made.Provides.symbols()
+	symbols := slices.Concat(made.Provides.symbols(), made.Each.provided())
 	for _, list := range []Arguments{made.Requires, made.Optional} {
 		symbols = slices.AppendSeq(symbols, maps.Values(list))
 	}

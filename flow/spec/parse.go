@@ -132,6 +132,7 @@ func (r *reader) step(t *table) Step {
 	case t.has("flow"):
 		r.use(t, &s)
 	case t.has("steps"):
+		s.Each = r.each(t)
 		s.Pattern = r.pattern(t)
 		s.Rounds = r.rounds(t, s.Name)
 		s.Steps = r.stepsOf(t, s.Pattern)

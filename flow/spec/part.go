@@ -45,6 +45,7 @@ func (r *reader) part(t *table, name string) Part {
 // use reads what a step has that uses a part.
 func (r *reader) use(t *table, s *Step) {
 	s.Flow = t.text("flow")
+	s.Each = r.each(t)
 	if t.has("with") {
 		s.With = r.renamed(t, "with")
 	}

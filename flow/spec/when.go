@@ -173,6 +173,8 @@ func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern)
 			switch child, found := holder(steps, r.flows, c.Step); {
 			case found && child == i:
 				places[i].fault("when", "a step cannot ask itself")
+			case !found && isEach(steps, c.Step):
+				places[i].fault("when", "%s is run once for each element of a list, and has no one result", quoted(c.Step))
 			case !found && isFlow(steps, c.Step):
 				places[i].fault("when", "%s is a flow, which has no result; ask one of its steps", quoted(c.Step))
 			case !found:
@@ -188,6 +190,7 @@ func holder(steps []Step, flows map[string]Part, name string) (int, bool) {
 	for i := range steps {
 		found := false
 		switch s := &steps[i]; {
+		case s.Each != nil: // its steps have no one result
 		case s.Nested():
 			_, found = holder(s.Steps, flows, name)
 		case s.Flow != "":
@@ -202,6 +205,16 @@ func holder(steps []Step, flows map[string]Part, name string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+func isEach(steps []Step, name string) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool {
+		return s.Each != nil && (s.Name == name || strings.HasPrefix(name, s.Name+".") || nestedIn(s.Steps, name))
+	})
+}
+
+func nestedIn(steps []Step, name string) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool { return s.Name == name || nestedIn(s.Steps, name) })
 }
 
 func isFlow(steps []Step, name string) bool {

@@ -1,0 +1,68 @@
+package spec
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/conductord/conductord/flow"
+)
+
+// each reads over which list a flow is run.
+func (r *reader) each(t *table) *Each {
+	inner := t.inner("each")
+	if inner == nil {
+		return nil
+	}
+	e := &Each{
+		Over:   r.name(inner, "over"),
+		As:     r.name(inner, "as"),
+		Place:  inner.text("place"),
+		AtOnce: inner.integer("at_once", 1, flow.MaxElements),
+		Gather: r.arguments(inner, "gather"),
+	}
+	if inner.has("place") && !inner.failed("place") {
+		r.checkSymbol(inner, "place", e.Place)
+		if e.Place == e.As {
+			inner.fault("place", "the element is called %s already", quoted(e.As))
+		}
+	}
+	called := map[string]bool{}
+	for _, symbol := range slices.Sorted(maps.Values(e.Gather)) {
+		if called[symbol] {
+			inner.fault("gather", "two lists would be called %s", quoted(symbol))
+		}
+		called[symbol] = true
+	}
+	inner.rest()
+	return e
+}
+
+// each is the list in the words of the scope.
+func (s *scope) each(e *Each) *Each {
+	if e == nil || s.rename == nil {
+		return e
+	}
+	made := Each{Over: s.rename(e.Over), As: s.rename(e.As), Place: s.symbol(e.Place), AtOnce: e.AtOnce}
+	if len(e.Gather) > 0 {
+		made.Gather = make(Arguments, len(e.Gather))
+		for _, inner := range slices.Sorted(maps.Keys(e.Gather)) {
+			made.Gather[s.rename(inner)] = s.rename(e.Gather[inner])
+		}
+	}
+	return &made
+}
+
+// flow runs a body for each element.
+func (e *Each) flow(name string, body flow.Node) *flow.Flow {
+	var options []flow.EachOption
+	if e.Place != "" {
+		options = append(options, flow.Place(e.Place))
+	}
+	if e.AtOnce > 0 {
+		options = append(options, flow.AtOnce(e.AtOnce))
+	}
+	for _, symbol := range slices.Sorted(maps.Keys(e.Gather)) {
+		options = append(options, flow.Gather(symbol, e.Gather[symbol]))
+	}
+	return flow.Each(name, e.Over, e.As, body, options...)
+}
