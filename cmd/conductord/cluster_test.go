@@ -475,6 +475,35 @@ func TestFlowRun(t *testing.T) {
 	}
 }
 
+// TestFlowRunOnly: only what is named, and what that waits for, is posted,
+// checked and shown.
+func TestFlowRunOnly(t *testing.T) {
+	cluster := openCluster(t)
+	path := filepath.Join(t.TempDir(), "two.toml")
+	text := "name = \"two\"\ninputs = [\"guest\"]\n[[steps]]\nname = \"air\"\n[[steps]]\nname = \"greet\"\nrequires = [\"guest\"]\nafter = [\"air\"]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := jobs.NewJobID().String()
+	expect(t, run(t, cluster, "flow", "run", path, "--only", "air", "--id", id), 0, "ID\n", "")
+	if got := run(t, cluster, "flow", "show", id); !strings.Contains(got.out, "air") || !strings.Contains(got.out, "0/1 steps") || strings.Contains(got.out, "greet") {
+		t.Errorf("shown is %+v", got)
+	}
+	for name, row := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"another target under one id": {[]string{"--only", "greet", "--set", "guest=Ann", "--id", id}, main.ExitConflict, "conflict"},
+		"a step that is not there":    {[]string{"--only", "sing"}, main.ExitUsage, "\"sing\""},
+		"an input of its own":         {[]string{"--only", "greet"}, main.ExitUsage, "guest"},
+	} {
+		if got := run(t, cluster, append([]string{"flow", "run", path}, row.args...)...); got.code != row.code || !strings.Contains(got.err, row.says) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // runAndWork starts flow run --wait, and a worker for the job once it is posted.
 func runAndWork(t *testing.T, cluster main.Cluster, change func(*main.Program), work func(*worker)) (said, jobs.JobID) {
 	t.Helper()

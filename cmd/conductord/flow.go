@@ -29,7 +29,7 @@ func (p *Program) flowCommand() *cobra.Command {
 
 // readDocument reads a flow document and makes its plan, which finds all that
 // can be wrong with it here.
-func (p *Program) readDocument(path string) (*spec.Document, *flow.Plan, error) {
+func (p *Program) readDocument(path string, targets ...string) (*spec.Document, *flow.Plan, error) {
 	text, err := p.readInput(path)
 	if err != nil {
 		return nil, nil, because(err, "read the flow")
@@ -38,7 +38,7 @@ func (p *Program) readDocument(path string) (*spec.Document, *flow.Plan, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the flow %s:\n%w", path, err)
 	}
-	plan, err := document.Compile()
+	plan, err := document.Compile(targets...)
 	if err != nil {
 		return nil, nil, usageError{fmt.Errorf("cannot compile the flow %s:\n%w", path, err)}
 	}
@@ -50,12 +50,12 @@ func (p *Program) readDocument(path string) (*spec.Document, *flow.Plan, error) 
 
 // attachDocument makes a document the work of a posting: a book of one flow,
 // whose store is the document's with what the posting brings over it.
-func (p *Program) attachDocument(path string, posting *jobs.Posting) error {
-	document, _, err := p.readDocument(path)
+func (p *Program) attachDocument(path string, posting *jobs.Posting, targets ...string) error {
+	document, _, err := p.readDocument(path, targets...)
 	if err != nil {
 		return err
 	}
-	store, err := document.Fill(posting.Store)
+	store, err := document.Fill(posting.Store, targets...)
 	if err != nil {
 		return fmt.Errorf("cannot run the flow %s: %w; give it by --set", path, err)
 	}
@@ -64,6 +64,9 @@ func (p *Program) attachDocument(path string, posting *jobs.Posting) error {
 	}
 	book := logbook.BookID{UUID: derive(posting.ID, "book")}
 	detail := document.Detail(logbook.FlowID{UUID: derive(posting.ID, "flow")}, book, store)
+	if len(targets) > 0 {
+		detail.Targets = targets
+	}
 	posting.Book = &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{detail}}
 	return nil
 }

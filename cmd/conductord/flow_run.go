@@ -11,7 +11,10 @@ import (
 )
 
 func (p *Program) flowRunCommand() *cobra.Command {
-	var f postFlags
+	var (
+		f    postFlags
+		only []string
+	)
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a flow document: post it as a job, and print the job's id",
@@ -24,7 +27,7 @@ func (p *Program) flowRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := p.attachDocument(args[0], &posting); err != nil {
+			if err := p.attachDocument(args[0], &posting, only...); err != nil {
 				return err
 			}
 			if f.wait {
@@ -42,6 +45,7 @@ func (p *Program) flowRunCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().StringArrayVar(&only, "only", nil, "run this step, what it waits for, and nothing else; can be repeated (the document's targets)")
 	return cmd
 }
 
