@@ -3,6 +3,8 @@ package test
 import (
 	"context"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +130,46 @@ func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, rep
 		}
 		if query.After = page.Next; page.Next == 0 {
 			return ticks
+		}
+	}
+}
+
+// TestScheduleCommands goes through the verbs of `conductord schedule`.
+func TestScheduleCommands(t *testing.T) {
+	address := startDev(t)
+	document := "name = \"greet\"\n[[steps]]\nname = \"say\"\n"
+	for _, row := range []struct {
+		stdin string
+		line  string
+		code  int
+		says  string // a pattern, of what is said on stdout and stderr
+	}{
+		{"", "set newyear --rule|0 0 1 1 *|--zone|Europe/Berlin|--kind|tidy|--missed|window=6h", 0, `newyear next \d{4}-12-31T23:00:00Z`},
+		{"", "set newyear --rule|0 0 1 1 *|--zone|Europe/Berlin|--kind|tidy|--missed|window=6h", 0, `newyear next`},
+		{document, "set greet --rule|@every 1h|--flow|-|--overlap|queue", 0, `greet next`},
+		{"", "set bad --kind|k", 2, `say when: --rule`},
+		{"", "set bad --kind|k|--rule|0 0 31 2 *", 2, `never comes`},
+		{"", "set bad --kind|k|--rule|@daily|--missed|some", 2, `--missed must be none, last=N or window=DURATION`},
+		{"", "list", 0, `(?s)default +greet +@every 1h +UTC.*default +newyear +0 0 1 1 \* +Europe/Berlin`},
+		{"", "next newyear -n|2", 0, `^\d{4}-01-01T00:00:00\+01:00\n\d{4}-01-01T00:00:00\+01:00\n$`},
+		{"", "pause newyear --reason|no time", 0, `newyear is paused`},
+		{"", "show newyear", 0, `paused: .*no time`},
+		{"", "resume newyear", 0, `newyear next`},
+		{"", "run newyear", 0, `posted .* run by `},
+		{"", "backfill newyear --from|2019-06-01T00:00:00Z|--to|2020-06-01T00:00:00Z", 0, `2019-12-31T23:00:00Z +(posted|waiting|skipped)`},
+		{"", "backfill newyear --from|2019-06-01T00:00:00Z|--to|2019-07-01T00:00:00Z", 2, `no slot between`},
+		{"", "show newyear -o|json", 0, `"trigger": "backfill"`},
+		{"", "delete newyear", 0, `^$`},
+		{"", "show newyear", 3, `not found`},
+	} {
+		verb, flags, _ := strings.Cut(row.line, " ")
+		args := []string{"schedule", verb, "--server", address}
+		if flags != "" {
+			args = append(args, strings.Split(strings.Replace(flags, " ", "|", 1), "|")...)
+		}
+		got := command(t, row.stdin, args...)
+		if got.code != row.code || !regexp.MustCompile(row.says).MatchString(got.out+got.err) {
+			t.Errorf("schedule %s: %+v, want %d and %s", row.line, got, row.code, row.says)
 		}
 	}
 }
