@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conductord/conductord/conductor"
@@ -187,22 +188,29 @@ func TestCancelledJobs(t *testing.T) {
 
 // A job that nobody has, and whose flow has begun, is undone by the next one.
 func TestTheNextOwnerUndoes(t *testing.T) {
-	c, p := openCluster(t), newTrip()
-	first := running(t, options(c, p.registry(t)))
-	job := held(t, c, p)
-	time.AfterFunc(time.Millisecond, func() { close(p.free) })
-	drain(t, first)
-	if err := c.Cancel(t.Context(), order(job, true)); err != nil {
-		t.Fatal(err)
-	}
-	under(t, c, job.ID, jobs.StateClaimable)
-	running(t, options(c, p.registry(t)))
-	if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled || got.Claims != 2 {
-		t.Errorf("outcome %q after %d claims", got.Outcome, got.Claims)
-	}
-	if got := p.noted(); got != "fly, stay, undo stay, undo fly" {
-		t.Errorf("done: %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c, p := openCluster(t), newTrip()
+		first := running(t, options(c, p.registry(t)))
+		job := held(t, c, p)
+		drained := make(chan error, 1)
+		go func() { drained <- first.Drain(t.Context()) }()
+		synctest.Wait() // until all wait for the second step, and nothing starts after it
+		close(p.free)
+		if err := <-drained; err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Cancel(t.Context(), order(job, true)); err != nil {
+			t.Fatal(err)
+		}
+		under(t, c, job.ID, jobs.StateClaimable)
+		running(t, options(c, p.registry(t)))
+		if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled || got.Claims != 2 {
+			t.Errorf("outcome %q after %d claims", got.Outcome, got.Claims)
+		}
+		if got := p.noted(); got != "fly, stay, undo stay, undo fly" {
+			t.Errorf("done: %s", got)
+		}
+	})
 }
 
 // A claim can be ended by whoever knows its token: the run stops at once, and

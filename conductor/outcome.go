@@ -57,8 +57,8 @@ const maxReason = 1 << 10
 //	flow FAILURE (an undo failed)               consumed     outcome failed, the last update, the cause
 //	one of these three already when loaded      consumed     the same, without an update
 //	flow SUSPENDED, ordered to be left so       consumed     outcome cancelled, the last update
-//	flow only waits for longer than Park        abandoned    the last update, until its step is due; no
-//	                                                         delay if an order has come meanwhile
+//	flow only waits for longer than Park        abandoned    the last update, until its step is due; the
+//	                                                         board sees to orders that came meanwhile
 //	flow SUSPENDED                              abandoned    the last update, no delay: where an order has
 //	                                                         suspended the job, the board keeps it so
 //	stopped for a hand-over or a doubtful       abandoned    no update, no delay: steps that ran
@@ -124,18 +124,12 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	return decision{consume, ending}
 }
 
-// maxParked bounds how long a job that only waits is kept from being claimed: an
-// order to undo it is carried out by who claims it next, and until then waits.
-const maxParked = time.Minute
-
-// waiting gives a job back until its flow has something to do; at once if it
-// has been ordered otherwise meanwhile. It is no trouble, and counts as none.
+// waiting gives a job back until its flow has something to do. It is no
+// trouble, and counts as none.
 func waiting(ending jobs.Ending, r result) decision {
 	until := r.end.WaitUntil
 	ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))
-	if r.order == nil {
-		ending.Delay = min(max(0, time.Until(until)), maxParked)
-	}
+	ending.Delay = min(max(0, time.Until(until)), jobs.MaxDelay)
 	return decision{abandon, ending}
 }
 

@@ -2,9 +2,9 @@ package conductor_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conductord/conductord/conductor"
@@ -58,12 +58,93 @@ func TestDecidingAboutWaitingJobs(t *testing.T) {
 	for name, order := range map[string]*jobs.StandingOrder{"no order": nil, "an order": {Kind: jobs.OrderCancel, Revert: true}} {
 		end := engine.End{State: logbook.FlowRunning, Update: last, WaitUntil: time.Now().Add(time.Hour), WaitFor: "a"}
 		verb, ending := conductor.DecideUnder(conductor.Options{}, jobs.Job{ID: jobs.NewJobID()}, end, nil, order)
-		if got := fmt.Sprint(verb, ending.Delay == time.Minute, ending.Failure, ending.Update == last); got != fmt.Sprint("abandon", order == nil, ending.Failure, true) || ending.Failure != nil {
-			t.Errorf("%s: %s, %+v", name, got, ending)
+		if verb != "abandon" || ending.Delay.Round(time.Minute) != time.Hour || ending.Failure != nil || ending.Update != last {
+			t.Errorf("%s: %s, %+v", name, verb, ending)
 		}
 	}
 	end := engine.End{State: logbook.FlowRunning, WaitUntil: time.Now().Add(-time.Second)}
 	if _, ending := conductor.DecideUnder(conductor.Options{}, jobs.Job{ID: jobs.NewJobID()}, end, nil, nil); ending.Delay != 0 {
 		t.Errorf("due already: %s", ending.Delay)
+	}
+}
+
+// errand is a flow whose second step is done an hour after it was begun; undoing
+// it may take another hour.
+func errand(t *testing.T, p *trip, slowly bool) *flow.Registry {
+	later := func(ctx context.Context, what string, wait bool) error {
+		p.note(what)
+		if wait && flow.CallFrom(ctx).Asked == 0 {
+			return flow.NotYet(time.Hour)
+		}
+		return nil
+	}
+	step := func(name string, slow, slowly bool) *flow.Step {
+		return flow.FuncRevert(name, func(ctx context.Context, _ nothing) (nothing, error) {
+			return nothing{}, later(ctx, name, slow)
+		}, func(ctx context.Context, _ nothing, _ *nothing) error { return later(ctx, "undo "+name, slowly) })
+	}
+	return factories{"errand": func() ([]flow.Node, error) {
+		return []flow.Node{step("fly", false, false), step("ask", true, slowly), step("drive", false, false)}, nil
+	}}.registry(t)
+}
+
+// TestOrdersFindWaitingJobs: a job that was given back until its flow has
+// something to do heeds orders as any other, and not only when it is due.
+func TestOrdersFindWaitingJobs(t *testing.T) {
+	suspend := func(t *testing.T, c cluster, job jobs.Job) error { return c.Suspend(t.Context(), order(job, false)) }
+	resume := func(t *testing.T, c cluster, job jobs.Job) error { return c.Resume(t.Context(), order(job, false)) }
+	stop := func(t *testing.T, c cluster, job jobs.Job) error { return c.Cancel(t.Context(), order(job, false)) }
+	undo := func(t *testing.T, c cluster, job jobs.Job) error { return c.Cancel(t.Context(), order(job, true)) }
+	for _, row := range []struct {
+		name    string
+		slowly  bool // undone
+		orders  []func(*testing.T, cluster, jobs.Job) error
+		took    time.Duration
+		outcome jobs.Outcome
+		flow    logbook.FlowState
+		claims  int
+		done    string
+	}{
+		{name: "none", took: time.Hour, outcome: jobs.OutcomeSuccess, flow: logbook.FlowSuccess, claims: 2, done: "fly, ask, ask, drive"},
+		{name: "undo", orders: []func(*testing.T, cluster, jobs.Job) error{undo},
+			outcome: jobs.OutcomeCancelled, flow: logbook.FlowReverted, claims: 2, done: "fly, ask, undo ask, undo fly"},
+		{name: "undo what takes its time", slowly: true, orders: []func(*testing.T, cluster, jobs.Job) error{undo},
+			took: time.Hour, outcome: jobs.OutcomeCancelled, flow: logbook.FlowReverted, claims: 3, done: "fly, ask, undo ask, undo ask, undo fly"},
+		{name: "leave", orders: []func(*testing.T, cluster, jobs.Job) error{stop},
+			outcome: jobs.OutcomeCancelled, flow: logbook.FlowSuspended, claims: 1, done: "fly, ask"},
+		{name: "suspend, resume", orders: []func(*testing.T, cluster, jobs.Job) error{suspend, resume},
+			took: time.Hour, outcome: jobs.OutcomeSuccess, flow: logbook.FlowSuccess, claims: 2, done: "fly, ask, ask, drive"},
+		{name: "suspend, undo", orders: []func(*testing.T, cluster, jobs.Job) error{suspend, undo},
+			outcome: jobs.OutcomeCancelled, flow: logbook.FlowReverted, claims: 2, done: "fly, ask, undo ask, undo fly"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, p := openCluster(t), newTrip()
+				o := options(c, errand(t, p, row.slowly))
+				o.Park = time.Minute
+				running(t, o)
+				began := time.Now()
+				job := post(t, c, "errand", nil)
+				under(t, c, job.ID, jobs.StateCooling)
+				for _, give := range row.orders {
+					if err := give(t, c, job); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got, err := c.Wait(t.Context(), job.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < row.took || took > row.took+time.Minute {
+					t.Errorf("it took %s", took)
+				}
+				if state := detailOf(t, c, job).State; got.Outcome != row.outcome || got.Claims != row.claims || got.Failures != 0 || state != row.flow {
+					t.Errorf("%s: flow %s after %d claims and %d failures", got.Outcome, state, got.Claims, got.Failures)
+				}
+				if done := p.noted(); done != row.done {
+					t.Errorf("done: %s", done)
+				}
+			})
+		})
 	}
 }

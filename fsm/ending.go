@@ -50,18 +50,30 @@ func (t *txn) abandon(c *v1.Ending) error {
 	if err != nil || p == nil {
 		return prefixed("cannot abandon", err)
 	}
+	delay := p.Delay
+	if undoneSince(p.job) {
+		delay = 0
+	}
 	if err := t.part(p, endAbandoned); err != nil {
 		return err
 	}
 	if p.Failure != nil {
 		p.job.Failures++
 	}
-	completed, err := t.settle(p.job, p.Delay, p.owner)
+	completed, err := t.settle(p.job, delay, p.owner)
 	if err != nil || completed {
 		return err
 	}
 	t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.owner, Token: p.job.Token, Reason: p.Reason})
 	return nil
+}
+
+// undoneSince tells whether somebody has ordered a claimed job to be undone
+// under its present claim. Its owner may not know that yet, and give the job
+// back for a time that does not count any more. The next owner gets the order
+// with the job, so that a delay which it asks for is meant.
+func undoneSince(j *jobRecord) bool {
+	return isUnder(j, jobs.OrderCancel) && j.Order.Revert && !j.Order.At.Before(j.Claim.Since)
 }
 
 func prefixed(what string, err error) error {

@@ -94,10 +94,16 @@ func (t *txn) cancel(c *v1.OrderCommand) error {
 	return nil
 }
 
-// haveUndone lets a cancelled job wait for an owner that undoes it.
+// haveUndone lets a cancelled job wait for an owner that undoes it. One that
+// was given back for a later time is wanted now. One that has lost its owner
+// still cools: that owner's steps may not have noticed yet.
 func (t *txn) haveUndone(j *jobRecord, order *jobs.StandingOrder) {
 	j.Order, j.Held = order, false
-	to, due := t.waits(j, cooledAt(j))
+	cooled := time.Time{}
+	if j.end == endLost {
+		cooled = cooledAt(j)
+	}
+	to, due := t.waits(j, cooled)
 	t.move(j, to, due)
 	t.event(jobs.EventOrdered, j, jobs.Event{Order: order, Reason: order.Reason})
 }

@@ -120,7 +120,7 @@ func TestOrders(t *testing.T) {
 		{jobs.StateCooling, "suspend", "suspended suspend", "suspended suspend"},
 		{jobs.StateCooling, "resume", same, same},
 		{jobs.StateCooling, "stop", "completed cancel", "completed cancel"},
-		{jobs.StateCooling, "undo", "completed cancel", "cooling cancel"},
+		{jobs.StateCooling, "undo", "completed cancel", "claimable cancel"},
 		{jobs.StateClaimed, "suspend", "claimed suspend", "claimed suspend"},
 		{jobs.StateClaimed, "resume", same, same},
 		{jobs.StateClaimed, "stop", "claimed cancel", "claimed cancel"},
@@ -243,6 +243,49 @@ func TestOwnersLetGoUnderOrders(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestUndoingAndCooling: who wants a job undone does not wait for the time of
+// its flow, but for what a vanished owner may still be doing.
+func TestUndoingAndCooling(t *testing.T) {
+	later := func(r *rig) {
+		e := ending("a", r.job(id("a")).Token)
+		e.Delay = lasting(time.Hour)
+		r.ok(abandon(e))
+	}
+	crashes := func(r *rig) { r.ok(expire("bob", r.TimerEpoch(), time.Hour, 0)) }
+	undo := func(r *rig) { r.ok(orders["undo"]()) }
+	suspended := func(r *rig) { r.ok(orders["suspend"]()) }
+	again := func(r *rig) {
+		r.now = r.now.Add(time.Second)
+		r.ok(claim("bob", id("a"), "again"))
+	}
+	for _, row := range []struct {
+		name  string
+		steps []func(*rig)
+		want  jobs.State
+	}{
+		{"given back for later", []func(*rig){later, undo}, jobs.StateClaimable},
+		{"given back for later, and suspended", []func(*rig){later, suspended, undo}, jobs.StateClaimable},
+		{"given back for later by who does not know yet", []func(*rig){undo, later}, jobs.StateClaimable},
+		{"given back for later by who knows", []func(*rig){later, undo, again, later}, jobs.StateCooling},
+		{"its owner has vanished", []func(*rig){crashes, undo}, jobs.StateCooling},
+		{"its owner vanishes", []func(*rig){undo, crashes}, jobs.StateCooling},
+		{"its owner has vanished, and it was suspended", []func(*rig){crashes, suspended, undo}, jobs.StateCooling},
+		{"its next owner gives it back for later", []func(*rig){later, undo, again, later, undo}, jobs.StateCooling},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := brought(t, jobs.StateClaimed, true)
+			for _, step := range row.steps {
+				r.now = r.now.Add(time.Second)
+				step(r)
+			}
+			job := r.job(id("a"))
+			if job.State != row.want || job.DueAt.IsZero() != (row.want == jobs.StateClaimable) {
+				t.Errorf("the job is %s until %s", job.State, job.DueAt)
+			}
+		})
 	}
 }
 

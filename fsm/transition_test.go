@@ -35,7 +35,7 @@ var transitions = map[string]string{
 	"claimable late":    "completed claimable",
 	"cooling suspend":   "suspended",
 	"cooling stop":      "completed",
-	"cooling undo":      "completed cooling",
+	"cooling undo":      "completed claimable",
 	"cooling later":     "delayed",
 	"cooling due":       "claimable",
 	"cooling late":      "completed claimable",

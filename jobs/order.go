@@ -50,7 +50,8 @@ type StandingOrder struct {
 //	HELD         SUSPENDED          nothing to do        COMPLETED, cancelled; or CLAIMABLE to be undone
 //	DELAYED      SUSPENDED          nothing to do        COMPLETED, cancelled; or CLAIMABLE to be undone
 //	CLAIMABLE    SUSPENDED          nothing to do        COMPLETED, cancelled; or stays to be undone
-//	COOLING      SUSPENDED          nothing to do        COMPLETED, cancelled; or stays to be undone
+//	COOLING      SUSPENDED          nothing to do        COMPLETED, cancelled; or CLAIMABLE to be undone,
+//	                                                     but stays where its owner has vanished
 //	CLAIMED      the owner is told  the order is lifted  the owner is told
 //	SUSPENDED    nothing to do      as it was before     COMPLETED, cancelled; or CLAIMABLE to be undone
 //	COMPLETED    ErrConflict        ErrConflict          ErrConflict, but for a repeat
@@ -60,7 +61,8 @@ type StandingOrder struct {
 // its flow has begun: then the next owner undoes it. An owner that is told
 // suspends or reverts the flow, and lets go of the job; one that dies, or that
 // abandons the job for another reason, leaves it where the order would have
-// put it at once. A job that comes to its own end first keeps that end.
+// put it at once; one that was given the order with the job, and waits before
+// it goes on undoing, lets it cool. A job that comes to its own end first keeps that end.
 //
 // An order that stands already is a repeat and changes nothing, neither its
 // reason nor its time; given again after another order, it is a new one. A

@@ -146,5 +146,31 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 	}
 }
 
+// TestWaitingJobIsUndoneAtOnce cancels a job whose step is to be asked again in
+// an hour, and which nobody has until then.
+func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
+	handlers := filepath.Join(t.TempDir(), "handlers")
+	writeHandler(t, handlers, "order", "echo 1")
+	writeHandler(t, handlers, "delivery", "echo '{\"not_yet\": \"1h\"}'; exit 75")
+	d := atDesk(t, handlers)
+	id := d.says("name = \"parcel\"\npattern = \"linear\"\n[[steps]]\nname = \"order\"\n[[steps]]\nname = \"delivery\"\n", "flow", "run", "-")
+	eventually(t, "it waits on the board", func() bool { return d.job(id).State == jobs.StateCooling })
+	if job := d.job(id); !strings.Contains(job.Reason, "to try step delivery again") || time.Until(job.DueAt) < 55*time.Minute {
+		t.Errorf("it waits until %s: %s", job.DueAt, job.Reason)
+	}
+	d.says("", "job", "suspend", id)
+	d.says("", "job", "resume", id)
+	if job := d.job(id); job.State != jobs.StateCooling || time.Until(job.DueAt) < 55*time.Minute {
+		t.Errorf("suspended and resumed, it is %s until %s", job.State, job.DueAt)
+	}
+	d.says("", "job", "cancel", id)
+	if job := d.waits(id); job.Outcome != jobs.OutcomeCancelled || job.Claims != 2 || job.Crashes != 0 {
+		t.Errorf("the job is %s, %q after %d claims and %d crashes", job.State, job.Outcome, job.Claims, job.Crashes)
+	}
+	if shown := d.shows(id); !strings.Contains(shown, "REVERTED") {
+		t.Errorf("the flow shows\n%s", shown)
+	}
+}
+
 // squeezed has one blank where there were several.
 func squeezed(text string) string { return strings.Join(strings.Fields(text), " ") }
