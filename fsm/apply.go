@@ -203,6 +203,10 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 		return nil, t.change(kind.Change)
 	case *v1.Command_Intervene:
 		return t.intervene(kind.Intervene)
+	case *v1.Command_Restore:
+		return nil, t.restore(kind.Restore)
+	case *v1.Command_Purge:
+		return nil, t.purge(kind.Purge)
 	case *v1.Command_DeleteSchedule:
 		return nil, t.deleteSchedule(kind.DeleteSchedule)
 	case *v1.Command_PauseSchedule:

@@ -44,7 +44,7 @@ func (a *author) next() *v1.Command {
 	draws := []func() *v1.Command{
 		a.post, a.post, a.post, a.claim, a.claimNext, a.claimNext, a.claimNext, a.ending, a.ending, a.ending,
 		a.update, a.update, a.update, a.open, a.open, a.close, a.register, a.saveBook, a.destroyBook, a.leader, a.leader, a.order, a.order, a.order, a.change, a.change,
-		a.intervention, a.intervention,
+		a.intervention, a.intervention, a.correction, a.correction,
 		a.schedule, a.fire, a.fire, a.fire,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
@@ -176,6 +176,22 @@ func (a *author) intervention() *v1.Command {
 		i.Step, i.Result, i.Hold = a.oneOf("atom", "x", "y", "z"), value("7"), a.draw("hold", 1) == 0
 	}
 	return intervene(i)
+}
+
+// correction restores or purges a job, mostly a trashed one.
+func (a *author) correction() *v1.Command {
+	page, err := a.machine.Jobs(jobs.Query{States: []jobs.State{jobs.StateTrashed}})
+	if err != nil {
+		a.Fatal(err)
+	}
+	o := &v1.OrderCommand{Job: id(fmt.Sprint("job ", a.draw("job", 11))), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "once more")}
+	if len(page.Jobs) > 0 && a.draw("a trashed one", 3) > 0 {
+		o.Job = page.Jobs[a.draw("trashed job", len(page.Jobs)-1)].ID.String()
+	}
+	if a.draw("purge", 3) == 0 {
+		return purge(o)
+	}
+	return restore(o)
 }
 
 // failing has the flow of a job begin, or fail and end the job: drawn state by
@@ -408,7 +424,7 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 		return true, false // a job whose record and which itself are gone is made anew
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule, *v1.Command_BackfillSchedule,
-		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change: // an order may have been followed by another
+		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Restore: // an order may have been followed by another
 		return true, false
 	}
 	return false, false

@@ -239,6 +239,14 @@ func cancel(o *v1.OrderCommand) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Cancel{Cancel: o}}
 }
 
+func restore(o *v1.OrderCommand) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Restore{Restore: o}}
+}
+
+func purge(o *v1.OrderCommand) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Purge{Purge: o}}
+}
+
 func change(c *v1.Change) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Change{Change: c}}
 }

@@ -22,6 +22,7 @@ type Board interface {
 	Claimer
 	Attendant
 	Controller
+	Historian
 }
 
 // Poster puts jobs on boards.

@@ -25,6 +25,8 @@ const (
 	// since the one before.
 	EventIntervened EventKind = "intervened"
 	EventReopened   EventKind = "reopened" // a finished job became claimable, by an intervention in its flow
+	EventRestored   EventKind = "restored" // a finished job was put back on its board
+	EventPurged     EventKind = "purged"   // a finished job was removed by a person; nothing follows about it
 	EventBegun      EventKind = "begun"    // a watch begins here; nothing has happened to any job
 	EventFlow       EventKind = "flow"     // the job's flow, or some of its steps, changed state
 )

@@ -66,7 +66,7 @@ func Explain(s *Situation) Explanation {
 		e.finished(s)
 	case s.Job.State == StateTrashed:
 		e.say(CauseTrashed, "it was put aside: %s", cmp.Or(s.Job.Reason, "no reason was given"))
-		e.Remedy = e.command("get")
+		e.Remedy = "conductord trash restore " + e.Job.String()
 	case s.Job.Claim != nil:
 		e.claimed(s)
 	case !s.Job.Deadline.IsZero() && !s.Job.Deadline.After(s.Now) && !cancelling(&s.Job):

@@ -44,7 +44,7 @@ func TestExplain(t *testing.T) {
 			s.Job.State, s.Job.Outcome, s.Job.Reason = jobs.StateCompleted, jobs.OutcomeFailed, "the undo failed"
 		}, jobs.CauseFinished, "failed, the undo failed; its flow needs a person", "conductord flow show " + itsFlow.String()},
 		{"trashed", func(s *jobs.Situation) { s.Job.State, s.Job.Reason = jobs.StateTrashed, "cannot be built" },
-			jobs.CauseTrashed, "put aside: cannot be built", "job get ID"},
+			jobs.CauseTrashed, "put aside: cannot be built", "trash restore ID"},
 		{"claimed", func(s *jobs.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 		}, jobs.CauseClaimed, "c1 has it since 2030-01-02T12:00:00Z, under token 1-7", "flow show"},

@@ -100,6 +100,9 @@ const DefaultBoard = "default"
 // until an owner has done that. Controller has the whole tables of orders and changes.
 //
 //	COMPLETED, TRASHED ──(a person intervenes in the failed flow)──► CLAIMABLE
+//	TRASHED; COMPLETED without a flow, and failed ──(restore)──► HELD, DELAYED or CLAIMABLE
+//	TRASHED, under an order to cancel that left nothing to undo ──(restore)──► COMPLETED
+//	COMPLETED, TRASHED ──(purge)──► gone
 //
 // COMPLETED and TRASHED are final otherwise; they are kept until the retention
 // policy removes them.
@@ -134,7 +137,7 @@ func ParseState(text string) (State, error) {
 }
 
 // Finished tells whether the job has come to its end. Only a person changes it
-// after that, by Controller.Intervene.
+// after that, by Controller.Intervene or by Historian.
 func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
 
 // Outcome says how a completed job went.

@@ -19,6 +19,8 @@ const (
 	// OrderIntervene: carry out what was said of the flow. It never stands on a
 	// job, and only events name it.
 	OrderIntervene OrderKind = "intervene"
+	OrderRestore   OrderKind = "restore" // see Historian; it never stands on a job, and only events name it
+	OrderPurge     OrderKind = "purge"   // see Historian; it never stands on a job, and only events name it
 )
 
 // ByDeadline is who gives the order to cancel a job whose deadline has passed.

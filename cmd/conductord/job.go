@@ -97,13 +97,9 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 		Short: "Wait until jobs are finished; exit 1 unless all are successes",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids := make([]jobs.JobID, 0, len(args))
-			for _, arg := range args {
-				id, err := jobs.ParseJobID(arg)
-				if err != nil {
-					return err
-				}
-				ids = append(ids, id)
+			ids, err := parseJobIDs(args)
+			if err != nil {
+				return err
 			}
 			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				return p.waitForJobs(ctx, cluster, ids)

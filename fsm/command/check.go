@@ -75,6 +75,10 @@ func checkClient(limits logbook.Limits, c *v1.Command) error {
 		return checkOrder(limits, kind.Cancel)
 	case *v1.Command_Change:
 		return checkChange(limits, kind.Change)
+	case *v1.Command_Restore:
+		return checkPlainOrder(limits, kind.Restore)
+	case *v1.Command_Purge:
+		return checkPlainOrder(limits, kind.Purge)
 	case *v1.Command_Intervene:
 		return checkIntervention(limits, kind.Intervene)
 	case *v1.Command_DeleteSchedule:

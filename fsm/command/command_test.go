@@ -13,7 +13,7 @@ import (
 func TestNames(t *testing.T) {
 	want := []string{
 		"post", "post", "claim", "claim_next", "consume", "abandon", "trash", "open_session", "close_session", "register",
-		"save_book", "update_flow", "destroy_book", "suspend", "resume", "cancel", "change", "intervene", "delete_schedule", "pause_schedule",
+		"save_book", "update_flow", "destroy_book", "suspend", "resume", "cancel", "change", "intervene", "restore", "purge", "delete_schedule", "pause_schedule",
 		"begin_leadership", "expire_session", "wake_due", "sweep",
 		"save_schedule", "resume_schedule", "fire_schedule", "run_schedule", "backfill_schedule",
 	}

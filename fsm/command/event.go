@@ -75,7 +75,8 @@ func knownEventKind(k jobs.EventKind) bool {
 	switch k {
 	case jobs.EventPosted, jobs.EventDue, jobs.EventClaimed, jobs.EventAbandoned, jobs.EventExpired,
 		jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow, jobs.EventSuspended, jobs.EventResumed, jobs.EventOrdered,
-		jobs.EventChanged, jobs.EventIntervened, jobs.EventReopened:
+		jobs.EventChanged, jobs.EventIntervened, jobs.EventReopened,
+		jobs.EventRestored, jobs.EventPurged:
 		return true
 	}
 	return false

@@ -125,6 +125,8 @@ func samples() []*v1.Command {
 			Id: nonceA, Flow: flowA, Kind: "complete", Step: "hotel", Result: value(`{"room":7}`), By: "ann@h1",
 			Reason: "booked by phone", Hold: true,
 		}}},
+		{Kind: &v1.Command_Restore{Restore: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "the handler is there now"}}},
+		{Kind: &v1.Command_Purge{Purge: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "never to be done"}}},
 		{Kind: &v1.Command_DeleteSchedule{DeleteSchedule: &v1.DeleteScheduleCommand{Board: "night", Name: "backup"}}},
 		{Kind: &v1.Command_PauseSchedule{PauseSchedule: &v1.PauseScheduleCommand{
 			Board: "night", Name: "backup", By: "ann@h1", Reason: "the disk is full",

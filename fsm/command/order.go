@@ -54,10 +54,10 @@ func StandingOrderFromProto(message *v1.Order) (*jobs.StandingOrder, error) {
 
 func knownOrderKind(k jobs.OrderKind) bool {
 	return k == jobs.OrderSuspend || k == jobs.OrderResume || k == jobs.OrderCancel || k == jobs.OrderChange ||
-		k == jobs.OrderIntervene
+		k == jobs.OrderIntervene || k == jobs.OrderRestore || k == jobs.OrderPurge
 }
 
-// checkOrder checks what the three orders have in common.
+// checkOrder checks what the orders have in common.
 func checkOrder(limits logbook.Limits, c *v1.OrderCommand) error {
 	order, err := OrderFromProto(c)
 	if err != nil {
@@ -66,7 +66,7 @@ func checkOrder(limits logbook.Limits, c *v1.OrderCommand) error {
 	return jobs.CheckOrder(limits, &order)
 }
 
-// checkPlainOrder checks a suspension or its end, which undo nothing.
+// checkPlainOrder checks an order that undoes nothing.
 func checkPlainOrder(limits logbook.Limits, c *v1.OrderCommand) error {
 	if c.GetRevert() {
 		return &logbook.InvalidError{Field: "order revert", Reason: "set; only a cancellation has it"}

@@ -73,6 +73,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"changes", changeRows},
 		{"labels", labelRows},
 		{"interventions", interventionRows},
+		{"history", historyRows},
 		{"sessions", sessionRows},
 		{"watching", watchRows},
 		{"limits", limitRows},

@@ -104,6 +104,8 @@ type Command struct {
 	//	*Command_Cancel
 	//	*Command_Change
 	//	*Command_Intervene
+	//	*Command_Restore
+	//	*Command_Purge
 	//	*Command_DeleteSchedule
 	//	*Command_PauseSchedule
 	//	*Command_BeginLeadership
@@ -310,6 +312,24 @@ func (x *Command) GetIntervene() *Intervention {
 	return nil
 }
 
+func (x *Command) GetRestore() *OrderCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Restore); ok {
+			return x.Restore
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPurge() *OrderCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Purge); ok {
+			return x.Purge
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetDeleteSchedule() *DeleteScheduleCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_DeleteSchedule); ok {
@@ -481,6 +501,14 @@ type Command_Intervene struct {
 	Intervene *Intervention `protobuf:"bytes,21,opt,name=intervene,proto3,oneof"` // its at and token are the state machine's to set
 }
 
+type Command_Restore struct {
+	Restore *OrderCommand `protobuf:"bytes,24,opt,name=restore,proto3,oneof"`
+}
+
+type Command_Purge struct {
+	Purge *OrderCommand `protobuf:"bytes,25,opt,name=purge,proto3,oneof"`
+}
+
 type Command_DeleteSchedule struct {
 	DeleteSchedule *DeleteScheduleCommand `protobuf:"bytes,28,opt,name=delete_schedule,json=deleteSchedule,proto3,oneof"`
 }
@@ -561,6 +589,10 @@ func (*Command_Cancel) isCommand_Kind() {}
 func (*Command_Change) isCommand_Kind() {}
 
 func (*Command_Intervene) isCommand_Kind() {}
+
+func (*Command_Restore) isCommand_Kind() {}
+
+func (*Command_Purge) isCommand_Kind() {}
 
 func (*Command_DeleteSchedule) isCommand_Kind() {}
 
@@ -2233,7 +2265,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"a\n" +
 	"\x05Entry\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\x98\x0e\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\x86\x0f\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -2254,7 +2286,9 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x06resume\x18\x0e \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06resume\x125\n" +
 	"\x06cancel\x18\x0f \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06cancel\x12/\n" +
 	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeH\x00R\x06change\x12;\n" +
-	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x12O\n" +
+	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x127\n" +
+	"\arestore\x18\x18 \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\arestore\x123\n" +
+	"\x05purge\x18\x19 \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x05purge\x12O\n" +
 	"\x0fdelete_schedule\x18\x1c \x01(\v2$.conductord.v1.DeleteScheduleCommandH\x00R\x0edeleteSchedule\x12L\n" +
 	"\x0epause_schedule\x18\x1d \x01(\v2#.conductord.v1.PauseScheduleCommandH\x00R\rpauseSchedule\x12R\n" +
 	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12L\n" +
@@ -2457,48 +2491,50 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	8,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
 	32, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
 	33, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	13, // 18: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	14, // 19: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	9,  // 20: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	10, // 21: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	11, // 22: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	12, // 23: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	15, // 24: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	16, // 25: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	17, // 26: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	18, // 27: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	19, // 28: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	34, // 29: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	35, // 30: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	36, // 31: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	36, // 32: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	37, // 33: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	38, // 34: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	38, // 35: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	39, // 36: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	39, // 37: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	38, // 38: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	39, // 39: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	38, // 40: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	38, // 41: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	40, // 42: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	21, // 43: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	23, // 44: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	41, // 45: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	25, // 46: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	26, // 47: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	27, // 48: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	22, // 49: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	40, // 50: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	24, // 51: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	42, // 52: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	37, // 53: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	43, // 54: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	8,  // 18: conductord.v1.Command.restore:type_name -> conductord.v1.OrderCommand
+	8,  // 19: conductord.v1.Command.purge:type_name -> conductord.v1.OrderCommand
+	13, // 20: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	14, // 21: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	9,  // 22: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	10, // 23: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	11, // 24: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	12, // 25: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	15, // 26: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	16, // 27: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	17, // 28: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	18, // 29: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	19, // 30: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	34, // 31: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	35, // 32: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	36, // 33: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	36, // 34: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	37, // 35: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	38, // 36: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	38, // 37: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	39, // 38: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	39, // 39: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	38, // 40: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	39, // 41: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	38, // 42: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	38, // 43: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	40, // 44: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	21, // 45: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	23, // 46: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	41, // 47: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	25, // 48: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	26, // 49: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	27, // 50: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	22, // 51: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	40, // 52: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	24, // 53: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	42, // 54: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	37, // 55: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	43, // 56: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -2525,6 +2561,8 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_Cancel)(nil),
 		(*Command_Change)(nil),
 		(*Command_Intervene)(nil),
+		(*Command_Restore)(nil),
+		(*Command_Purge)(nil),
 		(*Command_DeleteSchedule)(nil),
 		(*Command_PauseSchedule)(nil),
 		(*Command_BeginLeadership)(nil),

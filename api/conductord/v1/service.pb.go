@@ -3965,7 +3965,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xd8\t\n" +
+	"apiAddress2\xe2\n" +
+	"\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -3982,7 +3983,9 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x06Resume\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12C\n" +
 	"\x06Cancel\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12E\n" +
 	"\x06Change\x12\x1c.conductord.v1.ChangeRequest\x1a\x1d.conductord.v1.ChangeResponse\x12N\n" +
-	"\tIntervene\x12\x1f.conductord.v1.InterveneRequest\x1a .conductord.v1.InterveneResponse\x12H\n" +
+	"\tIntervene\x12\x1f.conductord.v1.InterveneRequest\x1a .conductord.v1.InterveneResponse\x12D\n" +
+	"\aRestore\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12B\n" +
+	"\x05Purge\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12H\n" +
 	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse2\xe4\x03\n" +
 	"\x0eSessionService\x12?\n" +
 	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\x12N\n" +
@@ -4181,68 +4184,72 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	19, // 59: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
 	21, // 60: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
 	23, // 61: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	25, // 62: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	27, // 63: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	29, // 64: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	31, // 65: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	33, // 66: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	35, // 67: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	37, // 68: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	39, // 69: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	41, // 70: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	43, // 71: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	45, // 72: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	47, // 73: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	50, // 74: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	52, // 75: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	54, // 76: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	56, // 77: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	58, // 78: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	60, // 79: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	62, // 80: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	64, // 81: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	66, // 82: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	68, // 83: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	1,  // 84: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	4,  // 85: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	6,  // 86: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	8,  // 87: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	10, // 88: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	12, // 89: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	14, // 90: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	16, // 91: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	18, // 92: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	18, // 93: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	18, // 94: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	20, // 95: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	20, // 96: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	20, // 97: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	22, // 98: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	24, // 99: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	26, // 100: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	28, // 101: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	30, // 102: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	32, // 103: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	34, // 104: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	36, // 105: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38, // 106: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	40, // 107: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	42, // 108: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	44, // 109: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	46, // 110: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	48, // 111: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	51, // 112: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	53, // 113: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	55, // 114: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	57, // 115: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	59, // 116: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	61, // 117: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	63, // 118: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	65, // 119: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	67, // 120: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	69, // 121: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	84, // [84:122] is the sub-list for method output_type
-	46, // [46:84] is the sub-list for method input_type
+	19, // 62: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	19, // 63: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	25, // 64: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	27, // 65: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	29, // 66: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	31, // 67: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	33, // 68: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	35, // 69: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	37, // 70: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	39, // 71: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	41, // 72: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	43, // 73: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	45, // 74: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	47, // 75: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	50, // 76: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	52, // 77: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	54, // 78: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	56, // 79: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	58, // 80: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	60, // 81: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	62, // 82: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	64, // 83: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	66, // 84: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	68, // 85: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	1,  // 86: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	4,  // 87: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	6,  // 88: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	8,  // 89: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	10, // 90: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	12, // 91: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	14, // 92: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	16, // 93: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	18, // 94: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	18, // 95: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	18, // 96: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	20, // 97: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	20, // 98: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	20, // 99: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	22, // 100: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	24, // 101: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	20, // 102: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	20, // 103: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	26, // 104: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	28, // 105: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	30, // 106: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	32, // 107: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	34, // 108: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	36, // 109: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38, // 110: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	40, // 111: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	42, // 112: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	44, // 113: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	46, // 114: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	48, // 115: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	51, // 116: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	53, // 117: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	55, // 118: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	57, // 119: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	59, // 120: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	61, // 121: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	63, // 122: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	65, // 123: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	67, // 124: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	69, // 125: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	86, // [86:126] is the sub-list for method output_type
+	46, // [46:86] is the sub-list for method input_type
 	46, // [46:46] is the sub-list for extension type_name
 	46, // [46:46] is the sub-list for extension extendee
 	0,  // [0:46] is the sub-list for field type_name

@@ -81,6 +81,10 @@ const (
 	BoardServiceChangeProcedure = "/conductord.v1.BoardService/Change"
 	// BoardServiceInterveneProcedure is the fully-qualified name of the BoardService's Intervene RPC.
 	BoardServiceInterveneProcedure = "/conductord.v1.BoardService/Intervene"
+	// BoardServiceRestoreProcedure is the fully-qualified name of the BoardService's Restore RPC.
+	BoardServiceRestoreProcedure = "/conductord.v1.BoardService/Restore"
+	// BoardServicePurgeProcedure is the fully-qualified name of the BoardService's Purge RPC.
+	BoardServicePurgeProcedure = "/conductord.v1.BoardService/Purge"
 	// BoardServiceExecuteProcedure is the fully-qualified name of the BoardService's Execute RPC.
 	BoardServiceExecuteProcedure = "/conductord.v1.BoardService/Execute"
 	// SessionServiceOpenProcedure is the fully-qualified name of the SessionService's Open RPC.
@@ -159,6 +163,11 @@ type BoardServiceClient interface {
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
 	Intervene(context.Context, *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error)
+	// Restore puts a job back on its board that was trashed, or has failed
+	// without a flow.
+	Restore(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	// Purge removes a finished job before its time, with its book.
+	Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -271,6 +280,18 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Intervene")),
 			connect.WithClientOptions(opts...),
 		),
+		restore: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+			httpClient,
+			baseURL+BoardServiceRestoreProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Restore")),
+			connect.WithClientOptions(opts...),
+		),
+		purge: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+			httpClient,
+			baseURL+BoardServicePurgeProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Purge")),
+			connect.WithClientOptions(opts...),
+		),
 		execute: connect.NewClient[v1.ExecuteRequest, v1.ExecuteResponse](
 			httpClient,
 			baseURL+BoardServiceExecuteProcedure,
@@ -298,6 +319,8 @@ type boardServiceClient struct {
 	cancel    *connect.Client[v1.OrderRequest, v1.OrderResponse]
 	change    *connect.Client[v1.ChangeRequest, v1.ChangeResponse]
 	intervene *connect.Client[v1.InterveneRequest, v1.InterveneResponse]
+	restore   *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	purge     *connect.Client[v1.OrderRequest, v1.OrderResponse]
 	execute   *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
 }
 
@@ -381,6 +404,16 @@ func (c *boardServiceClient) Intervene(ctx context.Context, req *connect.Request
 	return c.intervene.CallUnary(ctx, req)
 }
 
+// Restore calls conductord.v1.BoardService.Restore.
+func (c *boardServiceClient) Restore(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return c.restore.CallUnary(ctx, req)
+}
+
+// Purge calls conductord.v1.BoardService.Purge.
+func (c *boardServiceClient) Purge(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return c.purge.CallUnary(ctx, req)
+}
+
 // Execute calls conductord.v1.BoardService.Execute.
 func (c *boardServiceClient) Execute(ctx context.Context, req *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {
 	return c.execute.CallUnary(ctx, req)
@@ -411,6 +444,11 @@ type BoardServiceHandler interface {
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
 	Intervene(context.Context, *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error)
+	// Restore puts a job back on its board that was trashed, or has failed
+	// without a flow.
+	Restore(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	// Purge removes a finished job before its time, with its book.
+	Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -519,6 +557,18 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Intervene")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceRestoreHandler := connect.NewUnaryHandler(
+		BoardServiceRestoreProcedure,
+		svc.Restore,
+		connect.WithSchema(boardServiceMethods.ByName("Restore")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServicePurgeHandler := connect.NewUnaryHandler(
+		BoardServicePurgeProcedure,
+		svc.Purge,
+		connect.WithSchema(boardServiceMethods.ByName("Purge")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceExecuteHandler := connect.NewUnaryHandler(
 		BoardServiceExecuteProcedure,
 		svc.Execute,
@@ -559,6 +609,10 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceChangeHandler.ServeHTTP(w, r)
 		case BoardServiceInterveneProcedure:
 			boardServiceInterveneHandler.ServeHTTP(w, r)
+		case BoardServiceRestoreProcedure:
+			boardServiceRestoreHandler.ServeHTTP(w, r)
+		case BoardServicePurgeProcedure:
+			boardServicePurgeHandler.ServeHTTP(w, r)
 		case BoardServiceExecuteProcedure:
 			boardServiceExecuteHandler.ServeHTTP(w, r)
 		default:
@@ -632,6 +686,14 @@ func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request
 
 func (UnimplementedBoardServiceHandler) Intervene(context.Context, *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Intervene is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Restore(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Restore is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Purge is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {

@@ -1,0 +1,98 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+)
+
+// restore puts a finished job back on its board; jobs.Historian holds the table
+// of that.
+func (t *txn) restore(c *v1.OrderCommand) error {
+	j, order, err := t.ordered(c, jobs.OrderRestore)
+	if err != nil || !j.State.Finished() {
+		return err
+	}
+	if err := checkRestorable(j); err != nil {
+		return fmt.Errorf("cannot restore job %s: %w", j.ID, err)
+	}
+	flow, err := t.flowToRestore(j)
+	if err != nil {
+		return prefixed(fmt.Sprintf("cannot restore job %s", j.ID), err)
+	}
+	if isUnder(j, jobs.OrderSuspend) {
+		j.Order = nil
+	}
+	j.Outcome, j.Reason, j.Crashes, j.Failures = "", "", 0, 0
+	t.setEvidence(j, nil)
+	if flow != nil {
+		flow.job, flow.last = j.Sequence, j.Sequence
+		t.saveFlow(flow)
+	}
+	completed, err := t.settle(j, 0, "")
+	if err != nil || completed {
+		return err
+	}
+	if j.Deadline.After(t.now) {
+		t.keepDeadline(j)
+	}
+	t.event(jobs.EventRestored, j, jobs.Event{Order: order, Reason: order.Reason})
+	return nil
+}
+
+// checkRestorable refuses a completed job that has done what it was to do, or
+// whose flow tells what is left to do.
+func checkRestorable(j *jobRecord) error {
+	failed := j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted
+	switch {
+	case j.State == jobs.StateTrashed:
+		return nil
+	case !failed:
+		return fmt.Errorf("%w: it is %s, %s", jobs.ErrConflict, j.State, j.Outcome)
+	case !j.Flow.IsZero():
+		return fmt.Errorf("%w: it is %s, %s; its flow %s has to be run again instead", jobs.ErrConflict, j.State, j.Outcome, j.Flow)
+	}
+	return nil
+}
+
+// flowToRestore reads the flow that a restored job is to go on with; nil if it
+// has none.
+func (t *txn) flowToRestore(j *jobRecord) (*flowRecord, error) {
+	if j.Flow.IsZero() {
+		return nil, nil
+	}
+	flow, err := t.flow(j.Flow)
+	switch {
+	case err != nil:
+		return nil, err
+	case flow == nil:
+		return nil, fmt.Errorf("%w: its book is gone, and its flow with it", jobs.ErrConflict)
+	case flow.job != 0:
+		return nil, fmt.Errorf("%w: flow %s is that of job number %d, which is not finished", jobs.ErrConflict, flow.ID, flow.job)
+	}
+	// A book that was destroyed and saved anew under its id is not the job's.
+	book, found, err := t.book(j.Book)
+	if err == nil && (!found || book.CreatedAt.After(j.PostedAt)) {
+		err = fmt.Errorf("%w: its book was destroyed, and another has its id", jobs.ErrConflict)
+	}
+	return flow, err
+}
+
+// purge removes a finished job before its time.
+func (t *txn) purge(c *v1.OrderCommand) error {
+	j, order, err := t.ordered(c, jobs.OrderPurge)
+	if err != nil {
+		return err
+	}
+	if !j.State.Finished() {
+		return fmt.Errorf("cannot purge job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+	}
+	key, err := t.finishOf(j)
+	if err != nil {
+		return err
+	}
+	t.event(jobs.EventPurged, j, jobs.Event{Order: order, Outcome: j.Outcome, Reason: cmp.Or(order.Reason, j.Reason)})
+	return t.sweepJob(finishedRow{key: key, sequence: j.Sequence, at: j.FinishedAt})
+}

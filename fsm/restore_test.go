@@ -1,0 +1,195 @@
+package fsm_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs"
+)
+
+// trashed makes a rig in which job "a" is trashed, after a crash and a failure.
+func trashed(t *testing.T, p *v1.Posting) *rig {
+	t.Helper()
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(open("ann"))
+	r.ok(open("bob"))
+	r.claimed("ann", p)
+	r.ok(expire("ann", r.TimerEpoch(), 0, 0))
+	e := ending("a", r.claimedAgain("bob", id("a")))
+	e.Failure = sampleFailure("first")
+	r.ok(abandon(e))
+	e = ending("a", r.claimedAgain("bob", id("a")))
+	e.Reason, e.Failure = "nobody can", sampleFailure("last")
+	r.ok(trash(e))
+	r.now = r.now.Add(time.Minute)
+	return r
+}
+
+func sampleFailure(message string) *v1.Failure { return &v1.Failure{Kind: "weather", Message: message} }
+
+func TestRestoredJobsBeginAnew(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		posting func(*v1.Posting)
+		before  func(*rig)
+		want    jobs.State
+	}{
+		{"a plain one", func(*v1.Posting) {}, func(*rig) {}, jobs.StateClaimable},
+		{"one that is due later", func(*v1.Posting) {}, func(r *rig) {
+			r.ok(restore(said()))
+			token := r.claimedAgain("bob", id("a"))
+			r.ok(r.changed("later"))
+			r.ok(trash(ending("a", token)))
+		}, jobs.StateDelayed},
+		{"one that was to be suspended", func(*v1.Posting) {}, func(r *rig) {
+			r.ok(restore(said()))
+			token := r.claimedAgain("bob", id("a"))
+			r.ok(suspend(said()))
+			r.ok(trash(ending("a", token)))
+		}, jobs.StateClaimable},
+		{"one that was to be cancelled, with nothing to undo", func(*v1.Posting) {}, func(r *rig) {
+			r.ok(restore(said()))
+			token := r.claimedAgain("bob", id("a"))
+			r.ok(orders["undo"]())
+			r.ok(trash(ending("a", token)))
+		}, jobs.StateCompleted},
+		{"one whose deadline has passed", func(p *v1.Posting) { p.Deadline = timestamppb.New(start.Add(time.Second)) }, func(*rig) {}, jobs.StateClaimable},
+		{"one whose deadline is to come", func(p *v1.Posting) { p.Deadline = timestamppb.New(start.Add(time.Hour)) }, func(*rig) {}, jobs.StateClaimable},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := posting("a", "k")
+			row.posting(p)
+			r := trashed(t, p)
+			row.before(r)
+			r.ok(restore(said()))
+			job := r.job(id("a"))
+			if job.State != row.want || job.Crashes+job.Failures > 0 || job.Failure != nil || job.FinishedAt.IsZero() != (row.want != jobs.StateCompleted) {
+				t.Errorf("restored as %+v", job)
+			}
+			if row.want != jobs.StateCompleted {
+				r.harmless(restore(said()))
+			}
+			if err := fsm.Verify(r.Machine); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestRestoredDeadlineCounts: one that is yet to come cancels the job after all.
+func TestRestoredDeadlineCounts(t *testing.T) {
+	p := posting("a", "k")
+	p.Deadline = timestamppb.New(start.Add(time.Hour))
+	r := trashed(t, p)
+	r.ok(restore(said()))
+	r.now = start.Add(2 * time.Hour)
+	r.ok(wake(r.TimerEpoch(), 10))
+	if job := r.job(id("a")); job.Outcome != jobs.OutcomeCancelled || job.Order.By != jobs.ByDeadline {
+		t.Errorf("after its deadline it is %+v", job)
+	}
+}
+
+// TestRestoredFlowsGoOn: what was recorded stays recorded, and under the next
+// claim the flow is updated again.
+func TestRestoredFlowsGoOn(t *testing.T) {
+	r := brought(t, jobs.StateTrashed, true)
+	before := r.job(id("a")).Token
+	r.ok(restore(said()))
+	token := r.claimedAgain("bob", id("a"))
+	if token.Compare(before) <= 0 {
+		t.Errorf("claimed under %s after %s", token, before)
+	}
+	r.ok(updateFlow(update("flow of a", token, 1, "", task("x", "SUCCESS", executed(1, "7")))))
+	e := success("a", token)
+	e.Update = update("flow of a", token, 2, "SUCCESS")
+	r.ok(consume(e))
+	r.refused(restore(said()), "conflict")
+}
+
+func TestRestoreRefusals(t *testing.T) {
+	finished := func(outcome string) func(*testing.T) *rig {
+		return func(t *testing.T) *rig {
+			r := newRig(t)
+			r.ok(open("bob"))
+			e := success("a", r.claimed("bob", posting("a", "k")))
+			e.Outcome = outcome
+			r.ok(consume(e))
+			return r
+		}
+	}
+	for _, row := range []struct {
+		name, says string
+		rig        func(*testing.T) *rig
+	}{
+		{"a success", "success", finished("success")},
+		{"a completed job with a flow", "run again instead", func(t *testing.T) *rig {
+			r := newRig(t)
+			r.ok(open("bob"))
+			token := r.begin(flowPosting("a"), "flow of a")
+			e := ending("a", token)
+			e.Outcome, e.Update = "reverted", update("flow of a", token, 3, "REVERTED")
+			r.ok(updateFlow(update("flow of a", token, 2, "REVERTING")))
+			r.ok(consume(e))
+			return r
+		}},
+		{"a job whose book was destroyed", "book is gone", func(t *testing.T) *rig {
+			r := trashed(t, flowPosting("a"))
+			r.ok(destroyBook("book of a"))
+			return r
+		}},
+		{"a job whose book has been saved anew", "another has its id", func(t *testing.T) *rig {
+			r := trashed(t, flowPosting("a"))
+			r.ok(destroyBook("book of a"))
+			r.ok(saveBook(book("book of a", "flow of a")))
+			return r
+		}},
+		{"a job whose flow is that of another", "job number 2", func(t *testing.T) *rig {
+			r := trashed(t, flowPosting("a"))
+			r.posted(&v1.Posting{Id: id("b"), Name: "b", BookId: id("book of a")})
+			return r
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if message := row.rig(t).refused(restore(said()), "conflict"); !strings.Contains(message, row.says) {
+				t.Errorf("refused by %q", message)
+			}
+		})
+	}
+	r := finished("failed")(t)
+	r.ok(restore(said()))
+	if job := r.job(id("a")); job.State != jobs.StateClaimable || job.Outcome != "" {
+		t.Errorf("a failed job without a flow is restored as %+v", job)
+	}
+	r.refused(restore(&v1.OrderCommand{Job: id("nobody")}), "not_found")
+}
+
+// TestPurgedJobsAreGone: with the book, if no other job refers to it, and not
+// before they are finished.
+func TestPurgedJobsAreGone(t *testing.T) {
+	r := trashed(t, flowPosting("a"))
+	r.posted(&v1.Posting{Id: id("b"), Name: "b", BookId: id("book of a")})
+	r.ok(purge(said()))
+	if _, err := r.Book(bookID("book of a")); err != nil {
+		t.Errorf("the book of another job: %v", err)
+	}
+	r.refused(purge(said()), "not_found")
+	r.refused(purge(&v1.OrderCommand{Job: id("b")}), "conflict")
+	r.ok(trash(ending("b", r.claimedAgain("bob", id("b")))))
+	r.ok(purge(&v1.OrderCommand{Job: id("b")}))
+	if _, err := r.Book(bookID("book of a")); err == nil {
+		t.Error("the book has outlived its last job")
+	}
+	if told := r.events(); !slices.Contains(told, "purged a trashed") {
+		t.Errorf("told %v", told)
+	}
+	if err := fsm.Verify(r.Machine); err != nil {
+		t.Error(err)
+	}
+}
