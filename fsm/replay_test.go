@@ -29,6 +29,7 @@ type author struct {
 	machine *fsm.Machine
 	index   uint64
 	now     time.Time
+	people  []string // whose sessions there are; nil: the three
 }
 
 func (a *author) draw(label string, most int) int { return rapid.IntRange(0, most).Draw(a.T, label) }
@@ -37,7 +38,12 @@ func (a *author) oneOf(label string, words ...string) string {
 	return rapid.SampledFrom(words).Draw(a.T, label)
 }
 
-func (a *author) session() string { return a.oneOf("session", "ann", "bob", "eve") }
+func (a *author) session() string {
+	if a.people != nil {
+		return a.oneOf("session", a.people...)
+	}
+	return a.oneOf("session", "ann", "bob", "eve")
+}
 
 // next draws one command.
 func (a *author) next() *v1.Command {

@@ -1,0 +1,767 @@
+package fsm_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// model is the board as package jobs describes it, in plain Go: no tables, no
+// indexes, no encoding. What is looked for is looked for in all jobs. It knows
+// no schedules, and no books without a job.
+type model struct {
+	index    uint64 // of the present entry
+	now      time.Time
+	epoch    uint64
+	sequence uint64
+	finishes uint64
+	jobs     map[string]*modelJob
+	flows    map[string]*modelFlow // by the id of their job
+	sessions map[string]*modelSession
+	ended    map[string]bool          // sessions that are over
+	tokens   map[string]logbook.Token // the last of each job that ever was
+}
+
+type modelJob struct {
+	jobs.Job // as it is listed
+	posting  *v1.Posting
+	nonce    string    // of the present claim
+	ended    string    // how its last claim ended, and with what; empty: it has not
+	cooled   time.Time // until when it cools; zero: it does not
+	watched  bool      // its deadline has not been dealt with
+	finish   uint64    // the number of its finish
+}
+
+type modelFlow struct {
+	logbook.FlowDetail
+	busy bool // its job is not finished
+}
+
+type modelSession struct {
+	name   string
+	nonces map[string]bool // of requests that were given jobs
+}
+
+func newModel() *model {
+	return &model{
+		jobs: map[string]*modelJob{}, flows: map[string]*modelFlow{},
+		sessions: map[string]*modelSession{}, ended: map[string]bool{}, tokens: map[string]logbook.Token{},
+	}
+}
+
+// apply changes the model as a command says, and gives the answer as a text.
+func (m *model) apply(c *v1.Command) string {
+	var said string
+	var err error
+	switch kind := c.Kind.(type) {
+	case *v1.Command_Post:
+		said = m.post(kind.Post)
+	case *v1.Command_Claim:
+		said, err = m.claim(kind.Claim)
+	case *v1.Command_ClaimNext:
+		said, err = m.claimNext(kind.ClaimNext)
+	case *v1.Command_Consume:
+		err = m.end("consumed", kind.Consume)
+	case *v1.Command_Abandon:
+		err = m.end("abandoned", kind.Abandon)
+	case *v1.Command_Trash:
+		err = m.end("trashed", kind.Trash)
+	case *v1.Command_OpenSession:
+		said, err = m.open(kind.OpenSession)
+	case *v1.Command_CloseSession:
+		err = m.close(kind.CloseSession.Session)
+	case *v1.Command_ExpireSession:
+		err = m.expire(kind.ExpireSession)
+	case *v1.Command_UpdateFlow:
+		err = m.update(kind.UpdateFlow)
+	case *v1.Command_Suspend:
+		err = m.suspend(kind.Suspend)
+	case *v1.Command_Resume:
+		err = m.resume(kind.Resume)
+	case *v1.Command_Cancel:
+		err = m.cancel(kind.Cancel)
+	case *v1.Command_Change:
+		err = m.change(kind.Change)
+	case *v1.Command_Intervene:
+		said, err = m.intervene(kind.Intervene)
+	case *v1.Command_BeginLeadership:
+		m.epoch = m.index
+	case *v1.Command_WakeDue:
+		said, err = m.wake(kind.WakeDue)
+	case *v1.Command_Sweep:
+		said, err = m.sweep(kind.Sweep)
+	default:
+		panic("internal error: the model does not know " + command.Name(c))
+	}
+	if err != nil {
+		return command.ErrorToProto(err).GetCode()
+	}
+	return cmp.Or(said, "done")
+}
+
+func (m *model) token() logbook.Token { return logbook.Token{Generation: 1, Index: m.index} }
+
+// Posting.
+
+func (m *model) post(c *v1.PostCommand) string {
+	var verdicts []string
+	for _, p := range c.Postings {
+		job, existed, err := m.postOne(p)
+		verdicts = append(verdicts, verdict(job, existed, command.ErrorToProto(err)))
+	}
+	return strings.Join(verdicts, ", ")
+}
+
+func verdict(job string, existed bool, err *v1.Error) string {
+	return strings.TrimSpace(fmt.Sprint(job, map[bool]string{true: " existed"}[existed], " ", err.GetCode()))
+}
+
+func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
+	if known := m.jobs[p.Id]; known != nil {
+		if !proto.Equal(known.posting, p) {
+			return p.Id, false, jobs.ErrConflict
+		}
+		return p.Id, true, nil
+	}
+	posting, err := command.PostingFromProto(p)
+	if err != nil {
+		panic(err)
+	}
+	posting.Board = cmp.Or(posting.Board, jobs.DefaultBoard)
+	if holder := m.holder(posting.Board, posting.Key); holder != nil {
+		m.raise(holder, &posting)
+		return holder.ID.String(), true, nil
+	}
+	if !posting.Deadline.IsZero() && !posting.Deadline.After(m.now) {
+		return p.Id, false, jobs.ErrInvalid
+	}
+	m.sequence++
+	j := &modelJob{posting: p, watched: !posting.Deadline.IsZero(), Job: jobs.Job{
+		ID: posting.ID, Board: posting.Board, Name: posting.Name, Kind: posting.Kind, Priority: posting.Priority,
+		Sequence: m.sequence, NotBefore: posting.NotBefore, Held: posting.Hold, Key: posting.Key, Tags: posting.Tags,
+		MaxCrashes: posting.MaxCrashes, Labels: slices.Sorted(slices.Values(posting.Labels)), Deadline: posting.Deadline,
+		PostedAt: m.now, ModifiedAt: m.now,
+	}}
+	if posting.Front {
+		j.Front = m.index
+	}
+	if posting.Book != nil {
+		flow := &modelFlow{FlowDetail: posting.Book.Flows[0], busy: true}
+		flow.State = logbook.FlowPending
+		m.flows[p.Id] = flow
+		j.Kind, j.Book, j.BookName, j.Flow = flow.Factory.Name, posting.Book.ID, posting.Book.Name, flow.ID
+	}
+	m.jobs[p.Id] = j
+	m.place(j)
+	return p.Id, false, nil
+}
+
+// holder is the unfinished job that has a key.
+func (m *model) holder(board, key string) *modelJob {
+	for _, j := range m.jobs {
+		if key != "" && j.Key == key && j.Board == board && !j.State.Finished() {
+			return j
+		}
+	}
+	return nil
+}
+
+func (m *model) raise(j *modelJob, p *jobs.Posting) {
+	higher, front := p.Priority > j.Priority, p.Front && j.Front == 0
+	if higher {
+		j.Priority = p.Priority
+	}
+	if front {
+		j.Front = m.index
+	}
+	if higher || front {
+		m.touch(j)
+	}
+}
+
+// Where jobs stand.
+
+func under(j *modelJob, kind jobs.OrderKind) bool { return j.Order != nil && j.Order.Kind == kind }
+
+// place puts a job that nobody owns where its order, its hold and its times say.
+// Of the times only the later one is remembered.
+func (m *model) place(j *modelJob) {
+	j.ModifiedAt = m.now
+	j.State, j.DueAt = jobs.StateCooling, j.cooled
+	if !under(j, jobs.OrderCancel) && !j.NotBefore.Before(j.cooled) {
+		j.State, j.DueAt, j.cooled = jobs.StateDelayed, j.NotBefore, time.Time{}
+	}
+	if !j.DueAt.After(m.now) {
+		j.State, j.DueAt, j.cooled = jobs.StateClaimable, time.Time{}, time.Time{}
+	}
+	switch {
+	case under(j, jobs.OrderSuspend):
+		j.State = jobs.StateSuspended
+	case j.Held:
+		j.State = jobs.StateHeld
+	}
+}
+
+// touch has a change of a job take effect.
+func (m *model) touch(j *modelJob) {
+	j.ModifiedAt = m.now
+	if j.State != jobs.StateClaimed {
+		m.place(j)
+	}
+}
+
+// finish ends a job for good.
+func (m *model) finish(j *modelJob, state jobs.State) {
+	m.finishes++
+	j.State, j.DueAt, j.cooled, j.ModifiedAt, j.FinishedAt = state, time.Time{}, time.Time{}, m.now, m.now
+	j.finish, j.watched = m.finishes, false
+	if flow := m.flows[j.ID.String()]; flow != nil {
+		flow.busy = false
+	}
+}
+
+// letGo ends the claim of a job, which is then nowhere.
+func (m *model) letGo(j *modelJob, how string) { j.Claim, j.nonce, j.ended = nil, "", how }
+
+// settle places a job that has lost its owner, or completes it.
+func (m *model) settle(j *modelJob, delay time.Duration) {
+	j.cooled = time.Time{}
+	if delay > 0 {
+		j.cooled = m.now.Add(delay)
+	}
+	if under(j, jobs.OrderCancel) && m.remains(j, j.Order.Revert) == "nothing" {
+		m.closeCancelled(j)
+		return
+	}
+	m.place(j)
+}
+
+// remains tells what is left to do about a job that is to be cancelled.
+func (m *model) remains(j *modelJob, revert bool) string {
+	flow := m.flows[j.ID.String()]
+	switch {
+	case flow == nil:
+	case flow.State == logbook.FlowSuccess, flow.State == logbook.FlowFailure:
+		return "to consume"
+	case revert && len(flow.Atoms) > 0 && flow.State != logbook.FlowReverted:
+		return "to undo"
+	}
+	return "nothing"
+}
+
+func (m *model) closeCancelled(j *modelJob) {
+	if flow := m.flows[j.ID.String()]; flow != nil && (flow.State == logbook.FlowRunning || flow.State == logbook.FlowReverting) {
+		flow.State = logbook.FlowSuspended
+	}
+	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.Order.Reason
+	m.finish(j, jobs.StateCompleted)
+}
+
+// Claims.
+
+func (m *model) overdue(j *modelJob) bool { return j.watched && !j.Deadline.After(m.now) }
+
+func (m *model) claim(c *v1.ClaimCommand) (string, error) {
+	s, j := m.sessions[c.Session], m.jobs[c.Job]
+	switch {
+	case s == nil:
+		return "", jobs.ErrSessionExpired
+	case j == nil:
+		return "", jobs.ErrNotFound
+	case j.Claim != nil && j.Claim.Session.String() == c.Session && j.nonce == c.Nonce:
+		return grants(j), nil
+	case s.nonces[c.Nonce], j.State != jobs.StateClaimable, m.overdue(j), j.Token == m.token():
+		return "", jobs.ErrUnclaimable
+	}
+	m.grant(c.Session, c.Nonce, j)
+	return grants(j), nil
+}
+
+func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
+	s := m.sessions[c.Session]
+	if s == nil {
+		return "", jobs.ErrSessionExpired
+	}
+	if s.nonces[c.Nonce] {
+		return grants(m.list(func(j *modelJob) bool {
+			return j.Claim != nil && j.Claim.Session.String() == c.Session && j.nonce == c.Nonce
+		}, bySequence)...), nil
+	}
+	boards := c.Boards
+	if len(boards) == 0 {
+		boards = []string{jobs.DefaultBoard}
+	}
+	found := m.list(func(j *modelJob) bool {
+		lacks := slices.ContainsFunc(j.Labels, func(label string) bool { return !slices.Contains(c.Labels, label) })
+		return j.State == jobs.StateClaimable && !lacks && slices.Contains(boards, j.Board) &&
+			(len(c.Kinds) == 0 || slices.Contains(c.Kinds, j.Kind)) && !m.overdue(j) && j.Token != m.token()
+	}, inLine)
+	found = found[:min(len(found), max(int(c.Max), 1))]
+	m.grant(c.Session, c.Nonce, found...)
+	return grants(found...), nil
+}
+
+// inLine is the order of claims.
+func inLine(a, b *modelJob) int {
+	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), -cmp.Compare(a.Front, b.Front), cmp.Compare(a.Sequence, b.Sequence))
+}
+
+func bySequence(a, b *modelJob) int { return cmp.Compare(a.Sequence, b.Sequence) }
+
+// list are the jobs that are meant, in an order.
+func (m *model) list(meant func(*modelJob) bool, order func(a, b *modelJob) int) []*modelJob {
+	var found []*modelJob
+	for _, j := range m.jobs {
+		if meant(j) {
+			found = append(found, j)
+		}
+	}
+	slices.SortFunc(found, order)
+	return found
+}
+
+// grants is the answer that names the jobs.
+func grants(found ...*modelJob) string {
+	var said []string
+	for _, j := range found {
+		said = append(said, fmt.Sprint(j.ID, " under ", j.Token))
+	}
+	return strings.Join(said, ", ")
+}
+
+func (m *model) grant(session, nonce string, found ...*modelJob) {
+	s := m.sessions[session]
+	for _, j := range found {
+		if last := m.tokens[j.ID.String()]; m.token().Compare(last) <= 0 {
+			panic(fmt.Sprintf("internal error: job %s gets token %s after %s", j.ID, m.token(), last))
+		}
+		m.tokens[j.ID.String()] = m.token()
+		j.Claim = &jobs.Claim{Session: parsedSession(session), Owner: s.name, Token: m.token(), Since: m.now}
+		j.Token, j.nonce, j.ended = m.token(), nonce, ""
+		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimed, time.Time{}, time.Time{}, m.now
+		j.Claims++
+		s.nonces[nonce] = true
+	}
+}
+
+// end is the end of a claim by its owner.
+func (m *model) end(how string, c *v1.Ending) error {
+	j, token, full := m.jobs[c.Job], command.TokenFromProto(c.Token), how+c.GetOutcome()
+	switch {
+	case j == nil:
+		return jobs.ErrNotFound
+	case j.Claim == nil && j.Token == token && j.ended == full:
+		return nil
+	case j.Claim == nil || j.Claim.Token != token:
+		return jobs.ErrFenced
+	}
+	flow := m.flows[c.Job]
+	after := flow
+	if u := c.Update; u != nil {
+		var err error
+		if after, err = m.planEnding(j, flow, token, u); err != nil {
+			return err
+		}
+	}
+	if how == "consumed" {
+		if err := outcomeFits(j, after, jobs.Outcome(c.Outcome)); err != nil {
+			return err
+		}
+		j.Outcome = jobs.Outcome(c.Outcome)
+	}
+	if flow != nil {
+		*flow = *after
+	}
+	m.letGo(j, full)
+	j.Reason, j.Failure = c.GetReason(), command.FailureFromProto(c.Failure)
+	switch how {
+	case "consumed":
+		if j.Outcome == jobs.OutcomeCancelled && j.Reason == "" {
+			j.Reason = j.Order.Reason
+		}
+		m.finish(j, jobs.StateCompleted)
+	case "trashed":
+		m.finish(j, jobs.StateTrashed)
+	case "abandoned":
+		if j.Failure != nil {
+			j.Failures++
+		}
+		m.settle(j, c.GetDelay().AsDuration())
+	}
+	return nil
+}
+
+func (m *model) planEnding(j *modelJob, flow *modelFlow, token logbook.Token, u *v1.Update) (*modelFlow, error) {
+	if flow == nil || u.Flow != j.Flow.String() {
+		return nil, jobs.ErrInvalid
+	}
+	if command.TokenFromProto(u.Token) != token {
+		return nil, jobs.ErrFenced
+	}
+	return m.advanced(flow, u)
+}
+
+// outcomeFits tells whether a job can have come to this.
+func outcomeFits(j *modelJob, flow *modelFlow, outcome jobs.Outcome) error {
+	fits := map[jobs.Outcome][]logbook.FlowState{
+		jobs.OutcomeSuccess: {logbook.FlowSuccess}, jobs.OutcomeReverted: {logbook.FlowReverted}, jobs.OutcomeFailed: {logbook.FlowFailure},
+		jobs.OutcomeCancelled: {logbook.FlowReverted, logbook.FlowSuspended, logbook.FlowPending},
+	}
+	switch {
+	case outcome == jobs.OutcomeCancelled && !under(j, jobs.OrderCancel),
+		flow != nil && !slices.Contains(fits[outcome], flow.State):
+		return jobs.ErrInvalid
+	}
+	return nil
+}
+
+// Flows. What an update may do to one is for package logbook to say.
+
+func (m *model) update(u *v1.Update) error {
+	for id, flow := range m.flows {
+		if flow.ID.String() != u.Flow {
+			continue
+		}
+		j, token := m.jobs[id], command.TokenFromProto(u.Token)
+		update, err := command.UpdateFromProto(u)
+		if err != nil {
+			panic(err)
+		}
+		if verdict, err := flow.Judge(&update); flow.Fence == token && err == nil && verdict == logbook.Repeat {
+			return nil
+		}
+		if owned := j.Claim != nil && j.Claim.Token == token; flow.busy && !owned || !flow.busy && !token.IsZero() {
+			return jobs.ErrFenced
+		}
+		after, err := m.advanced(flow, u)
+		if err == nil {
+			*flow = *after
+		}
+		return err
+	}
+	return jobs.ErrNotFound
+}
+
+// advanced is the flow after an update.
+func (m *model) advanced(flow *modelFlow, u *v1.Update) (*modelFlow, error) {
+	update, err := command.UpdateFromProto(u)
+	if err != nil {
+		panic(err)
+	}
+	after := *flow
+	verdict, err := after.Judge(&update)
+	if err != nil || verdict == logbook.Repeat {
+		return &after, err
+	}
+	if err := after.Advance(&update, m.now); err != nil {
+		return nil, err
+	}
+	after.Atoms = slices.Clone(after.Atoms)
+	for i := range after.Atoms {
+		after.Atoms[i].Attempts = slices.Clone(after.Atoms[i].Attempts)
+	}
+	for i := range update.Atoms {
+		change := &update.Atoms[i]
+		atom, found := after.Atom(change.Name)
+		if !found {
+			if change.Kind == "" {
+				return nil, jobs.ErrInvalid
+			}
+			after.Atoms = append(after.Atoms, logbook.NewAtom(change.Name, change.Kind))
+			atom = &after.Atoms[len(after.Atoms)-1]
+		}
+		if err := atom.Advance(change); err != nil {
+			return nil, err
+		}
+	}
+	return &after, nil
+}
+
+func (m *model) intervene(c *v1.Intervention) (string, error) {
+	intervention, err := command.InterventionFromProto(c)
+	if err != nil {
+		return "", err
+	}
+	for id, flow := range m.flows {
+		if flow.ID != intervention.Flow {
+			continue
+		}
+		j := m.jobs[id]
+		switch repeated, err := flow.Admit(&intervention); {
+		case err != nil:
+			return "", err
+		case repeated:
+			return id, nil
+		case j.Claim != nil, flow.Fence.Compare(m.token()) >= 0:
+			return "", jobs.ErrConflict
+		}
+		intervention.At, intervention.Token = m.now, m.token()
+		flow.Interventions = append(slices.Clone(flow.Interventions), intervention)
+		if !intervention.Hold {
+			m.steer(j, flow)
+		}
+		return id, nil
+	}
+	return "", jobs.ErrNotFound
+}
+
+// steer has a job carry out what was said of its flow.
+func (m *model) steer(j *modelJob, flow *modelFlow) {
+	forwards := slices.ContainsFunc(flow.Pending(), func(i logbook.Intervention) bool {
+		return i.Kind == logbook.InterveneComplete || i.Kind == logbook.InterveneRerun
+	})
+	undone := under(j, jobs.OrderCancel) && j.Order.Revert && !forwards
+	if j.State != jobs.StateSuspended && !undone {
+		j.Order = nil
+	}
+	j.ModifiedAt = m.now
+	if !j.State.Finished() {
+		return
+	}
+	if m.holder(j.Board, j.Key) != nil {
+		j.Key = ""
+	}
+	flow.busy = true
+	j.Token, j.ended = m.token(), ""
+	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures = "", "", nil, 0, 0
+	j.State, j.FinishedAt = jobs.StateClaimable, time.Time{}
+}
+
+// Sessions.
+
+func (m *model) open(c *v1.Opening) (string, error) {
+	if m.ended[c.Id] {
+		return "", jobs.ErrSessionExpired
+	}
+	if m.sessions[c.Id] == nil {
+		m.sessions[c.Id] = &modelSession{name: c.Name, nonces: map[string]bool{}}
+	}
+	return fmt.Sprint("session with ", len(m.heldBy(c.Id)), " claims"), nil
+}
+
+// heldBy are the jobs of a session in the order of their claims.
+func (m *model) heldBy(session string) []*modelJob {
+	return m.list(func(j *modelJob) bool { return j.Claim != nil && j.Claim.Session.String() == session }, func(a, b *modelJob) int {
+		return cmp.Or(a.Token.Compare(b.Token), bySequence(a, b))
+	})
+}
+
+func (m *model) close(session string) error {
+	if m.sessions[session] == nil {
+		return jobs.ErrSessionExpired
+	}
+	for _, j := range m.heldBy(session) {
+		m.letGo(j, "lost")
+		j.Reason = "closed"
+		m.settle(j, 0)
+	}
+	m.over(session)
+	return nil
+}
+
+func (m *model) expire(c *v1.ExpireSessionCommand) error {
+	switch {
+	case c.TimerEpoch != m.epoch:
+		return jobs.ErrConflict
+	case m.sessions[c.Session] == nil:
+		return jobs.ErrSessionExpired
+	}
+	for _, j := range m.heldBy(c.Session) {
+		m.letGo(j, "lost")
+		j.Crashes++
+		j.Reason = "vanished"
+		if most := cmp.Or(j.MaxCrashes, int(c.MaxCrashes)); most > 0 && j.Crashes >= most {
+			j.Failure = &logbook.Failure{Kind: logbook.FailureCrash}
+			m.finish(j, jobs.StateTrashed)
+			continue
+		}
+		m.settle(j, c.CoolDown.AsDuration())
+	}
+	m.over(c.Session)
+	return nil
+}
+
+func (m *model) over(session string) {
+	delete(m.sessions, session)
+	m.ended[session] = true
+}
+
+// Orders and changes.
+
+func (m *model) ordered(c *v1.OrderCommand, kind jobs.OrderKind) (*modelJob, *jobs.StandingOrder, error) {
+	order := &jobs.StandingOrder{Kind: kind, Revert: c.Revert, By: c.By, Reason: c.Reason, At: m.now}
+	if m.jobs[c.Job] == nil {
+		return nil, nil, jobs.ErrNotFound
+	}
+	return m.jobs[c.Job], order, nil
+}
+
+func (m *model) suspend(c *v1.OrderCommand) error {
+	j, order, err := m.ordered(c, jobs.OrderSuspend)
+	switch {
+	case err != nil:
+		return err
+	case j.State.Finished(), under(j, jobs.OrderCancel):
+		return jobs.ErrConflict
+	case under(j, jobs.OrderSuspend):
+		return nil
+	}
+	j.Order, j.ModifiedAt = order, m.now
+	if j.State != jobs.StateClaimed {
+		j.State = jobs.StateSuspended
+	}
+	return nil
+}
+
+func (m *model) resume(c *v1.OrderCommand) error {
+	j, _, err := m.ordered(c, jobs.OrderResume)
+	switch {
+	case err != nil:
+		return err
+	case j.State.Finished(), under(j, jobs.OrderCancel):
+		return jobs.ErrConflict
+	case under(j, jobs.OrderSuspend):
+		j.Order = nil
+		m.touch(j)
+	}
+	return nil
+}
+
+func (m *model) cancel(c *v1.OrderCommand) error {
+	j, order, err := m.ordered(c, jobs.OrderCancel)
+	if err != nil {
+		return err
+	}
+	again := under(j, jobs.OrderCancel) && j.Order.Revert == order.Revert
+	switch {
+	case again && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled):
+		return nil
+	case j.State.Finished():
+		return jobs.ErrConflict
+	}
+	return m.carryOut(j, order)
+}
+
+// carryOut has a job cancelled: at once, by its owner, or by the next one.
+func (m *model) carryOut(j *modelJob, order *jobs.StandingOrder) error {
+	remains := m.remains(j, order.Revert)
+	switch {
+	case j.State == jobs.StateClaimed:
+		j.Order, j.ModifiedAt = order, m.now
+	case remains == "to consume":
+		return jobs.ErrConflict
+	case remains == "nothing":
+		j.Order = order
+		m.closeCancelled(j)
+	default:
+		j.Order, j.Held = order, false
+		m.place(j)
+	}
+	return nil
+}
+
+func (m *model) change(c *v1.Change) error {
+	change, err := command.ChangeFromProto(c)
+	if err != nil {
+		panic(err)
+	}
+	j := m.jobs[c.Job]
+	switch {
+	case j == nil:
+		return jobs.ErrNotFound
+	case !change.Alters(&j.Job):
+		return nil
+	case j.State.Finished(), under(j, jobs.OrderCancel) && !change.NotBefore.IsZero() && !change.NotBefore.Equal(j.NotBefore):
+		return jobs.ErrConflict
+	}
+	if change.Priority != nil {
+		j.Priority = *change.Priority
+	}
+	if !change.NotBefore.IsZero() {
+		j.NotBefore = change.NotBefore
+	}
+	j.Held = j.Held && !change.Release
+	m.touch(j)
+	return nil
+}
+
+// Time.
+
+func (m *model) wake(c *v1.WakeDueCommand) (string, error) {
+	if c.TimerEpoch != m.epoch {
+		return "", jobs.ErrConflict
+	}
+	late := m.list(m.overdue, func(a, b *modelJob) int { return cmp.Or(a.Deadline.Compare(b.Deadline), bySequence(a, b)) })
+	most := int(c.Max)
+	more := len(late) > most
+	late = late[:min(len(late), most)]
+	for _, j := range late {
+		j.watched = false
+		if !under(j, jobs.OrderCancel) {
+			// One whose flow has come to its end is left for its owner to consume.
+			_ = m.carryOut(j, &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true, By: jobs.ByDeadline, Reason: "late", At: m.now})
+		}
+	}
+	due := m.list(func(j *modelJob) bool {
+		return (j.State == jobs.StateDelayed || j.State == jobs.StateCooling) && !j.DueAt.After(m.now)
+	}, func(a, b *modelJob) int { return cmp.Or(a.DueAt.Compare(b.DueAt), bySequence(a, b)) })
+	most -= len(late)
+	more = more || len(due) > most
+	due = due[:min(len(due), most)]
+	for _, j := range due {
+		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimable, time.Time{}, time.Time{}, m.now
+	}
+	return count(len(late)+len(due), more), nil
+}
+
+func count(done int, more bool) string { return fmt.Sprint(done, " jobs, more: ", more) }
+
+func (m *model) sweep(c *v1.SweepCommand) (string, error) {
+	if c.TimerEpoch != m.epoch {
+		return "", jobs.ErrConflict
+	}
+	finished := m.list(func(j *modelJob) bool { return j.State.Finished() }, func(a, b *modelJob) int { return cmp.Compare(a.finish, b.finish) })
+	done, more := 0, false
+	for n, j := range finished {
+		if len(finished)-n <= int(c.Keep) && m.now.Sub(j.FinishedAt) <= c.MaxAge.AsDuration() {
+			break
+		}
+		if more = done >= int(c.Max); more {
+			break
+		}
+		done++
+		delete(m.jobs, j.ID.String())
+		delete(m.flows, j.ID.String())
+	}
+	return count(done, more), nil
+}
+
+// listing is everything that can be seen of jobs, flows and sessions, a line each.
+func (m *model) listing() []string {
+	var lines []string
+	for _, j := range m.list(func(*modelJob) bool { return true }, bySequence) {
+		lines = append(lines, jobLine(j.Job))
+		if flow := m.flows[j.ID.String()]; flow != nil {
+			lines = append(lines, flowLine(&flow.FlowDetail))
+		}
+	}
+	var open []jobs.Session
+	for id, s := range m.sessions {
+		open = append(open, jobs.Session{ID: parsedSession(id), Name: s.name, Claims: len(m.heldBy(id))})
+	}
+	slices.SortFunc(open, func(a, b jobs.Session) int { return bytes.Compare(a.ID.UUID[:], b.ID.UUID[:]) })
+	for _, s := range open {
+		lines = append(lines, sessionLine(s))
+	}
+	return lines
+}

@@ -1,0 +1,346 @@
+package fsm_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// What can be seen, a line each, from the model and from the machine alike.
+// Sentences for people differ; that there is one must not.
+
+func jobLine(j jobs.Job) string {
+	owner, order := "nobody", "none"
+	if j.Claim != nil {
+		owner = fmt.Sprint(j.Claim.Owner, " since ", ago(j.Claim.Since), " under ", j.Claim.Token)
+	}
+	if j.Order != nil {
+		order = fmt.Sprint(j.Order.Kind, " revert=", j.Order.Revert, " by ", j.Order.By, " at ", ago(j.Order.At))
+	}
+	return fmt.Sprintf("%s #%d on %s, %s, priority %d, front %d, key %q, labels %v, is %s for %s; not before %s, held=%t, deadline %s, due %s; "+
+		"posted %s, modified %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t",
+		j.Name, j.Sequence, j.Board, j.Kind, j.Priority, j.Front, j.Key, j.Labels, j.State, owner, ago(j.NotBefore), j.Held, ago(j.Deadline), ago(j.DueAt),
+		ago(j.PostedAt), ago(j.ModifiedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
+		j.Outcome, order, j.Reason != "", j.Failure != nil)
+}
+
+func flowLine(f *logbook.FlowDetail) string {
+	var atoms []string
+	for i := range f.Atoms {
+		atoms = append(atoms, fmt.Sprint(f.Atoms[i].Name, " ", f.Atoms[i].State, " ", len(f.Atoms[i].Attempts)))
+	}
+	return fmt.Sprintf("%s is %s after update %d under %s, with %v and %d interventions", f.Name, f.State, f.Sequence, f.Fence, atoms, len(f.Interventions))
+}
+
+func sessionLine(s jobs.Session) string { return fmt.Sprintf("%s holds %d", s.Name, s.Claims) }
+
+// ago is a time as what has passed since the start.
+func ago(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.Sub(start).String()
+}
+
+func parsedSession(text string) jobs.SessionID { return jobs.SessionID{UUID: uuid.MustParse(text)} }
+
+// answerText is the answer of the machine as the model would give it.
+func answerText(result *v1.Result) string {
+	if err := result.GetError(); err != nil {
+		return err.Code
+	}
+	var words []string
+	switch kind := result.Kind.(type) {
+	case *v1.Result_Post:
+		for _, posted := range kind.Post.Posted {
+			words = append(words, verdict(posted.Job, posted.Existed, posted.Error))
+		}
+	case *v1.Result_Claim:
+		for _, g := range kind.Claim.Granted {
+			words = append(words, fmt.Sprint(g.Job, " under ", command.TokenFromProto(g.Token)))
+		}
+	case *v1.Result_Session:
+		return fmt.Sprint("session with ", kind.Session.Claims, " claims")
+	case *v1.Result_Count:
+		return count(int(kind.Count.Done), kind.Count.More)
+	case *v1.Result_Intervene:
+		return kind.Intervene.Job
+	}
+	if len(words) == 0 {
+		return "done"
+	}
+	return strings.Join(words, ", ")
+}
+
+// names gives ids back the words that they were made of.
+var names = func() *strings.Replacer {
+	var words []string
+	for n := range 300 {
+		words = append(words, person(n))
+	}
+	for n := range 12 {
+		job := fmt.Sprint("job ", n)
+		words = append(words, job, "flow of "+job, "book of "+job)
+	}
+	var pairs []string
+	for _, word := range words {
+		pairs = append(pairs, id(word), word)
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
+// readable is a command as a person reads it in a failure.
+func readable(c *v1.Command) string {
+	short := proto.Clone(c).(*v1.Command)
+	for _, p := range short.GetPost().GetPostings() {
+		if p.Book != nil {
+			p.Book = &v1.Book{Name: p.Book.Name}
+		}
+	}
+	if e := short.GetConsume(); e != nil && len(e.GetReason()) > 10 {
+		e.Reason = "long"
+	}
+	return names.Replace(prototext.MarshalOptions{}.Format(short))
+}
+
+// walker draws commands, and tries each on the model and on the machine.
+type walker struct {
+	author
+	model *model
+	came  int           // how many people have come
+	said  []string      // the walk so far, a line for each command
+	sent  []*v1.Command // the last of them, to be repeated
+	seen  *coverage
+}
+
+// coverage counts what all walks have come by.
+type coverage struct {
+	answers   map[string]int // commands and postings, with the code of the answer
+	moves     map[string]int // from state to state
+	sequences int
+}
+
+// answer counts what a command was answered with.
+func (c *coverage) answer(name string, result *v1.Result) {
+	c.answers[strings.TrimSpace(name+" "+result.GetError().GetCode())]++
+	for _, posted := range result.GetPost().GetPosted() {
+		c.answers[verdict("posting", posted.Existed, posted.Error)]++
+	}
+}
+
+// move counts the jobs that were somewhere before and are somewhere else now.
+func (c *coverage) move(before, after map[string]jobs.State) {
+	const nothing = jobs.State("nothing")
+	for job, state := range after {
+		if was := cmp.Or(before[job], nothing); was != state {
+			c.moves[fmt.Sprint(was, " ", state)]++
+		}
+	}
+	for job, was := range before {
+		if after[job] == "" {
+			c.moves[fmt.Sprint(was, " ", nothing)]++
+		}
+	}
+}
+
+// repeatable is how many commands back a repeat may be: no call is on its way
+// for longer.
+const repeatable = 20
+
+func (w *walker) next() *v1.Command {
+	draws := []func() *v1.Command{
+		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
+		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
+		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.again, w.again,
+	}
+	return draws[w.draw("command", len(draws)-1)]()
+}
+
+// again repeats a command as it was sent.
+func (w *walker) again() *v1.Command {
+	if len(w.sent) == 0 {
+		return w.open()
+	}
+	return proto.Clone(w.sent[w.draw("which", len(w.sent)-1)]).(*v1.Command)
+}
+
+// step tries the next entry, of one command or two.
+func (w *walker) step(most int) (done int) {
+	w.index++
+	w.now = w.now.Add(time.Duration(w.draw("passing", 3)) * 400 * time.Millisecond)
+	var commands []*v1.Command
+	for range min(1+w.draw("more commands", 3)/3, most) {
+		commands = append(commands, w.next())
+	}
+	results, err := w.machine.Apply([]fsm.Entry{encodeEntry(w.T, w.index, w.now, commands...)})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.model.index, w.model.now = w.index, w.now
+	before := w.states()
+	for i, c := range commands {
+		want, got := w.model.apply(c), answerText(results[0][i])
+		w.said = append(w.said, fmt.Sprintf("%d at %s: %s → %s", w.index, ago(w.now), readable(c), names.Replace(got)))
+		if got != want {
+			w.Fatalf("the model says %q after\n%s", names.Replace(want), strings.Join(w.said, "\n"))
+		}
+		w.seen.answer(command.Name(c), results[0][i])
+		w.sent = append(w.sent, c)
+	}
+	w.sent = w.sent[max(0, len(w.sent)-repeatable):]
+	w.replace()
+	w.compare()
+	w.seen.move(before, w.states())
+	return len(commands)
+}
+
+// replace lets somebody new come for everybody whose session is over: its id
+// is used up. One of those who have gone stays among the people, to be refused.
+func (w *walker) replace() {
+	const present = 3
+	for i, who := range w.people[:present] {
+		if w.model.ended[id(who)] {
+			w.came++
+			w.people = append(w.people[:present], who)
+			w.people[i] = person(w.came)
+		}
+	}
+}
+
+func person(n int) string { return fmt.Sprintf("person %03d", n) }
+
+func (w *walker) states() map[string]jobs.State {
+	states := map[string]jobs.State{}
+	for job, j := range w.model.jobs {
+		states[job] = j.State
+	}
+	return states
+}
+
+// compare holds the whole listing against the model, and what must hold in the
+// machine itself.
+func (w *walker) compare() {
+	got, want := w.listing(), w.model.listing()
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			w.Fatalf("the model and the machine say\n%s\n%s\nafter\n%s", strings.Join(want[min(i, len(want)):], "\n"),
+				strings.Join(got[min(i, len(got)):], "\n"), strings.Join(w.said, "\n"))
+		}
+	}
+	if err := fsm.Verify(w.machine); err != nil {
+		w.Fatalf("%v after\n%s", err, strings.Join(w.said, "\n"))
+	}
+	counted := map[jobs.State]uint64{}
+	for _, state := range w.states() {
+		counted[state]++
+	}
+	for state, n := range w.machine.Counts() {
+		if counted[state] != n {
+			w.Fatalf("%d jobs are counted as %s, and %d are, after\n%s", n, state, counted[state], strings.Join(w.said, "\n"))
+		}
+	}
+}
+
+// listing is what the model's listing is to be.
+func (w *walker) listing() []string {
+	page, err := w.machine.Jobs(jobs.Query{})
+	if err != nil || page.Next != 0 {
+		w.Fatal(page.Next, err)
+	}
+	var lines []string
+	for _, j := range page.Jobs {
+		lines = append(lines, jobLine(j))
+		if j.Flow.IsZero() {
+			continue
+		}
+		flow, _, err := w.machine.Flow(j.Flow, fsm.Part{MaxBytes: fsm.Unbounded})
+		if err != nil {
+			w.Fatal(err)
+		}
+		lines = append(lines, flowLine(&flow))
+	}
+	sessions, err := w.machine.Sessions()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, s := range sessions {
+		lines = append(lines, sessionLine(s))
+	}
+	return lines
+}
+
+// TestBoardAgreesWithItsModel walks with 200 commands at a time through a model
+// of the board in plain maps and through the machine: after each entry both
+// have answered the same, and list the same. It takes 100 walks, or as many as
+// -rapid.checks says.
+func TestBoardAgreesWithItsModel(t *testing.T) {
+	const length = 200
+	openMachine := openMachines(t)
+	seen := &coverage{answers: map[string]int{}, moves: map[string]int{}}
+	rapid.Check(t, func(t *rapid.T) {
+		w := &walker{author: author{T: t, machine: openMachine(t), now: start}, model: newModel(), seen: seen, came: 2}
+		w.people = []string{person(0), person(1), person(2)}
+		seen.sequences++
+		for done := 0; done < length; {
+			done += w.step(length - done)
+		}
+	})
+	if !t.Failed() {
+		seen.check(t, length)
+	}
+}
+
+// What a hundred walks must have come by, many times over: answers by command
+// and code, verdicts on postings, and ways from state to state.
+var (
+	wantedAnswers = []string{
+		"abandon", "abandon conflict", "abandon fenced", "abandon not_found", "begin_leadership", "cancel", "cancel conflict",
+		"change", "change conflict", "claim", "claim not_found", "claim session_expired", "claim unclaimable", "claim_next",
+		"claim_next session_expired", "close_session", "close_session session_expired", "consume", "consume fenced", "consume invalid",
+		"expire_session", "expire_session session_expired", "intervene", "intervene conflict", "intervene not_found",
+		"open_session", "open_session session_expired", "post", "posting", "posting conflict", "posting existed",
+		"resume", "resume conflict", "suspend", "suspend conflict", "sweep", "trash", "trash fenced",
+		"update_flow", "update_flow conflict", "update_flow fenced", "update_flow not_found", "wake_due",
+	}
+	wantedMoves = []string{
+		"nothing claimable", "nothing delayed", "nothing held", "claimable claimed", "claimable completed", "claimable delayed", "claimable suspended",
+		"claimed claimable", "claimed completed", "claimed cooling", "claimed suspended", "claimed trashed", "completed claimable", "completed nothing",
+		"cooling claimable", "delayed claimable", "delayed completed", "delayed suspended", "held claimable", "held completed", "held suspended",
+		"suspended claimable", "suspended completed", "trashed nothing",
+	}
+)
+
+// check tells what the walks have come by, and what they should have.
+func (c *coverage) check(t *testing.T, length int) {
+	t.Helper()
+	t.Logf("%d walks of %d commands", c.sequences, length)
+	for _, part := range []struct {
+		seen   map[string]int
+		wanted []string
+	}{{c.answers, wantedAnswers}, {c.moves, wantedMoves}} {
+		for _, what := range slices.Sorted(maps.Keys(part.seen)) {
+			t.Logf("%7d %s", part.seen[what], what)
+		}
+		const enough = 100
+		for _, what := range part.wanted {
+			if part.seen[what] == 0 && c.sequences >= enough {
+				t.Errorf("no walk has come by %q", what)
+			}
+		}
+	}
+}
