@@ -92,6 +92,10 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.cancel(kind.Cancel)
 	case *v1.Command_Change:
 		err = m.change(kind.Change)
+	case *v1.Command_Restore:
+		err = m.restore(kind.Restore)
+	case *v1.Command_Purge:
+		err = m.purge(kind.Purge)
 	case *v1.Command_Intervene:
 		said, err = m.intervene(kind.Intervene)
 	case *v1.Command_BeginLeadership:
@@ -382,6 +386,10 @@ func (m *model) end(how string, c *v1.Ending) error {
 	if flow != nil {
 		*flow = *after
 	}
+	delay := c.GetDelay().AsDuration()
+	if under(j, jobs.OrderCancel) && j.Order.Revert && !j.Order.At.Before(j.Claim.Since) {
+		delay = 0 // its owner may not have known that it is to be undone
+	}
 	m.letGo(j, full)
 	j.Reason, j.Failure = c.GetReason(), command.FailureFromProto(c.Failure)
 	switch how {
@@ -396,7 +404,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 		if j.Failure != nil {
 			j.Failures++
 		}
-		m.settle(j, c.GetDelay().AsDuration())
+		m.settle(j, delay)
 	}
 	return nil
 }
@@ -528,13 +536,56 @@ func (m *model) steer(j *modelJob, flow *modelFlow) {
 	if !j.State.Finished() {
 		return
 	}
+	m.reopen(j)
+	flow.busy = true
+	j.Token, j.ended = m.token(), ""
+	j.State = jobs.StateClaimable
+}
+
+// reopen takes from a job what it has come to. Its key may be another's by now.
+func (m *model) reopen(j *modelJob) {
 	if m.holder(j.Board, j.Key) != nil {
 		j.Key = ""
 	}
-	flow.busy = true
-	j.Token, j.ended = m.token(), ""
-	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures = "", "", nil, 0, 0
-	j.State, j.FinishedAt = jobs.StateClaimable, time.Time{}
+	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures, j.FinishedAt = "", "", nil, 0, 0, time.Time{}
+}
+
+func (m *model) restore(c *v1.OrderCommand) error {
+	j, _, err := m.ordered(c, jobs.OrderRestore)
+	if err != nil || !j.State.Finished() {
+		return err
+	}
+	flow, gone := m.flows[c.Job], j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted
+	if j.State != jobs.StateTrashed && (!gone || flow != nil) {
+		return jobs.ErrConflict
+	}
+	m.reopen(j)
+	if under(j, jobs.OrderSuspend) {
+		j.Order = nil
+	}
+	if flow != nil {
+		flow.busy = true
+	}
+	m.settle(j, 0)
+	j.watched = !j.State.Finished() && j.Deadline.After(m.now)
+	return nil
+}
+
+func (m *model) purge(c *v1.OrderCommand) error {
+	j, _, err := m.ordered(c, jobs.OrderPurge)
+	switch {
+	case err != nil:
+		return err
+	case !j.State.Finished():
+		return jobs.ErrConflict
+	}
+	m.forget(j)
+	return nil
+}
+
+func (m *model) forget(j *modelJob) {
+	delete(m.jobs, j.ID.String())
+	delete(m.flows, j.ID.String())
 }
 
 // Sessions.
@@ -664,6 +715,9 @@ func (m *model) carryOut(j *modelJob, order *jobs.StandingOrder) error {
 		j.Order = order
 		m.closeCancelled(j)
 	default:
+		if j.ended != "lost" {
+			j.cooled = time.Time{}
+		}
 		j.Order, j.Held = order, false
 		m.place(j)
 	}
@@ -740,8 +794,7 @@ func (m *model) sweep(c *v1.SweepCommand) (string, error) {
 			break
 		}
 		done++
-		delete(m.jobs, j.ID.String())
-		delete(m.flows, j.ID.String())
+		m.forget(j)
 	}
 	return count(done, more), nil
 }

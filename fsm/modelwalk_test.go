@@ -166,7 +166,7 @@ func (w *walker) next() *v1.Command {
 	draws := []func() *v1.Command{
 		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
 		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
-		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.again, w.again,
+		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.again, w.again,
 	}
 	return draws[w.draw("command", len(draws)-1)]()
 }
@@ -314,14 +314,14 @@ var (
 		"claim_next session_expired", "close_session", "close_session session_expired", "consume", "consume fenced", "consume invalid",
 		"expire_session", "expire_session session_expired", "intervene", "intervene conflict", "intervene not_found",
 		"open_session", "open_session session_expired", "post", "posting", "posting conflict", "posting existed",
-		"resume", "resume conflict", "suspend", "suspend conflict", "sweep", "trash", "trash fenced",
+		"purge", "purge conflict", "purge not_found", "restore", "restore conflict", "restore not_found", "resume", "resume conflict", "suspend", "suspend conflict", "sweep", "trash", "trash fenced",
 		"update_flow", "update_flow conflict", "update_flow fenced", "update_flow not_found", "wake_due",
 	}
 	wantedMoves = []string{
 		"nothing claimable", "nothing delayed", "nothing held", "claimable claimed", "claimable completed", "claimable delayed", "claimable suspended",
 		"claimed claimable", "claimed completed", "claimed cooling", "claimed suspended", "claimed trashed", "completed claimable", "completed nothing",
 		"cooling claimable", "delayed claimable", "delayed completed", "delayed suspended", "held claimable", "held completed", "held suspended",
-		"suspended claimable", "suspended completed", "trashed nothing",
+		"suspended claimable", "suspended completed", "trashed claimable", "trashed nothing",
 	}
 )
 
