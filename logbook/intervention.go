@@ -111,12 +111,21 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		return &LimitError{Field: "interventions", Limit: MaxInterventions, Size: int64(len(f.Interventions)) + 1, Unit: "interventions"}
 	case i.Kind == InterveneRerun && f.State == FlowReverted:
 	case f.State != FlowFailure:
-		return fmt.Errorf("%w: it is %s, and only a flow in FAILURE takes this", ErrConflict, f.State)
+		takes := "a flow in FAILURE takes this"
+		if i.Kind == InterveneRerun {
+			takes = "a flow in FAILURE or REVERTED takes this"
+		}
+		return fmt.Errorf("%w: it is %s, and only %s", ErrConflict, f.State, takes)
 	}
 	if i.Step == "" {
 		return nil
 	}
 	atom, recorded := f.Atom(i.Step)
+	if !recorded {
+		if err := f.knows(i.Step); err != nil {
+			return err
+		}
+	}
 	if i.Kind == InterveneSkip && (!recorded || atom.State != AtomRevertFailure) {
 		state := AtomPending
 		if recorded {
@@ -131,10 +140,7 @@ func (f *FlowDetail) admit(i *Intervention) error {
 	case atom.State == AtomSuccess:
 		return fmt.Errorf("%w: step %q is %s already", ErrConflict, i.Step, atom.State)
 	}
-	if recorded {
-		return nil
-	}
-	return f.knows(i.Step)
+	return nil
 }
 
 // knows looks for a step that has not begun among those that the flow began with.

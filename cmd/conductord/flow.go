@@ -211,7 +211,7 @@ func (p *Program) flowShowCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&attempts, "attempts", false, "also list every attempt at every step (with -o json they are there anyway)")
+	cmd.Flags().BoolVar(&attempts, "attempts", false, "also list every attempt at every step, and what each has said on stderr (with -o json they are there anyway)")
 	return cmd
 }
 
@@ -244,7 +244,10 @@ func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
 		{"on change", string(detail.OnChange)}, {"definition", definitionText(detail.Definition)},
 		{"state", string(detail.State)}, {"store", valuesText(detail.Store)}, {"updated", timeText(detail.UpdatedAt)},
 	}
-	fields = append(fields, failureFields(detail.Cause)...)
+	if detail.Cause != nil {
+		fields = append(fields, failureFields(detail.Cause)...)
+		fields = append(fields, field{"stderr", strings.Join(stderrTail(detail), "\n")})
+	}
 	fields = append(fields,
 		field{"interventions", interventionLines(detail)},
 		field{"to go on", strings.Join(waysOn(detail), "\n")})
@@ -303,7 +306,41 @@ func (p *Program) writeAttempts(detail *logbook.FlowDetail) error {
 	if err := p.writeLines([]string{""}); err != nil {
 		return err
 	}
-	return p.writeTable([]string{"step", "action", "attempt", "started", "took", "by", "token", "outcome"}, rows)
+	if err := p.writeTable([]string{"step", "action", "attempt", "started", "took", "by", "token", "outcome"}, rows); err != nil {
+		return err
+	}
+	return p.writeWords(detail)
+}
+
+// writeWords tells of every attempt that failed what does not fit a line of
+// the table: all of the message, and what the step wrote to stderr.
+func (p *Program) writeWords(detail *logbook.FlowDetail) error {
+	var lines []string
+	for i := range detail.Atoms {
+		for j := range detail.Atoms[i].Attempts {
+			attempt := &detail.Atoms[i].Attempts[j]
+			said := ""
+			if attempt.Failure != nil {
+				said = attempt.Failure.Kind + ": " + attempt.Failure.Message
+			}
+			if attempt.Stderr == "" && said == shorten(said) {
+				continue
+			}
+			lines = append(lines, "", fmt.Sprintf("%s %s %d", clean(detail.Atoms[i].Name), attempt.Action, attempt.Number))
+			if said != "" {
+				lines = append(lines, "  "+clean(said))
+			}
+			if attempt.Stderr != "" {
+				for _, line := range cleanLines(attempt.Stderr) {
+					lines = append(lines, "  stderr: "+line)
+				}
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return p.writeLines(lines)
 }
 
 // attemptOutcome says how an attempt ended, as far as anybody knows.

@@ -36,8 +36,9 @@ func (f *interveneFlags) addHold(cmd *cobra.Command) {
 }
 
 // interventionHelp is what the four commands have in common.
-const interventionHelp = "\n\nThe flow is named by its id or by that of its job, and must be in FAILURE. What is said is recorded\n" +
-	"with who, when and why; then the flow's last job is claimable again, and a conductor carries it out."
+const interventionHelp = "\n\nThe flow is named by its id or by that of its job, and must be in FAILURE; rerun also takes one that\n" +
+	"is REVERTED. What is said is recorded with who, when and why; then the flow's last job is claimable\n" +
+	"again, and a conductor carries it out."
 
 func (p *Program) flowInterveneCommands() []*cobra.Command {
 	return []*cobra.Command{
@@ -132,7 +133,13 @@ func (p *Program) flowRerunCommand() *cobra.Command {
 			"for it, whatever became of them, and besides every step that has not succeeded. Without, all of it\n" +
 			"runs again. Nothing is undone before: that is yours to judge." + interventionHelp,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.intervene(cmd.Context(), args[0], &f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("from") && f.word.Step == "" {
+				// A script whose variable is empty must not run all of it again.
+				return usageError{errors.New("--from names no step; without --from all of the flow runs again")}
+			}
+			return p.intervene(cmd.Context(), args[0], &f)
+		},
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.word.Step, "from", "", "the first step to run again")
@@ -146,6 +153,8 @@ type Intervened struct {
 	FlowState    logbook.FlowState    `json:"flow_state"` // when the intervention was recorded, or with --wait at the end
 	Job          *jobs.Job            `json:"job,omitempty"`
 	Next         string               `json:"next,omitempty"`
+
+	backwards bool // the flow is undone further
 }
 
 // intervene records what a person does to a flow, tells what follows from it,
@@ -175,19 +184,20 @@ func (p *Program) intervene(ctx context.Context, target string, f *interveneFlag
 		f.word.Flow = detail.ID
 		job, err := cluster.Intervene(ctx, f.word)
 		if err != nil {
-			return advised(because(err, "intervene in flow %s", detail.ID), &detail, &f.word)
+			return advised(ctx, cluster, because(err, "intervene in flow %s", detail.ID), &detail, &f.word)
 		}
-		return p.tellIntervened(ctx, cluster, f, job)
+		return p.tellIntervened(ctx, cluster, f, job, goesBackwards(&detail, &f.word))
 	})
 }
 
-// tellIntervened reads what was recorded, and tells what comes next.
-func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interveneFlags, id jobs.JobID) error {
+// tellIntervened reads what was recorded, and tells what comes next. The flow
+// goes back with it, or forwards.
+func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interveneFlags, id jobs.JobID, back bool) error {
 	detail, err := cluster.FlowDetail(ctx, f.word.Flow)
 	if err != nil {
 		return because(err, "read flow %s, in which this is recorded", f.word.Flow)
 	}
-	told := Intervened{Intervention: f.word, Flow: detail.ID, FlowState: detail.State}
+	told := Intervened{Intervention: f.word, Flow: detail.ID, FlowState: detail.State, backwards: back}
 	for i := range detail.Interventions {
 		if detail.Interventions[i].ID == f.word.ID {
 			told.Intervention = detail.Interventions[i]
@@ -200,7 +210,7 @@ func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interv
 		}
 		told.Job = &job
 	}
-	told.Next = nextOf(&told.Intervention, told.Job)
+	told.Next = nextOf(&told, told.Job)
 	if p.json() && !f.wait {
 		return p.writeJSON(told)
 	}
@@ -237,18 +247,25 @@ func (p *Program) followIntervened(ctx context.Context, cluster Cluster, told *I
 		}
 	}
 	err = p.verdict(ctx, cluster, &finished)
-	if errors.Is(err, errRunFailed) && backwards(told.Intervention.Kind) && (finished.Outcome == jobs.OutcomeReverted || finished.Outcome == jobs.OutcomeCancelled) {
+	if errors.Is(err, errRunFailed) && told.backwards && (finished.Outcome == jobs.OutcomeReverted || finished.Outcome == jobs.OutcomeCancelled) {
 		return nil // undone, which is what was wanted
 	}
 	return err
 }
 
-func backwards(kind logbook.InterventionKind) bool {
-	return kind == logbook.InterveneRetryRevert || kind == logbook.InterveneSkip
+// goesBackwards tells which way a flow goes on with an intervention: back,
+// unless that or one that is carried out together with it goes forwards. Given
+// is the flow as it was before.
+func goesBackwards(before *logbook.FlowDetail, word *logbook.Intervention) bool {
+	forwards := func(i logbook.Intervention) bool {
+		return i.Kind != logbook.InterveneRetryRevert && i.Kind != logbook.InterveneSkip
+	}
+	return !forwards(*word) && !slices.ContainsFunc(before.Pending(), forwards)
 }
 
 // nextOf says what follows from an intervention.
-func nextOf(word *logbook.Intervention, job *jobs.Job) string {
+func nextOf(told *Intervened, job *jobs.Job) string {
+	word := &told.Intervention
 	switch {
 	case job == nil:
 		return "nothing: it was recorded before, and its job is kept no longer"
@@ -260,7 +277,7 @@ func nextOf(word *logbook.Intervention, job *jobs.Job) string {
 		return fmt.Sprintf("job %s is %s", job.ID, howEnded(job))
 	}
 	does := "has its flow go on forwards"
-	if backwards(word.Kind) {
+	if told.backwards {
 		does = "undoes its flow further"
 	}
 	if job.State == jobs.StateClaimed {
@@ -291,10 +308,14 @@ func interventionText(word *logbook.Intervention) string {
 	return said
 }
 
-// advised adds to a refusal what can be done instead.
-func advised(err error, detail *logbook.FlowDetail, word *logbook.Intervention) error {
+// advised adds to a refusal what can be done instead. The flow is read again,
+// since it may have gone on between the first reading and the refusal.
+func advised(ctx context.Context, cluster Cluster, err error, detail *logbook.FlowDetail, word *logbook.Intervention) error {
 	if !errors.Is(err, jobs.ErrConflict) && !errors.Is(err, jobs.ErrNotFound) {
 		return err
+	}
+	if now, again := cluster.FlowDetail(ctx, detail.ID); again == nil {
+		detail = &now
 	}
 	if advice := adviceFor(detail, word); advice != "" {
 		return fmt.Errorf("%w\n%s", err, advice)
@@ -311,6 +332,11 @@ func adviceFor(detail *logbook.FlowDetail, word *logbook.Intervention) string {
 			return "the flow is undone: the one thing left is `conductord flow rerun " + detail.ID.String() + "`"
 		}
 	case logbook.FlowFailure:
+	case logbook.FlowSuspended:
+		return "the flow was stopped where it is: it goes on with `conductord job resume` of its job, or, if that has ended, " +
+			"with a new one: `conductord job post --book " + detail.Book.String() + " --flow-id " + detail.ID.String() + "`"
+	case logbook.FlowPending:
+		return "the flow has not begun: `conductord job explain` of its job says why"
 	default:
 		return "the flow has not come to its end: see `conductord flow show " + detail.ID.String() + "`"
 	}

@@ -36,7 +36,10 @@ func (w *worker) stick() {
 func (w *worker) undo(step string, state logbook.AtomState, failure *logbook.Failure) logbook.AtomChange {
 	attempt := logbook.Attempt{Action: logbook.ActionRevert, Number: 1, Token: w.claimed.Job.Token, Owner: "w1", StartedAt: w.started, Failure: failure}
 	if state != logbook.AtomReverting {
-		attempt.EndedAt = w.started.Add(time.Second)
+		attempt.EndedAt = w.started.Add(2 * time.Second)
+	}
+	if failure != nil {
+		attempt.Stderr = "no key\nfor the room"
 	}
 	return logbook.AtomChange{Name: step, State: state, Attempts: []logbook.Attempt{attempt}}
 }
@@ -73,14 +76,17 @@ func TestFlowInterventions(t *testing.T) {
 			"recorded: skip make-greeting, at TIME by ann\n" + undone, idle},
 		{"one more before a claim", "retry-revert ID; rerun ID", 0, "recorded: rerun, at TIME by ann\n" + forwards, idle},
 		{"skip what was not undone", "skip ID say-greeting", main.ExitConflict, "", "steps whose undo has failed: make-greeting\n"},
-		{"skip what is not there", "skip ID sing", main.ExitConflict, "", "steps whose undo has failed: make-greeting\n"},
+		{"skip what is not there", "skip ID sing", main.ExitNotFound, "", "it has no step \"sing\"\nconductord: steps whose undo has failed: make-greeting\n"},
+		{"back, with one held that goes forwards", "complete ID say-greeting --hold; skip ID make-greeting", 0, "recorded: skip make-greeting, at TIME by ann\n" + forwards, idle},
+		{"back after forwards, before a claim", "rerun ID; retry-revert ID", 0, "recorded: retry-revert, at TIME by ann\n" + forwards, idle},
+		{"rerun from an empty variable", "rerun ID --from=", main.ExitUsage, "", "--from names no step"},
 		{"complete what is not there", "complete ID sing", main.ExitNotFound, "", "its steps: make-greeting, say-greeting, wave\n"},
 		{"rerun from what is not there", "rerun ID --from sing", main.ExitNotFound, "", "its steps: make-greeting, say-greeting, wave\n"},
 		{"a result that is no JSON", "complete ID wave --result {", main.ExitUsage, "", "--result"},
 		{"a result that is not there", "complete ID wave --result @none.json", main.ExitUsage, "", "none.json"},
 		{"hold and wait", "skip ID make-greeting --hold --wait", main.ExitUsage, "", "--hold exclude"},
 		{"hold what cannot be held", "rerun ID --hold", main.ExitUsage, "", "unknown flag"},
-		{"no step", "skip ID", main.ExitUsage, "", "accepts 2 arg"},
+		{"no step", "skip ID", main.ExitUsage, "", "accepts 2 arg(s), received 1\nconductord: usage: conductord flow skip FLOW|JOB STEP [flags]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			job, flow := stuckFlow(t, cluster)
@@ -218,5 +224,35 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 	watched := run(t, cluster, "--timeout", "300ms", "job", "watch", "--after", "0-0", id.String())
 	if want := " reopened ID \"hello\" claimable order=intervene by=ann"; !strings.Contains(steady(watched.out), want) {
 		t.Errorf("no %q in\n%s", want, steady(watched.out))
+	}
+}
+
+// TestWordsOfSteps: what steps have said on stderr is shown, of the step that is
+// the cause first, and with --attempts of all of them.
+func TestWordsOfSteps(t *testing.T) {
+	cluster := openCluster(t)
+	id, flow := stuckFlow(t, cluster)
+	shown := run(t, cluster, "flow", "show", "--attempts", flow)
+	for _, want := range []string{
+		"\nstderr: no key\n for the room\n",
+		"\nmake-greeting revert 1\n handler.exit: no way back\n stderr: no key\n stderr: for the room\n",
+		"\nsay-greeting execute 1\n handler.exit: exit status 3\n stderr: connecting\n stderr: no such guest\\u001b[31m\n",
+	} {
+		if !strings.Contains(steady(shown.out), want) {
+			t.Errorf("no %q in\n%s", want, shown.out)
+		}
+	}
+
+	if got := run(t, cluster, "flow", "retry-revert", flow); got.code != 0 {
+		t.Fatal(got)
+	}
+	w := newWorker(t, cluster, id)
+	w.update(logbook.FlowReverting, logbook.AtomChange{Name: "make-greeting", State: logbook.AtomReverting})
+	last := w.next(logbook.FlowReverted, logbook.AtomChange{Name: "make-greeting", State: logbook.AtomReverted})
+	last.Cause = &logbook.Failure{Kind: logbook.FailureExit, Message: "exit status 3", Step: "say-greeting"}
+	w.must(w.cluster.Consume(t.Context(), jobs.Ending{Job: id, Token: w.claimed.Job.Token, Outcome: jobs.OutcomeReverted, Update: &last}))
+	got := run(t, cluster, "job", "get", id.String())
+	if !strings.Contains(steady(got.out), "failed step: say-greeting\nfailure: handler.exit: exit status 3\nstderr: connecting\n") {
+		t.Errorf("another step's words:\n%s", got.out)
 	}
 }

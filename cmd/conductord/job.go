@@ -334,15 +334,21 @@ func failureFields(failure *logbook.Failure) []field {
 // stderrLines is how much of a step's stderr is shown without being asked for.
 const stderrLines = 20
 
-// stderrTail is the end of what the step wrote to stderr in the attempt that
-// failed last.
+// stderrTail is the end of what the step that the cause names wrote to stderr
+// in the attempt that failed last; of any step, if the cause names none that
+// has failed with words. Undos that were tried again fail later than the cause.
 func stderrTail(detail *logbook.FlowDetail) []string {
 	var last *logbook.Attempt
+	ofCause := false
 	for i := range detail.Atoms {
+		named := detail.Cause != nil && detail.Cause.Step == detail.Atoms[i].Name
 		for j := range detail.Atoms[i].Attempts {
 			attempt := &detail.Atoms[i].Attempts[j]
-			if attempt.Failure != nil && attempt.Stderr != "" && (last == nil || attempt.EndedAt.After(last.EndedAt)) {
-				last = attempt
+			if attempt.Failure == nil || attempt.Stderr == "" || ofCause && !named {
+				continue
+			}
+			if last == nil || named && !ofCause || attempt.EndedAt.After(last.EndedAt) {
+				last, ofCause = attempt, named
 			}
 		}
 	}

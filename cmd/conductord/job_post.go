@@ -36,7 +36,7 @@ func (f *postFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
 	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
 	flags.StringVar(&f.deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone")
-	flags.BoolVar(&f.hold, "hold", false, "nobody gets the job until `job release`")
+	flags.BoolVar(&f.hold, "hold", false, "nobody gets the job until it is let go by job release")
 	flags.StringVar(&f.key, "key", "", "what the job is about: while an unfinished job of the board has the key, there is no second one")
 	flags.BoolVar(&f.front, "front", false, "before the others of its priority")
 	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")

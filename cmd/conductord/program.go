@@ -54,13 +54,13 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	root.SetIn(p.In)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !p.started {
 		err = usageError{err}
 	}
 	p.report(err)
 	if err != nil && !p.started {
-		p.note("see `conductord help`, or any command with --help")
+		p.note("usage: %s; `%s --help` says more", cmd.UseLine(), cmd.CommandPath())
 	}
 	return ExitCode(err)
 }
