@@ -363,6 +363,29 @@ func (p *Plan) Instantiated(name string) (*Step, bool) {
 	return nil, false
 }
 
+// Openings are those that a step of this name stands behind in some instance,
+// whether the plan has that or not: of the innermost each first. None for one
+// that stands in no each, or that no instance has.
+func (p *Plan) Openings(name string) []string {
+	step, ok := p.Instantiated(name)
+	if !ok {
+		return nil
+	}
+	var openings []string
+	base, at := step.name, name[len(step.name):]
+	for at != "" {
+		at, _, _ = cutNumber(at)
+		for opening, body := range p.Template().bodies {
+			if slices.Contains(body, base) {
+				base = opening
+				break
+			}
+		}
+		openings = append(openings, base+at)
+	}
+	return openings
+}
+
 // Gathered is a list that an each provides: what each of its instances
 // provides under one symbol.
 type Gathered struct {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -122,7 +123,7 @@ func (f *FlowDetail) admit(i *Intervention) error {
 	}
 	atom, recorded := f.Atom(i.Step)
 	if !recorded {
-		if err := f.knows(i.Step); err != nil {
+		if err := f.knows(i); err != nil {
 			return err
 		}
 	}
@@ -143,19 +144,40 @@ func (f *FlowDetail) admit(i *Intervention) error {
 	return nil
 }
 
-// knows looks for a step that has not begun among those that the flow began with.
-func (f *FlowDetail) knows(step string) error {
+// knows looks for a step that has not begun among those that the flow began
+// with. Which instances of an each there are, these do not tell: who carries
+// it out does.
+func (f *FlowDetail) knows(i *Intervention) error {
 	if f.Definition == nil {
-		return fmt.Errorf("%w: it has no step %q that has begun", ErrNotFound, step)
+		return fmt.Errorf("%w: it has no step %q that has begun", ErrNotFound, i.Step)
 	}
 	steps, err := f.Definition.Steps()
 	if err != nil {
 		return err
 	}
+	kinds, grows := make(map[string]AtomKind, len(steps)), false
 	for n := range steps {
-		if steps[n].Name == step {
-			return nil
-		}
+		kinds[steps[n].Name], grows = steps[n].Kind, grows || steps[n].Kind == KindEach
 	}
-	return fmt.Errorf("%w: it has no step %q", ErrNotFound, step)
+	kind, known := kinds[i.Step]
+	for base, ok := cutInstance(i.Step); grows && !known && ok; base, ok = cutInstance(base) {
+		kind, known = kinds[base]
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("%w: it has no step %q", ErrNotFound, i.Step)
+	case i.Kind == InterveneComplete && kind != KindTask:
+		return fmt.Errorf("%w: %q is a %s, which cannot be completed by hand", ErrConflict, i.Step, kind)
+	}
+	return nil
+}
+
+// cutInstance takes the last number of an instance from a step's name, as in
+// step[3].
+func cutInstance(name string) (string, bool) {
+	open := strings.LastIndexByte(name, '[')
+	if open < 1 || !strings.HasSuffix(name, "]") || strings.Trim(name[open+1:len(name)-1], "0123456789") != "" {
+		return name, false
+	}
+	return name[:open], true
 }

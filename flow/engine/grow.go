@@ -25,10 +25,8 @@ func grownPlan(plan *flow.Plan, atoms []logbook.AtomDetail) (*flow.Plan, error) 
 	}
 	elements := make(map[string]int)
 	for i := range atoms {
-		if atoms[i].Kind != logbook.KindEach {
-			continue
-		}
-		if !hasOpened(&atoms[i]) {
+		state := atoms[i].State
+		if atoms[i].Kind != logbook.KindEach || state != logbook.AtomSuccess && state != logbook.AtomReverting && state != logbook.AtomReverted {
 			continue
 		}
 		last, ok := atoms[i].Last(logbook.ActionExecute)
@@ -46,20 +44,6 @@ func grownPlan(plan *flow.Plan, atoms []logbook.AtomDetail) (*flow.Plan, error) 
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
 	return grown, nil
-}
-
-// hasOpened tells whether instances of an opening may be in the record as more
-// than strays. They may where a person has just had it run again: what stands
-// behind it may not be set back yet.
-func hasOpened(atom *logbook.AtomDetail) bool {
-	switch atom.State {
-	case logbook.AtomSuccess, logbook.AtomReverting, logbook.AtomReverted:
-		return true
-	case logbook.AtomPending:
-		n := len(atom.Attempts)
-		return n > 0 && atom.Attempts[n-1].Action == logbook.ActionReset
-	}
-	return false
 }
 
 // grow makes the plan that of the record.

@@ -52,7 +52,7 @@ func intervene(o *Options, now time.Time) (*handiwork, *refusalError, error) {
 		return nil, nil, nil
 	}
 	w := &handiwork{from: o.Detail.State, to: logbook.FlowReverting, now: now, plan: o.Plan, limits: o.Limits, batch: batch}
-	if refusal := w.check(); refusal != nil {
+	if refusal := w.check(&o.Detail); refusal != nil {
 		return nil, refusal, nil
 	}
 	for i := range w.batch {
@@ -112,10 +112,18 @@ func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 // check finds what cannot be carried out. What was refused stays among the
 // interventions; met again by one who goes on with a later batch, it is left
 // out, with all before it.
-func (w *handiwork) check() *refusalError {
-	kept := w.batch[:0:0]
+func (w *handiwork) check(detail *logbook.FlowDetail) *refusalError {
+	kept, rerun := w.batch[:0:0], make([]bool, w.plan.Vertices())
+	for i := range w.batch {
+		if w.batch[i].Kind == logbook.InterveneRerun {
+			w.mark(rerun, w.batch[i].Step)
+		}
+	}
 	for i := range w.batch {
 		reason := w.fault(&w.batch[i])
+		if reason == "" && w.batch[i].Kind == logbook.InterveneComplete {
+			reason = w.faultOfEach(detail, w.batch[i].Step, rerun)
+		}
 		switch {
 		case reason == "":
 			kept = append(kept, w.batch[i])
@@ -137,7 +145,12 @@ func (w *handiwork) fault(i *logbook.Intervention) string {
 		return ""
 	}
 	step, ok := w.plan.Find(i.Step)
+	opening, inEach := w.unopened(i.Step)
 	switch {
+	case !ok && inEach && i.Kind == logbook.InterveneRerun:
+		return "" // as all of the each is, whatever its list will be
+	case !ok && inEach:
+		return fmt.Sprintf("%q has not taken its list, and may have no such element", opening)
 	case !ok:
 		return "the flow, as it is built now, has no such step"
 	case i.Kind != logbook.InterveneComplete:
@@ -150,6 +163,31 @@ func (w *handiwork) fault(i *logbook.Intervention) string {
 	}
 	if failure := lacking(w.plan, step, resultOf(i)); failure != nil {
 		return failure.Message
+	}
+	return ""
+}
+
+// unopened finds the opening of an each that has no list now, and in which a
+// step of this name could stand.
+func (w *handiwork) unopened(name string) (string, bool) {
+	for _, opening := range w.plan.Openings(name) {
+		if _, ok := w.plan.Find(opening); ok {
+			_, opened := w.plan.Elements()[opening]
+			return opening, !opened
+		}
+	}
+	return "", false
+}
+
+// faultOfEach finds the each that takes its list anew, and in which a step
+// stands that is to be completed: nobody can tell whether it will be there.
+func (w *handiwork) faultOfEach(detail *logbook.FlowDetail, name string, rerun []bool) string {
+	for _, opening := range w.plan.Openings(name) {
+		atom, recorded := detail.Atom(opening)
+		step, _ := w.plan.Find(opening)
+		if !recorded || atom.State != logbook.AtomSuccess || rerun[step] {
+			return fmt.Sprintf("%q is run again, and may have no such element then", opening)
+		}
 	}
 	return ""
 }
@@ -244,7 +282,9 @@ func (w *handiwork) forwards() error {
 		}
 	}
 	anew := w.decidesAnew(rerun)
-	for i := range w.detail.Atoms {
+	// The last come first: an opening keeps its list until its instances are
+	// set back, since without it nobody could tell what they are.
+	for i := len(w.detail.Atoms) - 1; i >= 0; i-- {
 		if err := w.forward(&w.detail.Atoms[i], completed, rerun, anew); err != nil {
 			return err
 		}
@@ -260,8 +300,14 @@ func (w *handiwork) forwards() error {
 }
 
 // mark marks a step and all that waits for it; everything, if there is none.
+// For one in an each that has no list now, which is run anyway, it marks what
+// waits for that.
 func (w *handiwork) mark(rerun []bool, name string) {
 	var stack []int
+	if opening, ok := w.unopened(name); ok {
+		step, _ := w.plan.Find(opening)
+		stack = append(stack, step)
+	}
 	for step := range w.plan.Len() {
 		if (name == "" || w.plan.Step(step).Name() == name) && !rerun[step] {
 			rerun[step] = true

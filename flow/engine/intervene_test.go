@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ type ward struct {
 	// parallel: some steps have no order. A crash may give them another one, so
 	// that another of them is undone when an undo fails, and runs again.
 	parallel bool
+	depth    int // in how many each the node is that is drawn
 
 	present phase
 	runs    map[string]int // in the present phase
@@ -38,6 +40,7 @@ type phase struct {
 	forward          bool
 	complete, rerun  string // going forwards
 	skip             bool   // going backwards
+	elements         int    // of the lists that are made meanwhile
 }
 
 type wardTask struct {
@@ -45,17 +48,20 @@ type wardTask struct {
 	name string
 }
 
-func (w *wardTask) Execute(context.Context, *flow.Call) (any, error) {
-	w.ward.runs[w.name]++
-	if w.ward.present.fails == w.name {
+func (w *wardTask) Execute(_ context.Context, call *flow.Call) (any, error) {
+	w.ward.runs[call.Step]++
+	if w.ward.present.fails == call.Step {
 		return nil, errors.New("woot")
+	}
+	if strings.HasPrefix(w.name, "list") {
+		return make([]int, w.ward.present.elements), nil
 	}
 	return w.name, nil
 }
 
-func (w *wardTask) Revert(context.Context, *flow.Call) error {
-	w.ward.undoes[w.name]++
-	if w.ward.present.undoFails == w.name {
+func (w *wardTask) Revert(_ context.Context, call *flow.Call) error {
+	w.ward.undoes[call.Step]++
+	if w.ward.present.undoFails == call.Step {
 		return errors.New("nasty")
 	}
 	return nil
@@ -65,15 +71,19 @@ func (w *wardTask) Revert(context.Context, *flow.Call) error {
 func (w *ward) draw(rt *rapid.T, names *[]string, depth int) flow.Node {
 	if depth == 0 || len(*names) > 8 || len(*names) > 0 && rapid.Bool().Draw(rt, "leaf") {
 		name := fmt.Sprintf("s%d", len(*names))
-		*names = append(*names, name)
+		*names = append(*names, w.instances(name)...)
 		return flow.NewStep(name, &wardTask{w, name})
+	}
+	name := fmt.Sprintf("f%d-%d", depth, len(*names))
+	pattern := rapid.SampledFrom([]string{"linear", "unordered", "retry", "decided", "each", "each of a store's"}).Draw(rt, "pattern")
+	if strings.HasPrefix(pattern, "each") {
+		return w.drawEach(rt, names, name, depth, pattern == "each")
 	}
 	var children []flow.Node
 	for range rapid.IntRange(1, 3).Draw(rt, "children") {
 		children = append(children, w.draw(rt, names, depth-1))
 	}
-	name := fmt.Sprintf("f%d-%d", depth, len(*names))
-	switch rapid.SampledFrom([]string{"linear", "unordered", "retry", "decided"}).Draw(rt, "pattern") {
+	switch pattern {
 	case "linear":
 		return flow.Linear(name, children...)
 	case "retry":
@@ -91,16 +101,50 @@ func (w *ward) draw(rt *rapid.T, names *[]string, depth int) flow.Node {
 	return flow.Unordered(name, children...)
 }
 
+// drawEach runs a part for each element of a list that a step makes, which may
+// be another one each time, or of one that is always the same.
+func (w *ward) drawEach(rt *rapid.T, names *[]string, name string, depth int, made bool) flow.Node {
+	if w.depth == 2 {
+		return w.draw(rt, names, 0)
+	}
+	*names = append(*names, w.instances(name)...)
+	w.depth++
+	body := w.draw(rt, names, depth-1)
+	w.depth--
+	options := []flow.EachOption{flow.InOrder()}
+	if rapid.Bool().Draw(rt, "at once") {
+		options, w.parallel = nil, true
+	}
+	if !made {
+		return flow.Each(name, "list", "x-"+name, body, options...)
+	}
+	list := flow.NewStep("list"+name, &wardTask{w, "list" + name}, flow.Provides("l-"+name))
+	return flow.Linear("around "+name, list, flow.Each(name, "l-"+name, "x-"+name, body, options...))
+}
+
+// instances are the names that a step may have, which stands where it is drawn.
+func (w *ward) instances(name string) []string {
+	names := []string{name}
+	for range w.depth {
+		var deeper []string
+		for _, name := range names {
+			deeper = append(deeper, name+"[0]", name+"[1]")
+		}
+		names = deeper
+	}
+	return names
+}
+
 // TestInterventionsAtEveryWrite has persons intervene in generated flows that
 // fail, some more than once, and lets the conductor die before every update,
 // each of which holds as little as can be. Whatever it was that was not
 // written, what they want is done as a whole, and once.
 func TestInterventionsAtEveryWrite(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := &ward{limits: logbook.Limits{Steps: rapid.SampledFrom([]int{1, 2, 10_000}).Draw(rt, "changes in an update")}}
+		w := &ward{limits: logbook.Limits{Command: rapid.SampledFrom([]int{64, 640, 1 << 20}).Draw(rt, "bytes in an update")}}
 		var names []string
 		root := w.draw(rt, &names, 3)
-		plan, err := flow.Compile(root)
+		plan, err := flow.Compile(root, "list")
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -109,12 +153,13 @@ func TestInterventionsAtEveryWrite(t *testing.T) {
 			name := func(label string) string { return rapid.SampledFrom(names).Draw(rt, label) }
 			w.phases = append(w.phases, phase{fails: name("fails"), undoFails: name("undo fails"), forward: rapid.Bool().Draw(rt, "forward"),
 				complete: rapid.SampledFrom([]string{"", "", name("complete")}).Draw(rt, "completes"),
-				rerun:    rapid.SampledFrom([]string{"", "", name("rerun")}).Draw(rt, "reruns"), skip: rapid.Bool().Draw(rt, "skip")})
+				rerun:    rapid.SampledFrom([]string{"", "", name("rerun")}).Draw(rt, "reruns"), skip: rapid.Bool().Draw(rt, "skip"),
+				elements: rapid.IntRange(0, 2).Draw(rt, "elements")})
 		}
 		whole, writes := w.series(rt, -1)
 		for n := range writes {
-			if end, _ := w.series(rt, n); end != whole && !w.parallel {
-				rt.Fatalf("after a crash before update %d the flow is %s, and %s without it", n, end, whole)
+			if end, _ := w.series(rt, n); end.State != whole.State && !w.parallel {
+				rt.Fatalf("after a crash before update %d the flow ends otherwise than without it:\n%s%swithout it:\n%s", n, w.plan.Outline(), dump(end), dump(whole))
 			}
 		}
 	})
@@ -122,7 +167,7 @@ func TestInterventionsAtEveryWrite(t *testing.T) {
 
 // series sees the flow through all phases and to its end, with a crash before
 // one of the updates, and counts them.
-func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowState, int) {
+func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowDetail, int) {
 	j := newJournal(newDetail())
 	j.left = crash
 	var updates []logbook.Update
@@ -135,7 +180,7 @@ func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowState, int) {
 				rt.Fatal("no end")
 			}
 			end, err := engine.Run(context.Background(), engine.Options{Plan: w.plan, Detail: j.snapshot(), Journal: j, Workers: 1,
-				Limits: w.limits, Token: logbook.Token{Index: uint64(claims)}})
+				Limits: w.limits, Store: logbook.Values{"list": json.RawMessage("[1, 2]")}, Token: logbook.Token{Index: uint64(claims)}})
 			if err == nil && end.Update != nil {
 				err = j.apply(*end.Update)
 			}
@@ -169,7 +214,7 @@ func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowState, int) {
 		w.healed(rt, before, j.snapshot(), batch)
 	}
 	w.once(rt, j.snapshot(), updates)
-	return j.snapshot().State, len(updates)
+	return j.snapshot(), len(updates)
 }
 
 // treat does what the person of a phase does, as far as it is admitted.
@@ -206,6 +251,13 @@ func (w *ward) treat(rt *rapid.T, j *journal, p phase, token uint64) []logbook.I
 // what a person wanted.
 func (w *ward) healed(rt *rapid.T, before, after logbook.FlowDetail, batch []logbook.Intervention) {
 	i := batch[0]
+	if after.Cause.Matches(logbook.FailureIntervention) && strings.Contains(i.Step, "[") {
+		// Of an instance that there may not be any more: refused as a whole.
+		if after.State != before.State || len(w.runs)+len(w.undoes) > 0 {
+			rt.Errorf("%s %s was refused, and the flow is %s after %v and %v", i.Kind, i.Step, after.State, w.runs, w.undoes)
+		}
+		return
+	}
 	want := map[bool]logbook.FlowState{true: logbook.FlowSuccess, false: logbook.FlowReverted}[i.Kind == logbook.InterveneRerun || i.Kind == logbook.InterveneComplete]
 	if after.State != want {
 		rt.Fatalf("after %s %s the flow is %s\n%s%s", i.Kind, i.Step, after.State, w.plan.Outline(), dump(after))
