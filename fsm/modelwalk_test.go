@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -284,21 +285,33 @@ func (w *walker) listing() []string {
 	return lines
 }
 
+// walkTime bounds the walks that are taken by default, also on a busy machine.
+const walkTime = 20 * time.Second
+
 // TestBoardAgreesWithItsModel walks with 200 commands at a time through a model
 // of the board in plain maps and through the machine: after each entry both
-// have answered the same, and list the same. It takes 100 walks, or as many as
-// -rapid.checks says.
+// have answered the same, and list the same. It takes 100 walks, if there is
+// time for them, or as many as -rapid.checks says.
 func TestBoardAgreesWithItsModel(t *testing.T) {
 	const length = 200
+	checks := flag.Lookup("rapid.checks")
+	bounded := checks.Value.String() == checks.DefValue
 	openMachine := openMachines(t)
 	seen := &coverage{answers: map[string]int{}, moves: map[string]int{}}
+	began, failed := time.Now(), false
 	rapid.Check(t, func(t *rapid.T) {
+		if bounded && !failed && time.Since(began) > walkTime {
+			return
+		}
+		whole := false
+		defer func() { failed = failed || !whole }() // what has failed is made shorter, whatever the time
 		w := &walker{author: author{T: t, machine: openMachine(t), now: start}, model: newModel(), seen: seen, came: 2}
 		w.people = []string{person(0), person(1), person(2)}
-		seen.sequences++
 		for done := 0; done < length; {
 			done += w.step(length - done)
 		}
+		seen.sequences++
+		whole = true
 	})
 	if !t.Failed() {
 		seen.check(t, length)
