@@ -560,6 +560,9 @@ func (m *model) restore(c *v1.OrderCommand) error {
 		return jobs.ErrConflict
 	}
 	m.reopen(j)
+	if strings.HasPrefix(j.ended, "consumed") {
+		j.ended = "consumed" // its outcome is gone, so that a repeat of that ending is not known
+	}
 	if under(j, jobs.OrderSuspend) {
 		j.Order = nil
 	}

@@ -2,7 +2,6 @@ package test
 
 import (
 	"context"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,13 +20,7 @@ const scheduleTimeEnv = "CONDUCTORD_SCHEDULE_TIME"
 // it was skipped.
 func TestScheduleSurvivesLeaders(t *testing.T) {
 	const pace = 5 * time.Second
-	lasts := 3 * pace
-	if text := os.Getenv(scheduleTimeEnv); text != "" {
-		var err error
-		if lasts, err = time.ParseDuration(text); err != nil {
-			t.Fatalf("%s: %v", scheduleTimeEnv, err)
-		}
-	}
+	lasts := timeOf(t, scheduleTimeEnv, 3*pace)
 	cluster, client := startCluster(t, nil)
 	name := jobs.ScheduleName{Name: "every second"}
 	saved, err := client.SaveSchedule(within(t), jobs.Schedule{
