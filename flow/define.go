@@ -100,6 +100,9 @@ func (s *Step) ports() string {
 	for _, provision := range s.provides {
 		sum += fingerprint("provides", provision.Symbol, provision.Field)
 	}
+	for name, value := range s.injected {
+		sum += fingerprint("injects", name, string(value))
+	}
 	if s.opens != nil {
 		sum += s.opens.fingerprint()
 	}
@@ -158,7 +161,7 @@ const (
 	ChangeRemoved Change = "removed"
 	ChangeKind    Change = "kind"
 	ChangeVersion Change = "version"
-	ChangePorts   Change = "ports" // it requires or provides something else, or is at most once, or no longer
+	ChangePorts   Change = "ports" // it requires, provides or injects something else, or is at most once, or no longer
 	ChangeMoved   Change = "moved" // it waits for other steps, or other deciders stand before it
 )
 
@@ -182,7 +185,7 @@ func (d Difference) String() string {
 	case ChangeVersion:
 		return fmt.Sprintf("step %q has %s, and had %s", d.Step, versionText(d.Is), versionText(d.Was))
 	case ChangePorts:
-		return fmt.Sprintf("step %q requires or provides something else", d.Step)
+		return fmt.Sprintf("step %q requires, provides or injects something else", d.Step)
 	}
 	return fmt.Sprintf("step %q waits for other steps", d.Step)
 }

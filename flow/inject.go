@@ -13,7 +13,7 @@ import (
 // marshals to them, by the names that the step itself uses. They go over
 // whatever a step before it or the store has under these names, and hold for
 // execute and revert alike. They are part of the step, as its code is, and so
-// are not recorded. A name that the step does not require is an error.
+// are not recorded; but the flow's definition tells when they have changed. A name that the step does not require is an error.
 func Inject(values map[string]any) Option {
 	return func(s *Step) {
 		if s.injected == nil {

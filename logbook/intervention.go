@@ -18,9 +18,9 @@ const (
 	// InterveneRetryRevert has the flow reverted further: every revert that
 	// has failed is tried again, with its policy as if for the first time.
 	InterveneRetryRevert InterventionKind = "retry-revert"
-	// InterveneSkip says of a step whose revert has failed that there is
-	// nothing of it left to undo: it counts as reverted. The flow is reverted
-	// further.
+	// InterveneSkip says of a step whose revert has failed, or had not come to
+	// its end when that of another failed, that there is nothing of it left to
+	// undo: it counts as reverted. The flow is reverted further.
 	InterveneSkip InterventionKind = "skip"
 	// InterveneComplete says of a step that its work is done, with the result
 	// given: it counts as succeeded. The flow goes on forwards, with every
@@ -127,7 +127,7 @@ func (f *FlowDetail) admit(i *Intervention) error {
 			return err
 		}
 	}
-	if i.Kind == InterveneSkip && (!recorded || atom.State != AtomRevertFailure) {
+	if i.Kind == InterveneSkip && (!recorded || atom.State != AtomRevertFailure && atom.State != AtomReverting) {
 		state := AtomPending
 		if recorded {
 			state = atom.State

@@ -123,10 +123,11 @@ type Options struct {
 	// already or has ended it means nothing. nil: never.
 	Revert <-chan struct{}
 	// RevertCause is asked, once, why Revert was closed. nil, or an answer of
-	// nil: a failure of kind logbook.FailureOperator.
+	// nil: a failure of kind logbook.FailureOperator. A panic ends the run with
+	// an error.
 	RevertCause func() *logbook.Failure
 	// Gate is called before each step starts, by the goroutine of the step,
-	// and blocks while the claim is in doubt. An error ends the run. The step
+	// and blocks while the claim is in doubt. An error, or a panic, ends the run. The step
 	// is marked RUNNING by then, so one that is at most once and is refused
 	// here counts as begun. nil: open.
 	Gate func(ctx context.Context) error

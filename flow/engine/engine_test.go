@@ -304,6 +304,19 @@ func TestLosingTheClaim(t *testing.T) {
 			close(stubborn)
 		})
 	})
+	for name, gate := range map[string]func(context.Context) error{
+		"panics":     func(context.Context) error { panic("aargh") },
+		"never ends": func(context.Context) error { runtime.Goexit(); return nil },
+	} {
+		t.Run("a gate that "+name+" ends the run", func(t *testing.T) {
+			called := false
+			plan := compile(t, act("a", func(context.Context) error { called = true; return nil }))
+			_, _, err := runAll(t, context.Background(), engine.Options{Plan: plan, Gate: gate})
+			if !errors.Is(err, engine.ErrGate) || called {
+				t.Errorf("%v; called: %v", err, called)
+			}
+		})
+	}
 	t.Run("a closed gate ends the run", func(t *testing.T) {
 		called := false
 		plan := compile(t, act("a", func(context.Context) error { called = true; return nil }))

@@ -355,7 +355,7 @@ func (c *trial) settled(rt *rapid.T, f finish) {
 		// gets there; and what waits to be tried again may wait.
 		n := len(atom.Attempts)
 		open := n > 0 && !atom.Attempts[n-1].Ended()
-		waits := f.end.State == logbook.FlowSuspended || f.end.State == logbook.FlowFailure
+		waits := f.end.State == logbook.FlowSuspended || f.end.State == logbook.FlowFailure && atom.State != logbook.AtomRunning
 		if !waits || open && atom.Attempts[n-1].Token.Index == f.claim && atom.Attempts[n-1].Asked == 0 || atom.State == logbook.AtomRunning && !open {
 			rt.Errorf("%s is left %s in a flow that is %s", atom.Name, atom.State, f.end.State)
 		}

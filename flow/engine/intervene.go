@@ -252,13 +252,14 @@ func (w *handiwork) backwards() error {
 	}
 	for i := range w.detail.Atoms {
 		atom := &w.detail.Atoms[i]
-		if atom.State != logbook.AtomRevertFailure {
+		stuck := atom.State == logbook.AtomRevertFailure
+		if !stuck && atom.State != logbook.AtomReverting {
 			continue
 		}
 		var err error
 		if skip := skips[atom.Name]; skip != nil {
 			err = w.change(atom, logbook.AtomChange{State: logbook.AtomReverted, Attempts: []logbook.Attempt{w.attempt(atom, logbook.ActionRevert, skip)}})
-		} else if again {
+		} else if stuck && again {
 			err = w.change(atom, logbook.AtomChange{State: logbook.AtomReverting})
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -106,7 +107,11 @@ func (l *loop) poll() error {
 	select {
 	case <-l.revert:
 		l.revert = nil
-		l.core.turnRound(l.revertCause(), l.now)
+		cause, err := l.revertCause()
+		if err != nil {
+			return err
+		}
+		l.core.turnRound(cause, l.now)
 	default:
 	}
 	select {
@@ -120,15 +125,21 @@ func (l *loop) poll() error {
 	return nil
 }
 
-func (l *loop) revertCause() *logbook.Failure {
-	var cause *logbook.Failure
+// revertCause asks why the flow is to be reverted. A panic must not pass, since
+// steps are running.
+func (l *loop) revertCause() (cause *logbook.Failure, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("cannot learn why it is to be reverted: %w", &flow.PanicError{Value: value, Stack: string(debug.Stack())})
+		}
+	}()
 	if l.options.RevertCause != nil {
 		cause = l.options.RevertCause()
 	}
 	if cause == nil {
 		cause = &logbook.Failure{Kind: logbook.FailureOperator, Message: "the flow was cancelled"}
 	}
-	return flow.FitFailure(cause, l.options.Limits)
+	return flow.FitFailure(cause, l.options.Limits), nil
 }
 
 func (l *loop) record(updates []logbook.Update) {
@@ -268,6 +279,9 @@ func (l *loop) finish(state logbook.FlowState, now time.Time) (End, error) {
 	var cause *logbook.Failure
 	if state == logbook.FlowFailure || state == logbook.FlowReverted {
 		cause = l.core.cause
+	}
+	if state == logbook.FlowFailure {
+		l.core.leaveStarted(now)
 	}
 	l.core.out.flow(state, cause, now)
 	return l.conclude(End{State: state, Cause: l.core.cause})

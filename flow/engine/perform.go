@@ -31,9 +31,10 @@ func (l *loop) perform(s start) {
 			s.grant.release()
 		}
 	}()
-	if gate := l.options.Gate; gate != nil {
-		if err := gate(l.steps); err != nil {
-			r.refused, returned = err, true
+	if l.options.Gate != nil {
+		r.refused = errors.New("it has ended its goroutine") // unless it returns
+		if r.refused = l.pass(); r.refused != nil {
+			returned = true
 			return
 		}
 	}
@@ -56,6 +57,16 @@ func (l *loop) perform(s start) {
 	stderr, truncated := s.call.Stderr()
 	r.stderr, r.stderrTruncated = keepEnd(stderr, truncated, stderrLimit(l.options.Limits, step))
 	returned = true
+}
+
+// pass waits for the gate; a panic in it is an error, as in a task.
+func (l *loop) pass() (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &flow.PanicError{Value: value, Stack: string(debug.Stack())}
+		}
+	}()
+	return l.options.Gate(l.steps)
 }
 
 // act calls the task and encodes its result; a panic in either is an error.

@@ -213,6 +213,18 @@ func TestRevertCause(t *testing.T) {
 	}
 }
 
+// TestRevertCauseThatPanics: it ends the run, and not the process.
+func TestRevertCauseThatPanics(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	j := newJournal(newDetail())
+	_, err := engine.Run(context.Background(), engine.Options{Plan: compiled(t, flow.Linear("f", complaining("s"))),
+		Detail: j.snapshot(), Journal: j, Revert: closed, RevertCause: func() *logbook.Failure { panic("aargh") }})
+	if panicked := (&flow.PanicError{}); !errors.As(err, &panicked) || !strings.Contains(err.Error(), "why it is to be reverted") {
+		t.Errorf("the run ended with: %v", err)
+	}
+}
+
 // TestTriesAreThoseOfTheRound: a step that a retry begins again is tried as
 // often as its policy says, also by a process that has taken the flow up
 // before that: what failed in an earlier round counts no more.

@@ -236,3 +236,21 @@ func (c *core) breakOff(step int, failure *logbook.Failure) {
 	}
 	c.broken, c.cause = true, cause
 }
+
+// leaveStarted ends what was running when a conductor died, in a flow that has
+// failed for good since: nobody knows what became of it, and a person is not
+// to take it for running. What was being undone stays as it is, and goes on if
+// a person has the flow undone further.
+func (c *core) leaveStarted(now time.Time) {
+	for step := range c.plan.Len() {
+		v := &c.vertices[step]
+		if v.state != logbook.AtomRunning || v.attempt == nil {
+			continue
+		}
+		left := *v.attempt
+		left.EndedAt = now
+		left.Failure = &logbook.Failure{Kind: logbook.FailureCrash, Message: "its conductor died, and the flow has failed for good: nobody knows what became of it"}
+		v.attempt = nil
+		c.change(step, logbook.AtomChange{State: logbook.AtomFailure, Intention: logbook.IntendRevert, Attempts: []logbook.Attempt{left}}, now)
+	}
+}
