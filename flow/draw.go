@@ -111,6 +111,9 @@ func (p *Plan) describe(number int) string {
 	if step.concurrency.given {
 		note("%s", &step.concurrency)
 	}
+	if step.priority != 0 {
+		note("priority %d", step.priority)
+	}
 	if step.atMostOnce {
 		note("at most once")
 	}

@@ -41,6 +41,7 @@ type Step struct {
 	atMostOnce     bool
 	waitAtMost     time.Duration
 	concurrency    concurrency
+	priority       int
 
 	// Of the atom of a Retrier, which has no task.
 	retrier      bool
@@ -320,6 +321,7 @@ func (s *Step) check() {
 	s.checkNames("provides", provisionNames(s.provides))
 	s.checkInjected()
 	s.checkConcurrency()
+	s.checkPriority()
 }
 
 func (s *Step) checkTask() {
@@ -335,7 +337,7 @@ func (s *Step) checkRetrier() {
 	if s.controller == nil {
 		s.fault("it is a retry and has no controller")
 	}
-	if s.timeout != 0 || s.atMostOnce || s.waitAtMost != 0 || s.concurrency.given || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
+	if s.timeout != 0 || s.atMostOnce || s.waitAtMost != 0 || s.concurrency.given || s.priority != 0 || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
 		s.fault("it is a retry, and has an option that only steps take")
 	}
 	if s.pause != nil {

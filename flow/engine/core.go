@@ -36,7 +36,7 @@ type core struct {
 	undone   int                                // while reverting: steps that are REVERTED or never started
 	running  int                                // attempts that this run has begun and not ended
 
-	ready   queue[int]                    // steps that may start now, in the order in which they came to be
+	ready   ranks                         // steps that may start now
 	due     dueHeap                       // steps that wait to be tried again
 	parked  map[string]*queue[parkedStep] // steps that wait for their concurrency key
 	waiting int                           // how many these are
@@ -317,7 +317,7 @@ func (c *core) release(vertex int, now time.Time) {
 			case int(next) >= c.plan.Len() || isDone(n.state): // ignored, or completed by hand
 				stack = append(stack, int(next))
 			default:
-				c.ready.push(int(next))
+				c.enqueue(int(next))
 			}
 		}
 	}
@@ -330,10 +330,13 @@ func isDone(state logbook.AtomState) bool {
 	return state == logbook.AtomSuccess || state == logbook.AtomIgnored
 }
 
+// enqueue has a step start as soon as there is room.
+func (c *core) enqueue(step int) { c.ready.push(step, c.plan.Step(step).Priority()) }
+
 // postpone makes a step wait for its next attempt.
 func (c *core) postpone(step int, delay time.Duration, now time.Time) {
 	if delay <= 0 {
-		c.ready.push(step)
+		c.enqueue(step)
 		return
 	}
 	c.vertices[step].retryAt = dueAt(now, delay)
@@ -350,7 +353,7 @@ func dueAt(now time.Time, delay time.Duration) time.Time {
 // wake makes the steps ready whose time has come.
 func (c *core) wake(now time.Time) {
 	for len(c.due) > 0 && !c.due[0].at.After(now) {
-		c.ready.push(c.due.pop().step)
+		c.enqueue(c.due.pop().step)
 	}
 }
 

@@ -240,6 +240,9 @@ func (d *drawing) step() *flow.Step {
 		delay := time.Duration(rapid.IntRange(0, 1).Draw(d.rt, "delay")) * time.Minute
 		options = append(options, flow.Retry(flow.RetryPolicy{Attempts: a.attempts, Delay: delay, Multiplier: 2, Jitter: 0.5}))
 	}
+	if d.oneIn(4, "priority") {
+		options = append(options, flow.Priority(rapid.IntRange(-1, 1).Draw(d.rt, "its priority")))
+	}
 	if !a.once && d.oneIn(5, "not yet") {
 		a.asks = rapid.IntRange(1, 2).Draw(d.rt, "asks")
 	}

@@ -311,7 +311,7 @@ func (c *core) resume(now time.Time) {
 		if c.plan.Step(step).AtMostOnce() {
 			c.lost = append(c.lost, step)
 		} else {
-			c.ready.push(step)
+			c.enqueue(step)
 		}
 	}
 	for step := range c.plan.Len() {
@@ -332,6 +332,6 @@ func (c *core) await(step, failures int, now time.Time) {
 	if at.After(now) {
 		c.due.push(dueStep{at: at, step: step})
 	} else {
-		c.ready.push(step)
+		c.enqueue(step)
 	}
 }

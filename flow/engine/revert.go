@@ -160,7 +160,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		if v.state == logbook.AtomReverting {
 			c.await(step, v.failedUndo, now)
 		} else {
-			c.ready.push(step)
+			c.enqueue(step)
 		}
 		return false
 	}

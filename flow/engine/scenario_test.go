@@ -398,6 +398,7 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	says=N,D    tells its progress N times, and takes so long after each
 //	asks=N,D    says "not yet" N times, a delay apart (undoasks: its reverts)
 //	waits=D     and may for so long
+//	prio=N      its priority
 //	key=K,N     runs with so many others at most that have the key
 //	version=V   its version
 //	may=A       is given A where it is provided
@@ -439,6 +440,8 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 		case "key":
 			key, limit, _ := strings.Cut(value, ",")
 			options = append(options, flow.Concurrency(key, count(limit)))
+		case "prio":
+			options = append(options, flow.Priority(count(value)))
 		case "waits":
 			options = append(options, flow.WaitAtMost(duration(value)))
 		case "takes":

@@ -180,7 +180,7 @@ func (c *core) awaitRound(retry int, now time.Time) {
 	if at.After(now) {
 		c.due.push(dueStep{at: at, step: retry})
 	} else {
-		c.ready.push(retry)
+		c.enqueue(retry)
 	}
 }
 

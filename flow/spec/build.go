@@ -216,6 +216,7 @@ func (b *builder) node(s *Step) flow.Node {
 		flow.Inject(values(s.Inject)),
 		flow.Timeout(time.Duration(s.Timeout)),
 		flow.Version(s.Version),
+		flow.Priority(s.Priority),
 	}
 	if s.Provides.Whole != "" {
 		options = append(options, flow.Provides(s.Provides.Whole))

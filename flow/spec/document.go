@@ -142,6 +142,7 @@ type Step struct {
 	// WaitAtMost bounds how long an attempt may say "not yet".
 	WaitAtMost  Duration     `json:"wait_at_most,omitzero"`
 	Concurrency *Concurrency `json:"concurrency,omitempty"`
+	Priority    int          `json:"priority,omitempty"`
 
 	// Each makes a flow within the flow, or the use of a part, one that is run
 	// for each element of a list.

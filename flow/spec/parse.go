@@ -177,6 +177,7 @@ func (r *reader) work(t *table, s *Step) {
 	}
 	s.WaitAtMost = t.duration("wait_at_most")
 	s.Concurrency = r.concurrency(t, s)
+	s.Priority = t.integer("priority", -flow.MaxPriority, flow.MaxPriority)
 	if s.Version = t.text("version"); s.Version != "" {
 		r.checkSymbol(t, "version", s.Version)
 	}

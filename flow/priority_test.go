@@ -1,0 +1,20 @@
+package flow_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/conductord/conductord/flow"
+)
+
+func TestPriorities(t *testing.T) {
+	for priority, fits := range map[int]bool{0: true, flow.MaxPriority: true, -flow.MaxPriority: true, flow.MaxPriority + 1: false, -flow.MaxPriority - 1: false} {
+		plan, err := flow.Compile(flow.NewStep("a", idle{}, flow.Priority(priority)))
+		if fits && (err != nil || plan.Step(0).Priority() != priority) || !fits && !errors.Is(err, flow.ErrInvalid) {
+			t.Errorf("%d: %v", priority, err)
+		}
+	}
+	if _, err := flow.Compile(flow.Linear("f").WithRetry(flow.Times("r", 1, flow.Priority(1)))); !errors.Is(err, flow.ErrInvalid) {
+		t.Errorf("of a retry: %v", err)
+	}
+}
