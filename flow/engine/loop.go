@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
@@ -10,6 +11,9 @@ import (
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
 )
+
+// errBroken is why steps are told to stop whose engine has panicked.
+var errBroken = errors.New("the engine has broken down")
 
 // loop drives a core: it starts what the core says, tells it how that ended,
 // and records what follows. Only run's goroutine touches it; the goroutines
@@ -56,7 +60,7 @@ type heldStart struct {
 
 func newLoop(ctx context.Context, o *Options, c *core) *loop {
 	steps, cancel := context.WithCancelCause(ctx)
-	most := o.Workers
+	most := min(o.Workers, o.Limits.Steps)
 	if !o.Plan.Grows() {
 		most = min(most, o.Plan.Len())
 	}
@@ -68,9 +72,22 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 	return l
 }
 
-func (l *loop) run() (End, error) {
+func (l *loop) run() (end End, err error) {
 	defer l.cancel(nil)
 	defer l.leave()
+	panics := true
+	defer func() {
+		if panics {
+			l.breakDown()
+		}
+	}()
+	end, err = l.turn()
+	panics = false
+	return end, err
+}
+
+// turn goes round until the run is over.
+func (l *loop) turn() (End, error) {
 	l.now = time.Now()
 	l.core.adopt(l.options, l.now)
 	l.core.begin(l.now)
@@ -354,6 +371,15 @@ func (l *loop) abort(cause error) error {
 		}
 	}
 	return cause
+}
+
+// breakDown has nothing of the run go on when a panic leaves it: whoever
+// recovers from that gives the flow to another.
+func (l *loop) breakDown() {
+	_ = l.abort(errBroken)
+	for _, s := range l.core.starts { // those that were not launched, too
+		s.grant.release()
+	}
 }
 
 func (l *loop) log(o *outcome) {

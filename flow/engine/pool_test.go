@@ -157,6 +157,32 @@ func TestPoolIsGivenBack(t *testing.T) {
 	})
 }
 
+// TestPoolAfterAPanic: a panic that leaves the engine leaves nothing behind,
+// neither a step that runs nor a slot that nobody gives back.
+func TestPoolAfterAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool, f := engine.NewPool(2), newFloor()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+				if f.running[""] != 0 {
+					t.Error("a step still runs")
+				}
+			}()
+			revert := make(chan struct{})
+			time.AfterFunc(time.Millisecond, func() { close(revert) })
+			_, _ = engine.Run(t.Context(), engine.Options{Plan: compile(t, f.steps("a", 4, "k", 2)), Detail: newDetail(), Journal: newJournal(newDetail()), Pool: pool, Workers: 2,
+				Revert: revert, RevertCause: func() *logbook.Failure { panic("woot") }})
+		}()
+		runTogether(t, pool, f.steps("b", 4, "k", 2))
+		if f.most["key k"] != 2 {
+			t.Errorf("%d ran at once under the key, of 2", f.most["key k"])
+		}
+	})
+}
+
 // TestSuspendedInAPoolLeavesStepsPending: a step that waits for a slot is not RUNNING in
 // the record when the flow is suspended.
 func TestSuspendedInAPoolLeavesStepsPending(t *testing.T) {

@@ -83,18 +83,36 @@ func (c *core) history(s int) (*flow.History, *logbook.Failure) {
 	return &flow.History{Retry: c.plan.Step(retry).Name(), Arguments: arguments, Rounds: slices.Clone(c.scopes[s].rounds)}, nil
 }
 
-// roundFailures are the failures of the present round as they are recorded:
-// in the order of the steps, so many, and so long.
+// roundFailures are the failures of the present round as they are recorded: in
+// the order of the steps, so many, and each so long that the logbook takes them
+// together.
 func (c *core) roundFailures(s int) []logbook.Failure {
-	limits := c.limits
-	limits.Value = min(limits.Value, 2*maxRoundFailure) // of which a failure may take half
 	steps := slices.Clone(c.scopes[s].failed)
 	slices.Sort(steps)
+	steps = steps[:min(len(steps), maxRoundFailures)]
+	limits := c.limits
+	limits.Value = 2 * min(maxRoundFailure, limits.Value/max(1, len(steps))) // of which a failure may take half
 	var failures []logbook.Failure
-	for _, step := range steps[:min(len(steps), maxRoundFailures)] {
-		failures = append(failures, *flow.FitFailure(c.blame(step, c.vertices[step].failure), limits))
+	for _, step := range steps {
+		failure := flow.FitFailure(c.blame(step, c.vertices[step].failure), limits)
+		left := (logbook.MaxFailures - 1) / maxRoundFailures
+		keepCauses(failure, &left)
+		failures = append(failures, *failure)
 	}
 	return failures
+}
+
+// keepCauses leaves out causes of a failure, the furthest first, so that there
+// are so many failures in all.
+func keepCauses(f *logbook.Failure, left *int) {
+	*left--
+	for i := range f.Causes {
+		if *left == 0 {
+			f.Causes = f.Causes[:i]
+			return
+		}
+		keepCauses(&f.Causes[i], left)
+	}
 }
 
 // noteFailure counts a step among the failures of all scopes around it.
