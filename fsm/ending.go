@@ -32,7 +32,16 @@ func (t *txn) consume(c *v1.Ending) error {
 	if outcome == jobs.OutcomeCancelled && p.Reason == "" {
 		p.Reason = p.job.Order.Reason
 	}
-	return t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted)
+	if err := t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted); err != nil {
+		return err
+	}
+	switch outcome {
+	case jobs.OutcomeReverted:
+		return t.recordEnd(p, jobs.HowReverted)
+	case jobs.OutcomeFailed:
+		return t.recordEnd(p, jobs.HowFailed)
+	}
+	return nil
 }
 
 // trash puts a job aside.
@@ -41,7 +50,10 @@ func (t *txn) trash(c *v1.Ending) error {
 	if err != nil || p == nil {
 		return prefixed("cannot trash", err)
 	}
-	return t.finish(p, endTrashed, jobs.StateTrashed, jobs.EventTrashed)
+	if err := t.finish(p, endTrashed, jobs.StateTrashed, jobs.EventTrashed); err != nil {
+		return err
+	}
+	return t.recordEnd(p, jobs.HowTrashed)
 }
 
 // abandon gives a job back.
@@ -61,11 +73,16 @@ func (t *txn) abandon(c *v1.Ending) error {
 		p.job.Failures++
 	}
 	completed, err := t.settle(p.job, delay, p.owner)
-	if err != nil || completed {
+	if err != nil {
 		return err
 	}
-	t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.owner, Token: p.job.Token, Reason: p.Reason})
-	return nil
+	if !completed {
+		t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.owner, Token: p.job.Token, Reason: p.Reason})
+	}
+	if p.Failure == nil {
+		return nil
+	}
+	return t.recordError(p.job, jobs.HowAbandoned, p.owner, p.Failure)
 }
 
 // undoneSince tells whether somebody has ordered a claimed job to be undone

@@ -93,6 +93,7 @@ type census struct {
 	owned     uint64 // flows with an unfinished job
 	told      uint64 // bytes of events
 	keyed     uint64 // unfinished jobs with a key
+	roads     uint64 // to errors
 	scheduled uint64 // schedules with a next slot
 	books     map[logbook.BookID]uint64
 }
@@ -135,6 +136,8 @@ func (c *census) row(t table, key, value []byte) error {
 		c.told += uint64(len(value))
 		_, err := decode(value, &v1.Event{}, command.EventFromProto)
 		return err
+	case tableError:
+		return c.checkError(key, value)
 	case tableBook:
 		_, err := decode(value, &v1.Book{}, command.BookFromProto)
 		return err
@@ -276,6 +279,28 @@ func (c *census) checkFinish(key, value []byte) error {
 	return err
 }
 
+// checkError: every error is that of a job, and every road leads to it.
+func (c *census) checkError(key, value []byte) error {
+	e, err := decode(value, &v1.JobError{}, command.JobErrorFromProto)
+	if err != nil {
+		return err
+	}
+	j, err := c.jobByID(e.Job)
+	if err != nil || !bytes.Equal(key, positionKey(e.Position)) {
+		return fmt.Errorf("error %x is %+v: %w", key, e, err)
+	}
+	for _, road := range errorRoads(j.Sequence, &e) {
+		c.roads++
+		if kept, _ := c.cursor(tableErrorRoad).Seek(append(road, key...)); !bytes.Equal(kept, append(road, key...)) {
+			return fmt.Errorf("road %q does not lead to error %+v", road, e)
+		}
+	}
+	if kept := len(c.keys(tableErrorRoad, errorRoad(roadJob, string(sequenceKey(j.Sequence))))); kept > jobs.MaxJobErrors {
+		return fmt.Errorf("job %s has %d errors", j.ID, kept)
+	}
+	return nil
+}
+
 // checkOrder: nobody waits for an order that the board can carry out itself.
 func (c *census) checkOrder(j *jobRecord) error {
 	unowned := j.State != jobs.StateClaimed && !j.State.Finished()
@@ -340,6 +365,7 @@ func (c *census) agrees(l ledger) error {
 		{"number of schedules", (&txn{view: *c.view}).scheduleCount(), c.rows[tableSchedule]},
 		{"due schedules", c.rows[tableScheduleDue], c.scheduled},
 		{"jobs of schedules", c.rows[tableJobSchedule], c.rows[tableScheduleJob]},
+		{"roads to errors", c.rows[tableErrorRoad], c.roads},
 		{"books with jobs", c.rows[tableBookJobs], uint64(len(c.books))},
 		{"flows of books", c.rows[tableBookFlow], c.rows[tableFlow]},
 	} {
@@ -360,12 +386,14 @@ func (c *census) agrees(l ledger) error {
 
 // Bounds that tests reach.
 const (
-	MaxEnded    = maxEnded
-	MaxOver     = maxOver
-	MaxExamined = maxExamined
-	MaxPending  = maxPendingBytes
-	MaxTold     = maxToldBytes
-	StateCount  = stateCount
+	MaxEnded          = maxEnded
+	MaxOver           = maxOver
+	MaxExamined       = maxExamined
+	MaxErrorText      = maxErrorText
+	MaxErrorsExamined = maxErrorsExamined
+	MaxPending        = maxPendingBytes
+	MaxTold           = maxToldBytes
+	StateCount        = stateCount
 )
 
 // CutLedger makes the stored ledger one of the first program's.

@@ -211,12 +211,13 @@ func (v *view) finishOf(j *jobRecord) ([]byte, error) {
 }
 
 // removeJob forgets a finished job. Its row among the finished ones is the
-// caller's.
-func (t *txn) removeJob(j *jobRecord) {
+// caller's. The error is a fault.
+func (t *txn) removeJob(j *jobRecord) error {
 	key := sequenceKey(j.Sequence)
 	t.Jobs[stateNumber(j.State)]--
 	t.delete(tableJobID, j.ID.UUID[:])
 	t.delete(tableJob, key)
 	t.delete(tablePosting, key)
 	t.delete(tableEvidence, key)
+	return t.removeErrors(j, 0)
 }

@@ -53,6 +53,9 @@ const (
 	tableDeadline                  // deadline, sequence → nothing: unfinished jobs whose deadline has not been dealt with
 	tableLabelled                  // lane, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
 
+	tableError     // position → an attempt at a job that did not succeed
+	tableErrorRoad // road, position → nothing: errors by job, board, key, kind and type; see errorRoads
+
 	// Of schedules.
 
 	tableSchedule      // schedule id → schedule without its posting
@@ -78,6 +81,7 @@ var tableNames = [...]string{
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
 	tableAttempt: "attempt", tableEvent: "event", tableDefinition: "definition", tableIntervention: "intervention",
 	tableKey: "key", tableDeadline: "deadline", tableLabelled: "labelled",
+	tableError: "error", tableErrorRoad: "error_road",
 	tableSchedule: "schedule", tableTemplate: "template", tableScheduleName: "schedule_name", tableScheduleCount: "schedule_count",
 	tableScheduleDue: "schedule_due", tableSlot: "slot", tableSlotWaiting: "slot_waiting",
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule",
@@ -87,6 +91,7 @@ const (
 	idSize       = len(uuid.UUID{})
 	sequenceSize = 8
 	dueTimeSize  = 12
+	positionSize = 12
 )
 
 func sequenceKey(sequence uint64) []byte {
@@ -213,8 +218,7 @@ func positionKey(position jobs.Position) []byte {
 }
 
 func positionOfKey(key []byte) (jobs.Position, error) {
-	const size = 12
-	if len(key) != size {
+	if len(key) != positionSize {
 		return jobs.Position{}, corrupt("a key of %d bytes is no position", len(key))
 	}
 	return jobs.Position{Index: binary.BigEndian.Uint64(key), Item: binary.BigEndian.Uint32(key[8:])}, nil

@@ -131,14 +131,21 @@ func (t *txn) crash(j *jobRecord, coolDown time.Duration, maxCrashes int) error 
 		t.setEvidence(j, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
 		t.move(j, jobs.StateTrashed, time.Time{})
 		t.event(jobs.EventTrashed, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
-		return t.detach(j)
+		if err := t.detach(j); err != nil {
+			return err
+		}
+		return t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
 	}
-	j.Reason = fmt.Sprintf("its owner %s vanished", owner)
-	if completed, err := t.settle(j, coolDown, owner); err != nil || completed {
+	vanished := fmt.Sprintf("its owner %s vanished", owner)
+	j.Reason = vanished
+	completed, err := t.settle(j, coolDown, owner)
+	if err != nil {
 		return err
 	}
-	t.event(jobs.EventExpired, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
-	return nil
+	if !completed {
+		t.event(jobs.EventExpired, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
+	}
+	return t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: vanished})
 }
 
 // after is a time from now on. One beyond those that package command reads

@@ -183,7 +183,9 @@ func (t *txn) sweepJob(row finishedRow) error {
 	if err != nil {
 		return err
 	}
-	t.removeJob(j)
+	if err := t.removeJob(j); err != nil {
+		return err
+	}
 	t.delete(tableFinished, row.key)
 	if j.Book.IsZero() {
 		return nil

@@ -1,6 +1,13 @@
 package jobs
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
 
 // Historian looks back at what has become of jobs, and puts right what has
 // gone wrong with them.
@@ -27,4 +34,82 @@ type Historian interface {
 	// book goes with the last job that refers to it. ErrNotFound, also to a
 	// repeat.
 	Purge(ctx context.Context, order Order) error
+
+	// Errors reads a page of the attempts at jobs that did not succeed, the
+	// latest first. The latest MaxJobErrors of a job are kept, as long as the job
+	// itself is.
+	Errors(ctx context.Context, query ErrorQuery) (ErrorPage, error)
+}
+
+// MaxJobErrors is how many errors of a job are kept: more of the same say
+// nothing new, and a job that fails for days must not fill the disk.
+const MaxJobErrors = 50
+
+// How says how an attempt at a job ended that did not succeed.
+type How string
+
+// The ways in which an attempt does not succeed.
+const (
+	HowAbandoned How = "abandoned" // its owner gave it back with a failure
+	HowCrashed   How = "crashed"   // its owner vanished
+	HowTrashed   How = "trashed"   // its owner put it aside
+	HowReverted  How = "reverted"  // its flow has failed, and was undone
+	HowFailed    How = "failed"    // its flow has failed, and could not be undone
+)
+
+// Hows are all of them.
+var Hows = []How{HowAbandoned, HowCrashed, HowTrashed, HowReverted, HowFailed}
+
+// JobError is an attempt at a job that did not succeed. What a step of its flow
+// wrote stands in the flow, under the failure's Step.
+type JobError struct {
+	Position Position        `json:"position"` // of the event that told of it
+	Job      JobID           `json:"job"`
+	Board    string          `json:"board"`
+	Name     string          `json:"name"` // this and the next two are the job's
+	Kind     string          `json:"kind,omitempty"`
+	Key      string          `json:"key,omitempty"`
+	Flow     logbook.FlowID  `json:"flow,omitzero"`
+	At       time.Time       `json:"at"`
+	How      How             `json:"how"`
+	Owner    string          `json:"owner,omitempty"`
+	Token    Token           `json:"token,omitzero"`
+	Reason   string          `json:"reason,omitempty"`
+	Failure  logbook.Failure `json:"failure"`
+	Abridged bool            `json:"abridged,omitempty"` // the failure was too long to be kept whole
+}
+
+// ErrorQuery selects errors. Its zero value selects all. An index leads to
+// those of a job, of a key, of a type, of a kind, of a board, and of a time;
+// where several are asked for, the first of these counts.
+type ErrorQuery struct {
+	Job      JobID
+	Board    string
+	Key      string
+	Kind     string    // of the job
+	Type     string    // the failure's kind
+	Code     *int      // the failure's
+	How      How       // empty: any
+	From, To time.Time // To itself is not included; zero: any
+	Before   *Position // only errors before this one; nil: from the latest on
+	Limit    int       // 0 or over logbook.MaxPage: logbook.MaxPage
+}
+
+// ErrorPage is a part of a listing.
+type ErrorPage struct {
+	Errors []JobError
+	// Next is what ErrorQuery.Before asks for next; nil at the end. A page may
+	// be short, or empty, although more follow.
+	Next *Position
+	// Scans: the index that was used leads to others too, which had to be looked
+	// at and left out.
+	Scans bool
+}
+
+// CheckErrorQuery checks what a listing asks for.
+func CheckErrorQuery(q *ErrorQuery) error {
+	if q.How != "" && !slices.Contains(Hows, q.How) {
+		return &logbook.InvalidError{Field: "query how", Reason: fmt.Sprintf("%.64q is none of %v", q.How, Hows)}
+	}
+	return nil
 }

@@ -24,3 +24,28 @@ func (c *Client) Purge(ctx context.Context, order jobs.Order) error {
 	}
 	return c.remove(ctx, name, message, jobs.ErrNotFound)
 }
+
+// Errors implements jobs.Historian.
+func (c *Client) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.ErrorPage, error) {
+	op := operation{name: "list errors", reads: true, stale: c.stale}
+	query.Limit = int(pageLimit(query.Limit))
+	request := command.ErrorQueryToProto(&query)
+	request.Stale = c.stale
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListErrorsRequest, v1.ListErrorsResponse] { return p.board.ListErrors })
+	if err != nil {
+		return jobs.ErrorPage{}, err
+	}
+	page := jobs.ErrorPage{Scans: answer.GetScans()}
+	if answer.GetNext() != nil {
+		next := command.PositionFromProto(answer.GetNext())
+		page.Next = &next
+	}
+	for _, message := range answer.GetErrors() {
+		e, err := command.JobErrorFromProto(message)
+		if err != nil {
+			return jobs.ErrorPage{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+		}
+		page.Errors = append(page.Errors, e)
+	}
+	return page, nil
+}

@@ -329,6 +329,41 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 	}
 })
 
+var jobErrors = rapid.Custom(func(t *rapid.T) jobs.JobError {
+	return jobs.JobError{
+		Position: positions.Draw(t, "position"),
+		Job:      jobs.JobID{UUID: ids.Draw(t, "job")},
+		Board:    rapid.String().Draw(t, "board"),
+		Name:     rapid.String().Draw(t, "name"),
+		Kind:     rapid.String().Draw(t, "kind"),
+		Key:      rapid.String().Draw(t, "key"),
+		Flow:     logbook.FlowID{UUID: ids.Draw(t, "flow")},
+		At:       times.Draw(t, "at"),
+		How:      orUnset(jobs.Hows...).Draw(t, "how"),
+		Owner:    rapid.String().Draw(t, "owner"),
+		Token:    tokens.Draw(t, "token"),
+		Reason:   rapid.String().Draw(t, "reason"),
+		Failure:  failures.Draw(t, "failure"),
+		Abridged: rapid.Bool().Draw(t, "abridged"),
+	}
+})
+
+var errorQueries = rapid.Custom(func(t *rapid.T) jobs.ErrorQuery {
+	return jobs.ErrorQuery{
+		Job:    jobs.JobID{UUID: ids.Draw(t, "job")},
+		Board:  rapid.String().Draw(t, "board"),
+		Key:    rapid.String().Draw(t, "key"),
+		Kind:   rapid.String().Draw(t, "kind"),
+		Type:   rapid.String().Draw(t, "type"),
+		Code:   optional(numbers).Draw(t, "code"),
+		How:    orUnset(jobs.Hows...).Draw(t, "how"),
+		From:   times.Draw(t, "from"),
+		To:     times.Draw(t, "to"),
+		Before: optional(positions).Draw(t, "before"),
+		Limit:  counts.Draw(t, "limit"),
+	}
+})
+
 var claimed = rapid.Custom(func(t *rapid.T) jobs.Claimed {
 	return jobs.Claimed{
 		Job:  boardJobs.Draw(t, "job"),

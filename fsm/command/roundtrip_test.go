@@ -66,6 +66,10 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 			return *command.FailureFromProto(m), nil
 		})
 	})
+	t.Run("JobError", func(t *testing.T) { roundTrip(t, jobErrors, command.JobErrorToProto, command.JobErrorFromProto) })
+	t.Run("ErrorQuery", func(t *testing.T) {
+		roundTrip(t, errorQueries, command.ErrorQueryToProto, command.ErrorQueryFromProto)
+	})
 	t.Run("Token", func(t *testing.T) {
 		roundTrip(t, tokens,
 			func(token *logbook.Token) *v1.Token { return command.TokenToProto(*token) },

@@ -19,3 +19,11 @@ func (b *Board) Purge(ctx context.Context, order jobs.Order) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Purge{Purge: command.OrderToProto(&order)}})
 	return err
 }
+
+// Errors reads a page of errors.
+func (b *Board) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.ErrorPage, error) {
+	if err := ctx.Err(); err != nil {
+		return jobs.ErrorPage{}, err
+	}
+	return b.machine.Errors(query)
+}

@@ -1,6 +1,9 @@
 package jobstest
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -9,6 +12,9 @@ var historyRows = []row{
 	{"a trashed job can be restored", trashedRestored},
 	{"a restored flow goes on where it stood", restoredGoesOn},
 	{"a finished job can be purged", finishedPurged},
+	{"what went wrong is kept, the latest first", errorsKept},
+	{"errors are found by what they are of", errorsFound},
+	{"errors are listed by pages", errorsByPages},
 	{"restoring and purging are refused where they make no sense", senselessCorrections},
 }
 
@@ -83,4 +89,129 @@ func senselessCorrections(k *kit) {
 	k.wantsInvalid("Restore with Revert", k.Board.Restore(k.ctx, revert))
 	k.wantsInvalid("Purge of nothing", k.Board.Purge(k.ctx, jobs.Order{}))
 	k.wants("Purge", k.Board.Purge(k.ctx, order(done.Job.ID)), nil)
+}
+
+// errors reads all errors that a query selects, by pages of a size, as "job
+// how type".
+func (k *kit) errors(query jobs.ErrorQuery, size int) []string {
+	k.Helper()
+	listed := []string{}
+	query.Limit = size
+	for {
+		page, err := k.Board.Errors(k.ctx, query)
+		if err != nil {
+			k.Fatalf("Errors: %v", err)
+		}
+		if size > 0 && len(page.Errors) > size {
+			k.Fatalf("a page of %d errors, and %d were asked for", len(page.Errors), size)
+		}
+		for i := range page.Errors {
+			e := &page.Errors[i]
+			listed = append(listed, e.Name+" "+string(e.How)+" "+e.Failure.Kind)
+		}
+		if page.Next == nil {
+			return listed
+		}
+		query.Before = page.Next
+	}
+}
+
+func errorsKept(k *kit) {
+	session, mortal := k.session("worker"), k.session("mortal")
+	job := k.posted("a")
+	k.claim(mortal, job.ID)
+	k.lapse(mortal)
+	claimed := k.soon(session)
+	ending := release(claimed)
+	ending.Reason = "no flights today"
+	ending.Failure = &logbook.Failure{
+		Kind: "weather", Message: "snow", Step: "fly", Code: 7, Stack: "sky.go:1",
+		Causes: []logbook.Failure{{Kind: "winter", Message: "it is January"}},
+	}
+	k.wants("Abandon", k.Board.Abandon(k.ctx, ending), nil)
+	k.wants("Abandon again", k.Board.Abandon(k.ctx, ending), nil)
+	failed := success(k.claim(session, job.ID))
+	failed.Outcome, failed.Reason = jobs.OutcomeFailed, "that was it"
+	k.wants("Consume", k.Board.Consume(k.ctx, failed), nil)
+	k.same("errors", k.errors(jobs.ErrorQuery{Job: job.ID}, 0), []string{"a failed error", "a abandoned weather", "a crashed crash"})
+	page, err := k.Board.Errors(k.ctx, jobs.ErrorQuery{Job: job.ID, Type: "weather"})
+	if err != nil || len(page.Errors) != 1 || page.Scans {
+		k.Fatalf("Errors: %s, %v", render(page), err)
+	}
+	e := page.Errors[0]
+	k.same("evidence", &e.Failure, ending.Failure)
+	if e.Job != job.ID || e.Board != k.board || e.Kind != k.kind || e.Owner != "worker" || e.Token != claimed.Job.Token || e.Reason != ending.Reason || e.Abridged {
+		k.Errorf("got %s", render(e))
+	}
+	_, err = k.Board.Errors(k.ctx, jobs.ErrorQuery{Job: jobs.NewJobID()})
+	k.wants("Errors of an unknown job", err, jobs.ErrNotFound)
+	_, err = k.Board.Errors(k.ctx, jobs.ErrorQuery{How: "somehow"})
+	k.wantsInvalid("Errors of no kind", err)
+	k.wants("Purge", k.Board.Purge(k.ctx, order(job.ID)), nil)
+	k.same("errors of what is gone", k.errors(jobs.ErrorQuery{Board: k.board}, 0), []string{})
+}
+
+// wrong gives a claimed job back with a failure.
+func (k *kit) wrong(session jobs.SessionID, posting jobs.Posting, failure logbook.Failure) jobs.Job {
+	k.Helper()
+	ending := release(k.claim(session, k.post(posting)[0].ID))
+	ending.Failure = &failure
+	k.wants("Abandon", k.Board.Abandon(k.ctx, ending), nil)
+	return k.job(ending.Job)
+}
+
+func errorsFound(k *kit) {
+	session := k.session("worker")
+	a, b, c := k.posting("a"), k.posting("b"), k.posting("c")
+	a.Key = "key of " + k.board
+	b.Kind += " 2"
+	c.Board += " 2"
+	first := k.wrong(session, a, logbook.Failure{Kind: "snow " + k.board, Message: "x", Code: 1})
+	k.wrong(session, b, logbook.Failure{Kind: "snow " + k.board, Message: "x", Code: 2})
+	k.wrong(session, c, logbook.Failure{Kind: "rain " + k.board, Message: "x", Code: 2})
+	page, err := k.Board.Errors(k.ctx, jobs.ErrorQuery{Job: first.ID})
+	if err != nil || len(page.Errors) != 1 {
+		k.Fatalf("Errors: %s, %v", render(page), err)
+	}
+	at, two := page.Errors[0].At, 2
+	for _, row := range []struct {
+		name  string
+		query jobs.ErrorQuery
+		want  []string // the jobs
+		scans bool
+	}{
+		{"a job", jobs.ErrorQuery{Job: first.ID}, []string{"a"}, false},
+		{"a board", jobs.ErrorQuery{Board: k.board}, []string{"b", "a"}, false},
+		{"a key", jobs.ErrorQuery{Key: a.Key}, []string{"a"}, false},
+		{"a kind", jobs.ErrorQuery{Kind: k.kind}, []string{"c", "a"}, false},
+		{"a type", jobs.ErrorQuery{Type: "snow " + k.board}, []string{"b", "a"}, false},
+		{"a type on a board", jobs.ErrorQuery{Type: "rain " + k.board, Board: k.board}, []string{}, true},
+		{"a code", jobs.ErrorQuery{Code: &two, Board: k.board}, []string{"b"}, true},
+		{"a way to end", jobs.ErrorQuery{How: jobs.HowCrashed, Board: k.board}, []string{}, true},
+		{"from a time", jobs.ErrorQuery{From: at, Board: k.board}, []string{"b", "a"}, false},
+		{"before a time", jobs.ErrorQuery{To: at, Board: k.board}, []string{}, false},
+		{"in a time", jobs.ErrorQuery{From: at, To: at.Add(time.Nanosecond), Key: a.Key}, []string{"a"}, false},
+	} {
+		page, err := k.Board.Errors(k.ctx, row.query)
+		names := []string{}
+		for i := range page.Errors {
+			names = append(names, page.Errors[i].Name)
+		}
+		if err != nil || page.Scans != row.scans {
+			k.Errorf("%s: scans %t, %v", row.name, page.Scans, err)
+		}
+		k.same("errors of "+row.name, names, row.want)
+	}
+}
+
+func errorsByPages(k *kit) {
+	session, want := k.session("worker"), []string{}
+	for i := range 7 {
+		name := fmt.Sprint("job ", i)
+		k.wrong(session, k.posting(name), logbook.Failure{Kind: "snow", Message: "x"})
+		want = append([]string{name + " abandoned snow"}, want...)
+	}
+	for _, size := range []int{1, 2, 3, 6, 7, 8, 0, logbook.MaxPage + 1} {
+		k.same(fmt.Sprint("errors by pages of ", size), k.errors(jobs.ErrorQuery{Board: k.board}, size), want)
+	}
 }

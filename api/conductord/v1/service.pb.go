@@ -1382,6 +1382,198 @@ func (x *InterveneResponse) GetJob() string {
 	return ""
 }
 
+type ListErrorsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // what is unset, here and below, does not matter
+	Board         string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`        // of the job
+	Type          string                 `protobuf:"bytes,5,opt,name=type,proto3" json:"type,omitempty"`        // the failure's kind
+	Code          *int32                 `protobuf:"varint,6,opt,name=code,proto3,oneof" json:"code,omitempty"` // the failure's
+	How           string                 `protobuf:"bytes,7,opt,name=how,proto3" json:"how,omitempty"`
+	From          *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=from,proto3" json:"from,omitempty"`
+	To            *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=to,proto3" json:"to,omitempty"`          // not included
+	Before        *Position              `protobuf:"bytes,10,opt,name=before,proto3" json:"before,omitempty"` // unset: from the latest on
+	Limit         uint32                 `protobuf:"varint,11,opt,name=limit,proto3" json:"limit,omitempty"`
+	Stale         bool                   `protobuf:"varint,12,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListErrorsRequest) Reset() {
+	*x = ListErrorsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListErrorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListErrorsRequest) ProtoMessage() {}
+
+func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
+func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListErrorsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ListErrorsRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ListErrorsRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ListErrorsRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ListErrorsRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ListErrorsRequest) GetCode() int32 {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return 0
+}
+
+func (x *ListErrorsRequest) GetHow() string {
+	if x != nil {
+		return x.How
+	}
+	return ""
+}
+
+func (x *ListErrorsRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ListErrorsRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ListErrorsRequest) GetBefore() *Position {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *ListErrorsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListErrorsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListErrorsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Errors        []*JobError            `protobuf:"bytes,1,rep,name=errors,proto3" json:"errors,omitempty"`
+	Next          *Position              `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`    // for before; unset at the end
+	Scans         bool                   `protobuf:"varint,3,opt,name=scans,proto3" json:"scans,omitempty"` // no index leads to what was asked for: others had to be looked at
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListErrorsResponse) Reset() {
+	*x = ListErrorsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListErrorsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListErrorsResponse) ProtoMessage() {}
+
+func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
+func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListErrorsResponse) GetErrors() []*JobError {
+	if x != nil {
+		return x.Errors
+	}
+	return nil
+}
+
+func (x *ListErrorsResponse) GetNext() *Position {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *ListErrorsResponse) GetScans() bool {
+	if x != nil {
+		return x.Scans
+	}
+	return false
+}
+
 type ExecuteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Commands      []*Command             `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
@@ -1391,7 +1583,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1595,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1608,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -1435,7 +1627,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1639,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1652,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -1479,7 +1671,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1683,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1696,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -1523,7 +1715,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1727,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1740,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -1567,7 +1759,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1771,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1784,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -1610,7 +1802,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1814,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1827,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 type CloseRequest struct {
@@ -1647,7 +1839,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1851,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1864,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CloseRequest) GetSession() string {
@@ -1690,7 +1882,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1894,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1907,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 type RegisterRequest struct {
@@ -1728,7 +1920,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1932,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1945,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RegisterRequest) GetSession() string {
@@ -1778,7 +1970,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1982,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1995,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 type ListSessionsRequest struct {
@@ -1815,7 +2007,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +2019,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2032,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -1859,7 +2051,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2063,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2076,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1904,7 +2096,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2108,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2121,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -1955,7 +2147,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2159,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2172,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -1999,7 +2191,7 @@ type SaveBookRequest struct {
 
 func (x *SaveBookRequest) Reset() {
 	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2203,7 @@ func (x *SaveBookRequest) String() string {
 func (*SaveBookRequest) ProtoMessage() {}
 
 func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2216,7 @@ func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
 func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SaveBookRequest) GetBook() *Book {
@@ -2042,7 +2234,7 @@ type SaveBookResponse struct {
 
 func (x *SaveBookResponse) Reset() {
 	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2246,7 @@ func (x *SaveBookResponse) String() string {
 func (*SaveBookResponse) ProtoMessage() {}
 
 func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2259,7 @@ func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
 func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 type GetBookRequest struct {
@@ -2080,7 +2272,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2284,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2297,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -2131,7 +2323,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2335,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2348,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -2177,7 +2369,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2381,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2394,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -2235,7 +2427,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2439,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2452,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -2284,7 +2476,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2488,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2501,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -2350,7 +2542,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2554,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2567,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -2401,7 +2593,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2605,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2618,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -2445,7 +2637,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2649,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2662,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -2489,7 +2681,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2693,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2706,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -2533,7 +2725,7 @@ type DestroyBookRequest struct {
 
 func (x *DestroyBookRequest) Reset() {
 	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2737,7 @@ func (x *DestroyBookRequest) String() string {
 func (*DestroyBookRequest) ProtoMessage() {}
 
 func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2750,7 @@ func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
 func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DestroyBookRequest) GetId() string {
@@ -2576,7 +2768,7 @@ type DestroyBookResponse struct {
 
 func (x *DestroyBookResponse) Reset() {
 	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2780,7 @@ func (x *DestroyBookResponse) String() string {
 func (*DestroyBookResponse) ProtoMessage() {}
 
 func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2793,7 @@ func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
 func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 type SaveScheduleRequest struct {
@@ -2613,7 +2805,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +2817,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +2830,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -2657,7 +2849,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2861,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2874,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -2702,7 +2894,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2906,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2919,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DeleteScheduleRequest) GetBoard() string {
@@ -2752,7 +2944,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2764,7 +2956,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2777,7 +2969,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 type GetScheduleRequest struct {
@@ -2793,7 +2985,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +2997,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +3010,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -2867,7 +3059,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +3071,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3084,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -2929,7 +3121,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3133,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3146,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3001,7 +3193,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3205,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3218,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -3048,7 +3240,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3252,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3265,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PauseScheduleRequest) GetBoard() string {
@@ -3112,7 +3304,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3316,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3329,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 type ResumeScheduleRequest struct {
@@ -3150,7 +3342,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3162,7 +3354,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3175,7 +3367,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -3200,7 +3392,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3404,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3417,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 type RunScheduleRequest struct {
@@ -3240,7 +3432,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3444,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3457,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -3305,7 +3497,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3509,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3522,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -3353,7 +3545,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3557,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3570,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -3425,7 +3617,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3437,7 +3629,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3642,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -3468,7 +3660,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +3672,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +3685,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 type StatusResponse struct {
@@ -3521,7 +3713,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3533,7 +3725,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3546,7 +3738,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -3680,7 +3872,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +3884,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +3897,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Member) GetName() string {
@@ -3821,7 +4013,26 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x10InterveneRequest\x12?\n" +
 	"\fintervention\x18\x01 \x01(\v2\x1b.conductord.v1.InterventionR\fintervention\"%\n" +
 	"\x11InterveneResponse\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"D\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\xe2\x02\n" +
+	"\x11ListErrorsRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05board\x18\x02 \x01(\tR\x05board\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04type\x18\x05 \x01(\tR\x04type\x12\x17\n" +
+	"\x04code\x18\x06 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x10\n" +
+	"\x03how\x18\a \x01(\tR\x03how\x12.\n" +
+	"\x04from\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12/\n" +
+	"\x06before\x18\n" +
+	" \x01(\v2\x17.conductord.v1.PositionR\x06before\x12\x14\n" +
+	"\x05limit\x18\v \x01(\rR\x05limit\x12\x14\n" +
+	"\x05stale\x18\f \x01(\bR\x05staleB\a\n" +
+	"\x05_code\"\x88\x01\n" +
+	"\x12ListErrorsResponse\x12/\n" +
+	"\x06errors\x18\x01 \x03(\v2\x17.conductord.v1.JobErrorR\x06errors\x12+\n" +
+	"\x04next\x18\x02 \x01(\v2\x17.conductord.v1.PositionR\x04next\x12\x14\n" +
+	"\x05scans\x18\x03 \x01(\bR\x05scans\"D\n" +
 	"\x0eExecuteRequest\x122\n" +
 	"\bcommands\x18\x01 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"B\n" +
 	"\x0fExecuteResponse\x12/\n" +
@@ -3965,8 +4176,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xe2\n" +
-	"\n" +
+	"apiAddress2\xb5\v\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -3985,7 +4195,9 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x06Change\x12\x1c.conductord.v1.ChangeRequest\x1a\x1d.conductord.v1.ChangeResponse\x12N\n" +
 	"\tIntervene\x12\x1f.conductord.v1.InterveneRequest\x1a .conductord.v1.InterveneResponse\x12D\n" +
 	"\aRestore\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12B\n" +
-	"\x05Purge\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12H\n" +
+	"\x05Purge\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12Q\n" +
+	"\n" +
+	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\x12H\n" +
 	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse2\xe4\x03\n" +
 	"\x0eSessionService\x12?\n" +
 	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\x12N\n" +
@@ -4025,7 +4237,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*PostRequest)(nil),              // 0: conductord.v1.PostRequest
 	(*PostResponse)(nil),             // 1: conductord.v1.PostResponse
@@ -4052,207 +4264,217 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ChangeResponse)(nil),           // 22: conductord.v1.ChangeResponse
 	(*InterveneRequest)(nil),         // 23: conductord.v1.InterveneRequest
 	(*InterveneResponse)(nil),        // 24: conductord.v1.InterveneResponse
-	(*ExecuteRequest)(nil),           // 25: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 26: conductord.v1.ExecuteResponse
-	(*OpenRequest)(nil),              // 27: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 28: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 29: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),        // 30: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),             // 31: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),            // 32: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),          // 33: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),         // 34: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),      // 35: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 36: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 37: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 38: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),          // 39: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),         // 40: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),           // 41: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 42: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 43: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 44: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 45: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 46: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 47: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 48: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 49: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),       // 50: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),      // 51: conductord.v1.DestroyBookResponse
-	(*SaveScheduleRequest)(nil),      // 52: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 53: conductord.v1.SaveScheduleResponse
-	(*DeleteScheduleRequest)(nil),    // 54: conductord.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),   // 55: conductord.v1.DeleteScheduleResponse
-	(*GetScheduleRequest)(nil),       // 56: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 57: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 58: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 59: conductord.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),     // 60: conductord.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),    // 61: conductord.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),    // 62: conductord.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),   // 63: conductord.v1.ResumeScheduleResponse
-	(*RunScheduleRequest)(nil),       // 64: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 65: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 66: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 67: conductord.v1.BackfillScheduleResponse
-	(*StatusRequest)(nil),            // 68: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 69: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 70: conductord.v1.Member
-	nil,                              // 71: conductord.v1.StatusResponse.JobsEntry
-	(*Posting)(nil),                  // 72: conductord.v1.Posting
-	(*Job)(nil),                      // 73: conductord.v1.Job
-	(*Error)(nil),                    // 74: conductord.v1.Error
-	(*durationpb.Duration)(nil),      // 75: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 76: google.protobuf.Timestamp
-	(*Position)(nil),                 // 77: conductord.v1.Position
-	(*Event)(nil),                    // 78: conductord.v1.Event
-	(*Claimed)(nil),                  // 79: conductord.v1.Claimed
-	(*Ending)(nil),                   // 80: conductord.v1.Ending
-	(*Change)(nil),                   // 81: conductord.v1.Change
-	(*Intervention)(nil),             // 82: conductord.v1.Intervention
-	(*Command)(nil),                  // 83: conductord.v1.Command
-	(*Result)(nil),                   // 84: conductord.v1.Result
-	(*Opening)(nil),                  // 85: conductord.v1.Opening
-	(*Session)(nil),                  // 86: conductord.v1.Session
-	(*Entity)(nil),                   // 87: conductord.v1.Entity
-	(*Book)(nil),                     // 88: conductord.v1.Book
-	(*FlowDetail)(nil),               // 89: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 90: conductord.v1.Update
-	(*Schedule)(nil),                 // 91: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 92: conductord.v1.SlotRecord
+	(*ListErrorsRequest)(nil),        // 25: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 26: conductord.v1.ListErrorsResponse
+	(*ExecuteRequest)(nil),           // 27: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 28: conductord.v1.ExecuteResponse
+	(*OpenRequest)(nil),              // 29: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 30: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 31: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),        // 32: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),             // 33: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),            // 34: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),          // 35: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),         // 36: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),      // 37: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 38: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 39: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 40: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),          // 41: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),         // 42: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),           // 43: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 44: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 45: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 46: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 47: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 48: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 49: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 50: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 51: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),       // 52: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),      // 53: conductord.v1.DestroyBookResponse
+	(*SaveScheduleRequest)(nil),      // 54: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 55: conductord.v1.SaveScheduleResponse
+	(*DeleteScheduleRequest)(nil),    // 56: conductord.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),   // 57: conductord.v1.DeleteScheduleResponse
+	(*GetScheduleRequest)(nil),       // 58: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 59: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 60: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 61: conductord.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),     // 62: conductord.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),    // 63: conductord.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),    // 64: conductord.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),   // 65: conductord.v1.ResumeScheduleResponse
+	(*RunScheduleRequest)(nil),       // 66: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 67: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 68: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 69: conductord.v1.BackfillScheduleResponse
+	(*StatusRequest)(nil),            // 70: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 71: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 72: conductord.v1.Member
+	nil,                              // 73: conductord.v1.StatusResponse.JobsEntry
+	(*Posting)(nil),                  // 74: conductord.v1.Posting
+	(*Job)(nil),                      // 75: conductord.v1.Job
+	(*Error)(nil),                    // 76: conductord.v1.Error
+	(*durationpb.Duration)(nil),      // 77: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 78: google.protobuf.Timestamp
+	(*Position)(nil),                 // 79: conductord.v1.Position
+	(*Event)(nil),                    // 80: conductord.v1.Event
+	(*Claimed)(nil),                  // 81: conductord.v1.Claimed
+	(*Ending)(nil),                   // 82: conductord.v1.Ending
+	(*Change)(nil),                   // 83: conductord.v1.Change
+	(*Intervention)(nil),             // 84: conductord.v1.Intervention
+	(*JobError)(nil),                 // 85: conductord.v1.JobError
+	(*Command)(nil),                  // 86: conductord.v1.Command
+	(*Result)(nil),                   // 87: conductord.v1.Result
+	(*Opening)(nil),                  // 88: conductord.v1.Opening
+	(*Session)(nil),                  // 89: conductord.v1.Session
+	(*Entity)(nil),                   // 90: conductord.v1.Entity
+	(*Book)(nil),                     // 91: conductord.v1.Book
+	(*FlowDetail)(nil),               // 92: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 93: conductord.v1.Update
+	(*Schedule)(nil),                 // 94: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 95: conductord.v1.SlotRecord
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	72, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	74, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	2,  // 1: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	73, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	74, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	73, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	73, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	75, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	73, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	76, // 8: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	77, // 9: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	78, // 10: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	77, // 11: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	79, // 12: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	75, // 13: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	79, // 14: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	80, // 15: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	81, // 16: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	82, // 17: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	83, // 18: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	84, // 19: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	85, // 20: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	86, // 21: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	87, // 22: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	86, // 23: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	87, // 24: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	88, // 25: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	88, // 26: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	88, // 27: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	89, // 28: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	90, // 29: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	49, // 30: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	74, // 31: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	91, // 32: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	91, // 33: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	91, // 34: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	76, // 35: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	92, // 36: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	91, // 37: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	92, // 38: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	76, // 39: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	76, // 40: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	92, // 41: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	70, // 42: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	76, // 43: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	71, // 44: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	75, // 45: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	0,  // 46: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	3,  // 47: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	5,  // 48: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	7,  // 49: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	9,  // 50: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	11, // 51: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	13, // 52: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	15, // 53: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	17, // 54: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	17, // 55: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	17, // 56: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	19, // 57: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	19, // 58: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	19, // 59: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	21, // 60: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	23, // 61: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	19, // 62: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	19, // 63: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	25, // 64: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	27, // 65: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	29, // 66: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	31, // 67: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	33, // 68: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	35, // 69: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	37, // 70: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	39, // 71: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	41, // 72: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	43, // 73: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	45, // 74: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	47, // 75: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	50, // 76: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	52, // 77: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	54, // 78: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	56, // 79: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	58, // 80: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	60, // 81: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	62, // 82: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	64, // 83: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	66, // 84: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	68, // 85: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	1,  // 86: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	4,  // 87: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	6,  // 88: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	8,  // 89: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	10, // 90: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	12, // 91: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	14, // 92: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	16, // 93: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	18, // 94: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	18, // 95: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	18, // 96: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	20, // 97: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	20, // 98: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	20, // 99: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	22, // 100: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	24, // 101: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	20, // 102: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	20, // 103: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	26, // 104: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	28, // 105: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	30, // 106: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	32, // 107: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	34, // 108: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	36, // 109: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38, // 110: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	40, // 111: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	42, // 112: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	44, // 113: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	46, // 114: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	48, // 115: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	51, // 116: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	53, // 117: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	55, // 118: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	57, // 119: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	59, // 120: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	61, // 121: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	63, // 122: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	65, // 123: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	67, // 124: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	69, // 125: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	86, // [86:126] is the sub-list for method output_type
-	46, // [46:86] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	75, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	76, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	75, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	75, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	77, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	75, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	78, // 8: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	79, // 9: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	80, // 10: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	79, // 11: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	81, // 12: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	77, // 13: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	81, // 14: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	82, // 15: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	83, // 16: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	84, // 17: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	78, // 18: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	78, // 19: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	79, // 20: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
+	85, // 21: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	79, // 22: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
+	86, // 23: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	87, // 24: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	88, // 25: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	89, // 26: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	90, // 27: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	89, // 28: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	90, // 29: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	91, // 30: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	91, // 31: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	91, // 32: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	92, // 33: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	93, // 34: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	51, // 35: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	76, // 36: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	94, // 37: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	94, // 38: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	94, // 39: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	78, // 40: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	95, // 41: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	94, // 42: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	95, // 43: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	78, // 44: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	78, // 45: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	95, // 46: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	72, // 47: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	78, // 48: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	73, // 49: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	77, // 50: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	0,  // 51: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	3,  // 52: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	5,  // 53: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	7,  // 54: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	9,  // 55: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	11, // 56: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	13, // 57: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	15, // 58: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	17, // 59: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	17, // 60: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	17, // 61: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	19, // 62: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	19, // 63: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	19, // 64: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	21, // 65: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	23, // 66: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	19, // 67: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	19, // 68: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	25, // 69: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	27, // 70: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	29, // 71: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	31, // 72: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	33, // 73: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	35, // 74: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	37, // 75: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	39, // 76: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	41, // 77: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	43, // 78: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	45, // 79: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	47, // 80: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	49, // 81: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	52, // 82: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	54, // 83: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	56, // 84: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	58, // 85: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	60, // 86: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	62, // 87: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	64, // 88: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	66, // 89: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	68, // 90: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	70, // 91: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	1,  // 92: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	4,  // 93: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	6,  // 94: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	8,  // 95: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	10, // 96: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	12, // 97: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	14, // 98: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	16, // 99: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	18, // 100: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	18, // 101: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	18, // 102: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	20, // 103: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	20, // 104: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	20, // 105: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	22, // 106: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	24, // 107: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	20, // 108: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	20, // 109: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	26, // 110: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	28, // 111: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	30, // 112: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	32, // 113: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	34, // 114: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	36, // 115: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	38, // 116: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	40, // 117: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	42, // 118: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	44, // 119: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	46, // 120: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	48, // 121: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	50, // 122: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	53, // 123: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	55, // 124: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	57, // 125: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	59, // 126: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	61, // 127: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	63, // 128: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	65, // 129: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	67, // 130: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	69, // 131: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	71, // 132: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	92, // [92:133] is the sub-list for method output_type
+	51, // [51:92] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -4262,13 +4484,14 @@ func file_conductord_v1_service_proto_init() {
 	}
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_types_proto_init()
+	file_conductord_v1_service_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   72,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

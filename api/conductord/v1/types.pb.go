@@ -1675,6 +1675,155 @@ func (x *Job) GetDeadline() *timestamppb.Timestamp {
 	return nil
 }
 
+// JobError is an attempt at a job that did not succeed.
+type JobError struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      *Position              `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"` // of the event that told of it
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Board         string                 `protobuf:"bytes,3,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // of the job
+	Kind          string                 `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"` // of the job
+	Key           string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`   // of the job
+	Flow          string                 `protobuf:"bytes,7,opt,name=flow,proto3" json:"flow,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
+	How           string                 `protobuf:"bytes,9,opt,name=how,proto3" json:"how,omitempty"` // abandoned, crashed, trashed, reverted or failed
+	Owner         string                 `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
+	Token         *Token                 `protobuf:"bytes,11,opt,name=token,proto3" json:"token,omitempty"`
+	Reason        string                 `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
+	Failure       *Failure               `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`
+	Abridged      bool                   `protobuf:"varint,14,opt,name=abridged,proto3" json:"abridged,omitempty"` // the failure was too long to be kept whole
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobError) Reset() {
+	*x = JobError{}
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobError) ProtoMessage() {}
+
+func (x *JobError) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobError.ProtoReflect.Descriptor instead.
+func (*JobError) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *JobError) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *JobError) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *JobError) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *JobError) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *JobError) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *JobError) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *JobError) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *JobError) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *JobError) GetHow() string {
+	if x != nil {
+		return x.How
+	}
+	return ""
+}
+
+func (x *JobError) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *JobError) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *JobError) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *JobError) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *JobError) GetAbridged() bool {
+	if x != nil {
+		return x.Abridged
+	}
+	return false
+}
+
 // Change is what is to be otherwise about a job. What is unset stays.
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1690,7 +1839,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1851,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1864,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Change) GetJob() string {
@@ -1774,7 +1923,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1935,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1948,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Order) GetKind() string {
@@ -1849,7 +1998,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +2010,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2023,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Claim) GetSession() string {
@@ -1920,7 +2069,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2081,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2094,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -1992,7 +2141,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2153,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2166,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Ending) GetJob() string {
@@ -2082,7 +2231,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2243,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2256,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Opening) GetId() string {
@@ -2160,7 +2309,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2321,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2334,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Session) GetId() string {
@@ -2256,7 +2405,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2417,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2430,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Entity) GetKind() string {
@@ -2371,7 +2520,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2532,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2545,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -2435,7 +2584,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2596,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2609,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -2571,7 +2720,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2732,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2745,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StepEvent) GetName() string {
@@ -2646,7 +2795,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2807,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2820,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -2846,7 +2995,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +3007,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +3020,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -2915,7 +3064,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3076,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3089,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -3027,7 +3176,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3188,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3201,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -3099,7 +3248,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3111,7 +3260,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3124,7 +3273,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Error) GetCode() string {
@@ -3369,7 +3518,23 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xc5\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x9b\x03\n" +
+	"\bJobError\x123\n" +
+	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05board\x18\x03 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03key\x18\x06 \x01(\tR\x03key\x12\x12\n" +
+	"\x04flow\x18\a \x01(\tR\x04flow\x12*\n" +
+	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x10\n" +
+	"\x03how\x18\t \x01(\tR\x03how\x12\x14\n" +
+	"\x05owner\x18\n" +
+	" \x01(\tR\x05owner\x12*\n" +
+	"\x05token\x18\v \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x16\n" +
+	"\x06reason\x18\f \x01(\tR\x06reason\x120\n" +
+	"\afailure\x18\r \x01(\v2\x16.conductord.v1.FailureR\afailure\x12\x1a\n" +
+	"\babridged\x18\x0e \x01(\bR\babridged\"\xc5\x01\n" +
 	"\x06Change\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x11H\x00R\bpriority\x88\x01\x01\x129\n" +
@@ -3526,7 +3691,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -3543,133 +3708,138 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*AtomChange)(nil),            // 12: conductord.v1.AtomChange
 	(*Posting)(nil),               // 13: conductord.v1.Posting
 	(*Job)(nil),                   // 14: conductord.v1.Job
-	(*Change)(nil),                // 15: conductord.v1.Change
-	(*Order)(nil),                 // 16: conductord.v1.Order
-	(*Claim)(nil),                 // 17: conductord.v1.Claim
-	(*Claimed)(nil),               // 18: conductord.v1.Claimed
-	(*Ending)(nil),                // 19: conductord.v1.Ending
-	(*Opening)(nil),               // 20: conductord.v1.Opening
-	(*Session)(nil),               // 21: conductord.v1.Session
-	(*Entity)(nil),                // 22: conductord.v1.Entity
-	(*Position)(nil),              // 23: conductord.v1.Position
-	(*Event)(nil),                 // 24: conductord.v1.Event
-	(*StepEvent)(nil),             // 25: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 26: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 27: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 28: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 29: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 30: conductord.v1.Error
-	nil,                           // 31: conductord.v1.Book.MetaEntry
-	nil,                           // 32: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 33: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 34: conductord.v1.Posting.StoreEntry
-	nil,                           // 35: conductord.v1.Job.StoreEntry
-	nil,                           // 36: conductord.v1.Entity.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(*JobError)(nil),              // 15: conductord.v1.JobError
+	(*Change)(nil),                // 16: conductord.v1.Change
+	(*Order)(nil),                 // 17: conductord.v1.Order
+	(*Claim)(nil),                 // 18: conductord.v1.Claim
+	(*Claimed)(nil),               // 19: conductord.v1.Claimed
+	(*Ending)(nil),                // 20: conductord.v1.Ending
+	(*Opening)(nil),               // 21: conductord.v1.Opening
+	(*Session)(nil),               // 22: conductord.v1.Session
+	(*Entity)(nil),                // 23: conductord.v1.Entity
+	(*Position)(nil),              // 24: conductord.v1.Position
+	(*Event)(nil),                 // 25: conductord.v1.Event
+	(*StepEvent)(nil),             // 26: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 27: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 28: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 29: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 30: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 31: conductord.v1.Error
+	nil,                           // 32: conductord.v1.Book.MetaEntry
+	nil,                           // 33: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 34: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 35: conductord.v1.Posting.StoreEntry
+	nil,                           // 36: conductord.v1.Job.StoreEntry
+	nil,                           // 37: conductord.v1.Entity.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 38: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
-	2,  // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	31, // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	37, // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	37, // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
-	5,  // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
-	0,  // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
-	4,  // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	32, // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	33, // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
-	2,  // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	37, // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	37, // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
-	1,  // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
-	8,  // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
-	6,  // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
-	7,  // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
-	0,  // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	37, // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
-	1,  // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	37, // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	10, // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	9,  // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	0,  // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	37, // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	1,  // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	37, // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	37, // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,  // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	2,  // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	2,  // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	1,  // 30: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	2,  // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	12, // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	6,  // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	37, // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	10, // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	9,  // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	3,  // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,  // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	34, // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	37, // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	37, // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	0,  // 42: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	35, // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	37, // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	37, // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	37, // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	37, // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	37, // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	17, // 49: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,  // 50: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,  // 51: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	16, // 52: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	37, // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	37, // 54: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	37, // 55: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,  // 56: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	37, // 57: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	14, // 58: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,  // 59: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,  // 60: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,  // 61: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11, // 62: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,  // 63: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	38, // 64: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	38, // 65: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	38, // 66: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	37, // 67: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	36, // 68: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	37, // 69: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	23, // 70: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	37, // 71: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,  // 72: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	25, // 73: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	16, // 74: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13, // 75: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	38, // 76: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	37, // 77: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	37, // 78: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	37, // 79: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	37, // 80: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	37, // 81: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	37, // 82: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	27, // 83: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	37, // 84: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	37, // 85: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	37, // 86: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	37, // 87: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	37, // 88: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	37, // 89: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	0,  // 90: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 91: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 92: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,  // 93: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 94: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,  // 95: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	96, // [96:96] is the sub-list for method output_type
-	96, // [96:96] is the sub-list for method input_type
-	96, // [96:96] is the sub-list for extension type_name
-	96, // [96:96] is the sub-list for extension extendee
-	0,  // [0:96] is the sub-list for field type_name
+	2,   // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
+	32,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	38,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	38,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	5,   // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
+	0,   // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
+	4,   // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
+	33,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	34,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	2,   // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
+	38,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	38,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	1,   // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
+	8,   // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
+	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
+	7,   // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
+	0,   // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
+	38,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	1,   // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
+	38,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	10,  // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	9,   // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	0,   // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	38,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	1,   // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	38,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	38,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	2,   // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	2,   // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	1,   // 30: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	2,   // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	12,  // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	6,   // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	38,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	10,  // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	9,   // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	3,   // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	35,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	38,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	38,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	0,   // 42: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	36,  // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	38,  // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	38,  // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	38,  // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	38,  // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	38,  // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	18,  // 49: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	1,   // 50: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	2,   // 51: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	17,  // 52: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	38,  // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	24,  // 54: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	38,  // 55: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	1,   // 56: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	2,   // 57: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	38,  // 58: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	38,  // 59: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,   // 60: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	38,  // 61: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	14,  // 62: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,   // 63: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,   // 64: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,   // 65: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11,  // 66: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,   // 67: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	39,  // 68: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	39,  // 69: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	39,  // 70: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	38,  // 71: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	37,  // 72: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	38,  // 73: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	24,  // 74: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	38,  // 75: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 76: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	26,  // 77: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	17,  // 78: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	13,  // 79: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	39,  // 80: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	38,  // 81: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	38,  // 82: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	38,  // 83: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	38,  // 84: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	38,  // 85: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	38,  // 86: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	28,  // 87: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	38,  // 88: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	38,  // 89: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	38,  // 90: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	38,  // 91: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	38,  // 92: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	38,  // 93: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	0,   // 94: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 95: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 96: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 97: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 98: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 99: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	100, // [100:100] is the sub-list for method output_type
+	100, // [100:100] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -3677,14 +3847,14 @@ func file_conductord_v1_types_proto_init() {
 	if File_conductord_v1_types_proto != nil {
 		return
 	}
-	file_conductord_v1_types_proto_msgTypes[15].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -85,6 +85,8 @@ const (
 	BoardServiceRestoreProcedure = "/conductord.v1.BoardService/Restore"
 	// BoardServicePurgeProcedure is the fully-qualified name of the BoardService's Purge RPC.
 	BoardServicePurgeProcedure = "/conductord.v1.BoardService/Purge"
+	// BoardServiceListErrorsProcedure is the fully-qualified name of the BoardService's ListErrors RPC.
+	BoardServiceListErrorsProcedure = "/conductord.v1.BoardService/ListErrors"
 	// BoardServiceExecuteProcedure is the fully-qualified name of the BoardService's Execute RPC.
 	BoardServiceExecuteProcedure = "/conductord.v1.BoardService/Execute"
 	// SessionServiceOpenProcedure is the fully-qualified name of the SessionService's Open RPC.
@@ -168,6 +170,8 @@ type BoardServiceClient interface {
 	Restore(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	// Purge removes a finished job before its time, with its book.
 	Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	// ListErrors gives the attempts that did not succeed, the latest first.
+	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -292,6 +296,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Purge")),
 			connect.WithClientOptions(opts...),
 		),
+		listErrors: connect.NewClient[v1.ListErrorsRequest, v1.ListErrorsResponse](
+			httpClient,
+			baseURL+BoardServiceListErrorsProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("ListErrors")),
+			connect.WithClientOptions(opts...),
+		),
 		execute: connect.NewClient[v1.ExecuteRequest, v1.ExecuteResponse](
 			httpClient,
 			baseURL+BoardServiceExecuteProcedure,
@@ -303,25 +313,26 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // boardServiceClient implements BoardServiceClient.
 type boardServiceClient struct {
-	post      *connect.Client[v1.PostRequest, v1.PostResponse]
-	getJob    *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
-	listJobs  *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
-	waitJob   *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
-	explain   *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
-	watch     *connect.Client[v1.WatchRequest, v1.WatchResponse]
-	claim     *connect.Client[v1.ClaimRequest, v1.ClaimResponse]
-	claimNext *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
-	consume   *connect.Client[v1.EndingRequest, v1.EndingResponse]
-	abandon   *connect.Client[v1.EndingRequest, v1.EndingResponse]
-	trash     *connect.Client[v1.EndingRequest, v1.EndingResponse]
-	suspend   *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	resume    *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	cancel    *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	change    *connect.Client[v1.ChangeRequest, v1.ChangeResponse]
-	intervene *connect.Client[v1.InterveneRequest, v1.InterveneResponse]
-	restore   *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	purge     *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	execute   *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
+	post       *connect.Client[v1.PostRequest, v1.PostResponse]
+	getJob     *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
+	listJobs   *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
+	waitJob    *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
+	explain    *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
+	watch      *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	claim      *connect.Client[v1.ClaimRequest, v1.ClaimResponse]
+	claimNext  *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
+	consume    *connect.Client[v1.EndingRequest, v1.EndingResponse]
+	abandon    *connect.Client[v1.EndingRequest, v1.EndingResponse]
+	trash      *connect.Client[v1.EndingRequest, v1.EndingResponse]
+	suspend    *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	resume     *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	cancel     *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	change     *connect.Client[v1.ChangeRequest, v1.ChangeResponse]
+	intervene  *connect.Client[v1.InterveneRequest, v1.InterveneResponse]
+	restore    *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	purge      *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	listErrors *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
+	execute    *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
 }
 
 // Post calls conductord.v1.BoardService.Post.
@@ -414,6 +425,11 @@ func (c *boardServiceClient) Purge(ctx context.Context, req *connect.Request[v1.
 	return c.purge.CallUnary(ctx, req)
 }
 
+// ListErrors calls conductord.v1.BoardService.ListErrors.
+func (c *boardServiceClient) ListErrors(ctx context.Context, req *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error) {
+	return c.listErrors.CallUnary(ctx, req)
+}
+
 // Execute calls conductord.v1.BoardService.Execute.
 func (c *boardServiceClient) Execute(ctx context.Context, req *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {
 	return c.execute.CallUnary(ctx, req)
@@ -449,6 +465,8 @@ type BoardServiceHandler interface {
 	Restore(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	// Purge removes a finished job before its time, with its book.
 	Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	// ListErrors gives the attempts that did not succeed, the latest first.
+	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -569,6 +587,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Purge")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceListErrorsHandler := connect.NewUnaryHandler(
+		BoardServiceListErrorsProcedure,
+		svc.ListErrors,
+		connect.WithSchema(boardServiceMethods.ByName("ListErrors")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceExecuteHandler := connect.NewUnaryHandler(
 		BoardServiceExecuteProcedure,
 		svc.Execute,
@@ -613,6 +637,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceRestoreHandler.ServeHTTP(w, r)
 		case BoardServicePurgeProcedure:
 			boardServicePurgeHandler.ServeHTTP(w, r)
+		case BoardServiceListErrorsProcedure:
+			boardServiceListErrorsHandler.ServeHTTP(w, r)
 		case BoardServiceExecuteProcedure:
 			boardServiceExecuteHandler.ServeHTTP(w, r)
 		default:
@@ -694,6 +720,10 @@ func (UnimplementedBoardServiceHandler) Restore(context.Context, *connect.Reques
 
 func (UnimplementedBoardServiceHandler) Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Purge is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ListErrors is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {

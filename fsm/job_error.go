@@ -1,0 +1,295 @@
+package fsm
+
+import (
+	"bytes"
+	"cmp"
+	"strings"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// maxErrorText bounds the texts of a failure that is kept as an error, so that
+	// the errors of a job take no more than 400 KiB. Evidence that is longer
+	// stands whole with the job, and in the flow.
+	maxErrorText = 8 << 10
+	// maxErrorCauses bounds its causes.
+	maxErrorCauses = 8
+)
+
+// recordEnd keeps why a job has ended that did not succeed: what its owner said,
+// or else what its flow did. The error is a fault.
+func (t *txn) recordEnd(p *parting, how jobs.How) error {
+	failure := p.Failure
+	if failure == nil && !p.job.Flow.IsZero() && how != jobs.HowTrashed {
+		flow, err := t.existingFlow(p.job.Flow)
+		if err != nil {
+			return err
+		}
+		whole, err := t.flowBody(flow)
+		if err != nil {
+			return err
+		}
+		failure = whole.Cause
+	}
+	if failure == nil {
+		failure = &logbook.Failure{Kind: logbook.FailureError, Message: cmp.Or(p.Reason, "the job was "+string(how)+", and nobody said why")}
+	}
+	return t.recordError(p.job, how, p.owner, failure)
+}
+
+// recordError keeps an attempt at a job that did not succeed, right after the
+// event that tells of it, whose position it gets. Of those of a job that are too
+// many the oldest go. The error is a fault.
+func (t *txn) recordError(j *jobRecord, how jobs.How, owner string, failure *logbook.Failure) error {
+	e := jobs.JobError{
+		Position: t.LastEvent, Job: j.ID, Board: j.Board, Name: j.Name, Kind: j.Kind, Key: j.Key, Flow: j.Flow,
+		At: t.now, How: how, Owner: owner, Token: j.Token, Reason: j.Reason,
+	}
+	e.Failure, e.Abridged = abridged(failure)
+	position := positionKey(e.Position)
+	t.putMessage(tableError, position, nil, command.JobErrorToProto(&e))
+	for _, road := range errorRoads(j.Sequence, &e) {
+		t.put(tableErrorRoad, append(road, position...), nil)
+	}
+	return t.removeErrors(j, jobs.MaxJobErrors)
+}
+
+// removeErrors forgets the errors of a job but for the latest ones. The error
+// is a fault.
+func (t *txn) removeErrors(j *jobRecord, keep int) error {
+	rows := t.keys(tableErrorRoad, errorRoad(roadJob, string(sequenceKey(j.Sequence))))
+	for _, row := range rows[:max(len(rows)-keep, 0)] {
+		position := row[len(row)-positionSize:]
+		e, err := t.jobError(position)
+		if err != nil {
+			return err
+		}
+		for _, road := range errorRoads(j.Sequence, &e) {
+			t.delete(tableErrorRoad, append(road, position...))
+		}
+		t.delete(tableError, position)
+	}
+	return nil
+}
+
+func (v *view) jobError(position []byte) (jobs.JobError, error) {
+	value := v.get(tableError, position)
+	if value == nil {
+		return jobs.JobError{}, corrupt("an index names error %x, and there is none", position)
+	}
+	return decode(value, &v1.JobError{}, command.JobErrorFromProto)
+}
+
+// The roads to errors: the first byte of the keys that lead to them.
+const (
+	roadJob   = 'j'
+	roadKey   = 'y'
+	roadType  = 't'
+	roadKind  = 'k'
+	roadBoard = 'b'
+)
+
+func errorRoad(road byte, name string) []byte { return appendName([]byte{road}, name) }
+
+// errorRoads are how the keys begin that lead to an error.
+func errorRoads(sequence uint64, e *jobs.JobError) [][]byte {
+	roads := [][]byte{
+		errorRoad(roadJob, string(sequenceKey(sequence))), errorRoad(roadBoard, e.Board),
+		errorRoad(roadKind, e.Kind), errorRoad(roadType, e.Failure.Kind),
+	}
+	if e.Key != "" {
+		roads = append(roads, errorRoad(roadKey, e.Key))
+	}
+	return roads
+}
+
+// abridged is as much of a failure as is kept of it: a stack is shortened
+// first, and what is below the nearest causes is left out.
+func abridged(f *logbook.Failure) (short logbook.Failure, cut bool) {
+	budget := maxErrorText
+	take := func(text string, most int) string {
+		kept := strings.ToValidUTF8(text[:min(len(text), most, budget)], "")
+		cut = cut || len(kept) < len(text)
+		budget -= len(kept)
+		return kept
+	}
+	const most = maxErrorText / 4 // of a message, so that there is room for its causes
+	short = *f
+	short.Kind, short.Causes = kindKept(f.Kind), nil
+	short.Message = take(f.Message, most)
+	// The chain of nearest causes is what a reader follows; siblings beyond
+	// it come after.
+	for rest := f.Causes; len(rest) > 0; {
+		if len(short.Causes) >= maxErrorCauses {
+			cut = true
+			break
+		}
+		cause := rest[0]
+		below := cause.Causes
+		cause.Causes, cause.Stack, cut = nil, "", cut || cause.Stack != ""
+		cause.Message = take(cause.Message, most)
+		short.Causes = append(short.Causes, cause)
+		rest = append(rest[1:len(rest):len(rest)], below...)
+	}
+	short.Stack = take(f.Stack, budget)
+	return short, cut
+}
+
+// kindKept is a kind that can be part of a key.
+func kindKept(kind string) string { return strings.ToValidUTF8(kind[:min(len(kind), maxKeyName)], "") }
+
+// maxErrorsExamined bounds the errors that a page of a listing looks at; they
+// take more room than jobs do.
+const maxErrorsExamined = 2_000
+
+// Errors reads a page of errors, the latest first.
+func (m *Machine) Errors(query jobs.ErrorQuery) (jobs.ErrorPage, error) {
+	var page jobs.ErrorPage
+	if err := jobs.CheckErrorQuery(&query); err != nil {
+		return page, err
+	}
+	err := m.read(func(v *view) error {
+		table, prefix, err := v.roadTo(&query)
+		if err != nil {
+			return err
+		}
+		page, err = v.errorsBack(&query, table, prefix)
+		return err
+	})
+	return page, err
+}
+
+// roadTo finds the index that leads to the fewest errors.
+func (v *view) roadTo(q *jobs.ErrorQuery) (table, []byte, error) {
+	name := func(road byte, name string) (table, []byte, error) {
+		return tableErrorRoad, errorRoad(road, name[:min(len(name), maxKeyName)]), nil
+	}
+	switch {
+	case !q.Job.IsZero():
+		j, err := v.jobByID(q.Job)
+		if err != nil {
+			return 0, nil, err
+		}
+		return name(roadJob, string(sequenceKey(j.Sequence)))
+	case q.Key != "":
+		return name(roadKey, q.Key)
+	case q.Type != "":
+		return name(roadType, q.Type)
+	case q.Kind != "":
+		return name(roadKind, q.Kind)
+	case q.Board != "":
+		return name(roadBoard, q.Board)
+	}
+	return tableError, nil, nil
+}
+
+// errorsBack goes along a road, from the latest error on.
+func (v *view) errorsBack(q *jobs.ErrorQuery, where table, prefix []byte) (jobs.ErrorPage, error) {
+	page := jobs.ErrorPage{Scans: scansErrors(q)}
+	limit, examined, size := pageSize(q.Limit), 0, 0
+	before, err := v.errorsBefore(q)
+	if err != nil {
+		return page, err
+	}
+	cursor := v.cursor(where)
+	last := q.Before
+	key, _ := cursor.Seek(append(bytes.Clone(prefix), before...))
+	if key == nil {
+		key, _ = cursor.Last()
+	} else {
+		key, _ = cursor.Prev()
+	}
+	for ; bytes.HasPrefix(key, prefix) && len(key) == len(prefix)+positionSize; key, _ = cursor.Prev() {
+		if len(page.Errors) >= limit || examined >= maxErrorsExamined || size >= maxPageBytes {
+			page.Next = last
+			return page, nil
+		}
+		examined++
+		e, err := v.jobError(key[len(prefix):])
+		if err != nil {
+			return jobs.ErrorPage{}, err
+		}
+		if e.At.Before(q.From) {
+			return page, nil
+		}
+		if last = &e.Position; !wantsError(q, &e) {
+			continue
+		}
+		size += len(v.get(tableError, key[len(prefix):]))
+		page.Errors = append(page.Errors, e)
+	}
+	return page, nil
+}
+
+// errorsBefore is the key before which the page begins: that of the query, or of
+// the first error that is too late, which is found by halves, since positions
+// are in the order of time.
+func (v *view) errorsBefore(q *jobs.ErrorQuery) ([]byte, error) {
+	end := bytes.Repeat([]byte{0xff}, positionSize)
+	if q.Before != nil {
+		end = positionKey(*q.Before)
+	}
+	if q.To.IsZero() {
+		return end, nil
+	}
+	cursor := v.cursor(tableError)
+	newest, _ := cursor.Last()
+	if newest == nil {
+		return end, nil
+	}
+	latest, err := positionOfKey(newest)
+	if err != nil {
+		return nil, err
+	}
+	first, last := uint64(0), latest.Index+1
+	for first < last {
+		middle := first + (last-first)/2
+		key, value := cursor.Seek(sequenceKey(middle))
+		late := key == nil
+		if !late {
+			e, err := decode(value, &v1.JobError{}, command.JobErrorFromProto)
+			if err != nil {
+				return nil, err
+			}
+			late = !e.At.Before(q.To)
+		}
+		if late {
+			last = middle
+		} else {
+			first = middle + 1
+		}
+	}
+	if bound := sequenceKey(first); bytes.Compare(bound, end) < 0 {
+		return bound, nil
+	}
+	return end, nil
+}
+
+// wantsError tells whether a listing asks for an error.
+func wantsError(q *jobs.ErrorQuery, e *jobs.JobError) bool {
+	return (q.Job.IsZero() || e.Job == q.Job) && is(q.Board, e.Board) && is(q.Key, e.Key) && is(q.Kind, e.Kind) &&
+		is(q.Type, e.Failure.Kind) && is(string(q.How), string(e.How)) && (q.Code == nil || *q.Code == e.Failure.Code) &&
+		(q.To.IsZero() || e.At.Before(q.To)) && !e.At.Before(q.From)
+}
+
+// is tells whether a filter lets a word pass.
+func is(wanted, word string) bool { return wanted == "" || wanted == word }
+
+// scansErrors tells whether a listing has to leave out errors to which its index
+// leads. Those of one job are few.
+func scansErrors(q *jobs.ErrorQuery) bool {
+	if !q.Job.IsZero() {
+		return false
+	}
+	filters := 0
+	for _, given := range []bool{q.Key != "", q.Type != "", q.Kind != "", q.Board != ""} {
+		if given {
+			filters++
+		}
+	}
+	return filters > 1 || q.Code != nil || q.How != ""
+}
