@@ -27,6 +27,7 @@ type rig struct {
 	index   uint64
 	now     time.Time
 	changes []fsm.Changes
+	path    string // of its database
 }
 
 func newRig(t testing.TB) *rig { return newRigWith(t, fsm.Options{Generation: 1}) }
@@ -36,6 +37,7 @@ func newRigWith(t testing.TB, options fsm.Options) *rig {
 	r := &rig{TB: t, now: start}
 	options.Path = filepath.Join(t.TempDir(), "state.db")
 	options.MmapSize = 1 << 20
+	r.path = options.Path
 	options.Changed = func(c fsm.Changes) { r.changes = append(r.changes, c) }
 	m, err := fsm.Open(options)
 	if err != nil {
