@@ -26,12 +26,21 @@ type Changes struct {
 	Index     uint64           // applied now
 	Opened    []jobs.Session   // sessions that were opened, in order
 	Ended     []jobs.SessionID // sessions that were closed or have expired, in order
+	Timed     []ClaimTimer     // claims with a time of their own that were made, extended or ended, in order
 	Claimable []Lane           // where jobs became claimable, each once
 	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
 	NextDue   time.Time        // as Machine.NextDue answers now
 	NextSlot  time.Time        // as Machine.NextSlot answers now
 	Events    bool             // there are new events
 	Restored  bool             // everything may have changed
+}
+
+// ClaimTimer is a claim with a time of its own.
+type ClaimTimer struct {
+	Job        jobs.JobID
+	Token      jobs.Token
+	Expiry     time.Duration // 0: the claim is over
+	Extensions int
 }
 
 // Lane is where jobs wait that the same conductors can take.
@@ -207,6 +216,8 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 		return nil, t.restore(kind.Restore)
 	case *v1.Command_Purge:
 		return nil, t.purge(kind.Purge)
+	case *v1.Command_ExtendClaim:
+		return nil, t.extendClaim(kind.ExtendClaim)
 	case *v1.Command_DeleteSchedule:
 		return nil, t.deleteSchedule(kind.DeleteSchedule)
 	case *v1.Command_PauseSchedule:
@@ -215,6 +226,8 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 		return nil, t.beginLeadership()
 	case *v1.Command_ExpireSession:
 		return nil, t.expireSession(kind.ExpireSession)
+	case *v1.Command_ExpireClaim:
+		return nil, t.expireClaim(kind.ExpireClaim)
 	case *v1.Command_WakeDue:
 		return t.wakeDue(kind.WakeDue)
 	case *v1.Command_Sweep:

@@ -49,7 +49,7 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 	case len(claims.held) >= jobs.MaxClaims:
 		return nil, tooManyClaims(len(claims.held))
 	}
-	t.grant(session, claims, []*jobRecord{j}, nonce)
+	t.grant(session, claims, []*jobRecord{j}, grant{nonce: nonce})
 	return granted([]*jobRecord{j}), nil
 }
 
@@ -75,7 +75,7 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.grant(session, claims, found, nonce)
+	t.grant(session, claims, found, grant{nonce: nonce, expiry: request.Expiry})
 	return granted(found), nil
 }
 
@@ -121,15 +121,22 @@ func (t *txn) grantedBefore(claims sessionClaims, nonce jobs.Nonce) (*v1.Result,
 	return granted(held), nil
 }
 
+// grant is what the claims of one request have in common.
+type grant struct {
+	nonce  jobs.Nonce
+	expiry time.Duration // of each by itself; 0: none
+}
+
 // grant ties jobs to a session.
-func (t *txn) grant(session jobs.Session, claims sessionClaims, found []*jobRecord, nonce jobs.Nonce) {
+func (t *txn) grant(session jobs.Session, claims sessionClaims, found []*jobRecord, how grant) {
 	for _, j := range found {
-		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now}
+		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now, Expiry: how.expiry}
 		j.Token, j.end = t.token(), endNone
 		j.Claims++
 		t.move(j, jobs.StateClaimed, time.Time{})
-		row := claimRow{sequence: j.Sequence, token: j.Token, nonce: nonce}
+		row := claimRow{sequence: j.Sequence, token: j.Token, nonce: how.nonce}
 		t.put(tableClaim, row.key(session.ID), row.value(false))
+		t.timed(j)
 		t.event(jobs.EventClaimed, j, jobs.Event{Owner: session.Name, Token: j.Token})
 	}
 	if len(found) == 0 {
@@ -152,6 +159,9 @@ func (t *txn) release(j *jobRecord, how end) {
 		t.delete(tableClaim, row.key(session))
 	} else {
 		t.put(tableClaim, row.key(session), row.value(true))
+	}
+	if j.Claim.Expiry > 0 {
+		t.changes.Timed = append(t.changes.Timed, ClaimTimer{Job: j.ID, Token: j.Claim.Token})
 	}
 	j.Claim, j.end = nil, how
 }

@@ -13,11 +13,18 @@ import (
 // event records what has happened to a job. What says more than its state may
 // be in extra: Owner, Token, Steps and the like.
 func (t *txn) event(kind jobs.EventKind, j *jobRecord, extra jobs.Event) {
+	extra.Kind = kind
+	extra.Board, extra.Job, extra.Name, extra.State = j.Board, j.ID, j.Name, j.State
+	extra.JobKind, extra.Key, extra.Tags = j.Kind, j.Key, j.Tags
+	t.record(extra)
+}
+
+// record keeps an event, which happens now.
+func (t *txn) record(e jobs.Event) {
 	t.item++
 	position := jobs.Position{Index: t.Index, Item: t.item}
-	extra.Kind, extra.Time = kind, t.now
-	extra.Board, extra.Job, extra.Name, extra.State = j.Board, j.ID, j.Name, j.State
-	value, err := encode(nil, command.EventToProto(&extra))
+	e.Time = t.now
+	value, err := encode(nil, command.EventToProto(&e))
 	if err != nil && t.fault == nil {
 		t.fault = err
 	}
@@ -82,7 +89,7 @@ func (m *Machine) EventsOf(owner string, after jobs.Position, limit int) (events
 			return err
 		}
 		if before(after, present.Compacted) {
-			return fmt.Errorf("cannot read events after %d.%d: %w", after.Index, after.Item, jobs.ErrCompacted)
+			return fmt.Errorf("cannot watch: %w", &jobs.CompactedError{After: after, Since: present.Compacted})
 		}
 		events, reached, err = v.eventsAfter(after, limit, []byte(owner))
 		return err

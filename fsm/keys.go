@@ -186,6 +186,22 @@ func entityKey(kind, name string, session jobs.SessionID) []byte {
 	return append(appendName(appendName(nil, kind), name), session.UUID[:]...)
 }
 
+// entityOfKey reads kind and name of an entity from its key.
+func entityOfKey(key []byte) (kind, name string) {
+	kind, rest := nameOfKey(key)
+	name, _ = nameOfKey(rest)
+	return kind, name
+}
+
+// nameOfKey is appendName backwards.
+func nameOfKey(key []byte) (name string, rest []byte) {
+	if len(key) == 0 || len(key) <= int(key[0]) {
+		return "", nil
+	}
+	end := 1 + int(key[0])
+	return string(key[1:end]), key[end:]
+}
+
 func presenceKey(session jobs.SessionID, entity []byte) []byte {
 	return append(append([]byte(nil), session.UUID[:]...), entity...)
 }

@@ -140,7 +140,7 @@ func TestWaitApplied(t *testing.T) {
 func TestChanges(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
-	if c := r.changes[0]; c.Index != 1 || len(c.Opened) != 1 || c.Opened[0].ID != sessionID("ann") || c.Events {
+	if c := r.changes[0]; c.Index != 1 || len(c.Opened) != 1 || c.Opened[0].ID != sessionID("ann") || !c.Events {
 		t.Errorf("changes %+v", c)
 	}
 	results, err := r.Apply([]fsm.Entry{
@@ -239,7 +239,7 @@ func TestListingOfARareKindIsBounded(t *testing.T) {
 // TestLongEventsAreBounded: as many long events as short ones would fill a disk.
 func TestLongEventsAreBounded(t *testing.T) {
 	r := newRigWith(t, fsm.Options{EventsKept: 8})
-	r.ok(open("ann"))
+	r.ok(open("ann")) // the first event
 	abandoned := func(reason int) (kept int) {
 		e := ending("a", r.job(id("a")).Token)
 		e.Reason = strings.Repeat("x", reason)
@@ -257,8 +257,8 @@ func TestLongEventsAreBounded(t *testing.T) {
 	claimed := func() { r.ok(claim("ann", id("a"), fmt.Sprint(r.index))) }
 	r.posted(posting("a", "k"))
 	for _, row := range []struct{ reason, kept int }{
-		{10, 3},                    // post, claim and abandon
-		{3 << 10, 5}, {3 << 10, 7}, // 8 KiB hold two long ones
+		{10, 4},                    // open, post, claim and abandon
+		{3 << 10, 6}, {3 << 10, 8}, // 8 KiB hold two long ones
 		{3 << 10, 4}, // the third drives out the first, and what was before it
 		{9 << 10, 1}, // the latest is kept however long it is
 		{10, 2},

@@ -82,6 +82,10 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.close(kind.CloseSession.Session)
 	case *v1.Command_ExpireSession:
 		err = m.expire(kind.ExpireSession)
+	case *v1.Command_ExtendClaim:
+		err = m.extend(kind.ExtendClaim)
+	case *v1.Command_ExpireClaim:
+		err = m.expireClaim(kind.ExpireClaim)
 	case *v1.Command_UpdateFlow:
 		err = m.update(kind.UpdateFlow)
 	case *v1.Command_Suspend:
@@ -287,7 +291,7 @@ func (m *model) claim(c *v1.ClaimCommand) (string, error) {
 	case s.nonces[c.Nonce], j.State != jobs.StateClaimable, m.overdue(j), j.Token == m.token():
 		return "", jobs.ErrUnclaimable
 	}
-	m.grant(c.Session, c.Nonce, j)
+	m.grant(c.Session, c.Nonce, 0, j)
 	return grants(j), nil
 }
 
@@ -311,7 +315,7 @@ func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
 			(len(c.Kinds) == 0 || slices.Contains(c.Kinds, j.Kind)) && !m.overdue(j) && j.Token != m.token()
 	}, inLine)
 	found = found[:min(len(found), max(int(c.Max), 1))]
-	m.grant(c.Session, c.Nonce, found...)
+	m.grant(c.Session, c.Nonce, c.Expiry.AsDuration(), found...)
 	return grants(found...), nil
 }
 
@@ -343,14 +347,14 @@ func grants(found ...*modelJob) string {
 	return strings.Join(said, ", ")
 }
 
-func (m *model) grant(session, nonce string, found ...*modelJob) {
+func (m *model) grant(session, nonce string, expiry time.Duration, found ...*modelJob) {
 	s := m.sessions[session]
 	for _, j := range found {
 		if last := m.tokens[j.ID.String()]; m.token().Compare(last) <= 0 {
 			panic(fmt.Sprintf("internal error: job %s gets token %s after %s", j.ID, m.token(), last))
 		}
 		m.tokens[j.ID.String()] = m.token()
-		j.Claim = &jobs.Claim{Session: parsedSession(session), Owner: s.name, Token: m.token(), Since: m.now}
+		j.Claim = &jobs.Claim{Session: parsedSession(session), Owner: s.name, Token: m.token(), Since: m.now, Expiry: expiry}
 		j.Token, j.nonce, j.ended = m.token(), nonce, ""
 		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimed, time.Time{}, time.Time{}, m.now
 		j.Claims++
@@ -631,17 +635,56 @@ func (m *model) expire(c *v1.ExpireSessionCommand) error {
 		return jobs.ErrSessionExpired
 	}
 	for _, j := range m.heldBy(c.Session) {
-		m.letGo(j, "lost")
-		j.Crashes++
-		j.Reason = "vanished"
-		if most := cmp.Or(j.MaxCrashes, int(c.MaxCrashes)); most > 0 && j.Crashes >= most {
-			j.Failure = &logbook.Failure{Kind: logbook.FailureCrash}
-			m.finish(j, jobs.StateTrashed)
-			continue
-		}
-		m.settle(j, c.CoolDown.AsDuration())
+		m.crash(j, c.CoolDown.AsDuration(), int(c.MaxCrashes))
 	}
 	m.over(c.Session)
+	return nil
+}
+
+func (m *model) crash(j *modelJob, coolDown time.Duration, maxCrashes int) {
+	m.letGo(j, "lost")
+	j.Crashes++
+	j.Reason = "vanished"
+	if most := cmp.Or(j.MaxCrashes, maxCrashes); most > 0 && j.Crashes >= most {
+		j.Failure = &logbook.Failure{Kind: logbook.FailureCrash}
+		m.finish(j, jobs.StateTrashed)
+		return
+	}
+	m.settle(j, coolDown)
+}
+
+func (m *model) held(job string, token *v1.Token) (*modelJob, error) {
+	j := m.jobs[job]
+	switch {
+	case j == nil:
+		return nil, jobs.ErrNotFound
+	case j.Claim == nil || j.Claim.Token != command.TokenFromProto(token):
+		return nil, jobs.ErrFenced
+	}
+	return j, nil
+}
+
+func (m *model) extend(c *v1.ExtendClaimCommand) error {
+	j, err := m.held(c.Job, c.Token)
+	if err == nil {
+		j.Claim.Expiry = c.Expiry.AsDuration()
+		j.Claim.Extensions++
+	}
+	return err
+}
+
+func (m *model) expireClaim(c *v1.ExpireClaimCommand) error {
+	if c.TimerEpoch != m.epoch {
+		return jobs.ErrConflict
+	}
+	j, err := m.held(c.Job, c.Token)
+	switch {
+	case err != nil:
+		return err
+	case j.Claim.Expiry == 0 || j.Claim.Extensions != int(c.Extensions):
+		return jobs.ErrConflict
+	}
+	m.crash(j, c.CoolDown.AsDuration(), int(c.MaxCrashes))
 	return nil
 }
 

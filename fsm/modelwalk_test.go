@@ -28,7 +28,7 @@ import (
 func jobLine(j jobs.Job) string {
 	owner, order := "nobody", "none"
 	if j.Claim != nil {
-		owner = fmt.Sprint(j.Claim.Owner, " since ", ago(j.Claim.Since), " under ", j.Claim.Token)
+		owner = fmt.Sprint(j.Claim.Owner, " since ", ago(j.Claim.Since), " under ", j.Claim.Token, " for ", j.Claim.Expiry, " after ", j.Claim.Extensions)
 	}
 	if j.Order != nil {
 		order = fmt.Sprint(j.Order.Kind, " revert=", j.Order.Revert, " by ", j.Order.By, " at ", ago(j.Order.At))
@@ -167,7 +167,7 @@ func (w *walker) next() *v1.Command {
 	draws := []func() *v1.Command{
 		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
 		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
-		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.again, w.again,
+		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again,
 	}
 	return draws[w.draw("command", len(draws)-1)]()
 }
@@ -325,7 +325,8 @@ var (
 		"abandon", "abandon conflict", "abandon fenced", "abandon not_found", "begin_leadership", "cancel", "cancel conflict",
 		"change", "change conflict", "claim", "claim not_found", "claim session_expired", "claim unclaimable", "claim_next",
 		"claim_next session_expired", "close_session", "close_session session_expired", "consume", "consume fenced", "consume invalid",
-		"expire_session", "expire_session session_expired", "intervene", "intervene conflict", "intervene not_found",
+		"expire_session", "expire_session session_expired", "expire_claim", "expire_claim conflict", "expire_claim fenced", "extend_claim", "extend_claim fenced",
+		"intervene", "intervene conflict", "intervene not_found",
 		"open_session", "open_session session_expired", "post", "posting", "posting conflict", "posting existed",
 		"purge", "purge conflict", "purge not_found", "restore", "restore conflict", "restore not_found", "resume", "resume conflict", "suspend", "suspend conflict", "sweep", "trash", "trash fenced",
 		"update_flow", "update_flow conflict", "update_flow fenced", "update_flow not_found", "wake_due",

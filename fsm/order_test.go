@@ -427,7 +427,7 @@ func TestOrdersAreTold(t *testing.T) {
 	if got := r.events(); strings.Join(got, ", ") != strings.Join(want, ", ") {
 		t.Errorf("told %q, not %q", got, want)
 	}
-	events, err := r.Events(jobs.Position{}, 0)
+	events, err := r.Events(jobs.Position{Index: 1, Item: 1}, 0) // behind the opening of the session
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +453,8 @@ func TestEventsOfOneOwner(t *testing.T) {
 	r.claimed("bob", posting("b", "k"))
 	r.posted(posting("c", "k"))
 	for owner, want := range map[string]string{
-		"ann": "claimed a", "bob": "claimed b", "eve": "", "": "posted a, claimed a, posted b, claimed b, posted c",
+		"ann": "session_opened , claimed a", "bob": "session_opened , claimed b", "eve": "",
+		"": "session_opened , session_opened , posted a, claimed a, posted b, claimed b, posted c",
 	} {
 		events, reached, err := r.EventsOf(owner, jobs.Position{}, 0)
 		var told []string

@@ -51,6 +51,7 @@ func (a *author) next() *v1.Command {
 		a.post, a.post, a.post, a.claim, a.claimNext, a.claimNext, a.claimNext, a.ending, a.ending, a.ending,
 		a.update, a.update, a.update, a.open, a.open, a.close, a.register, a.saveBook, a.destroyBook, a.leader, a.leader, a.order, a.order, a.order, a.change, a.change,
 		a.intervention, a.intervention, a.correction, a.correction,
+		a.extend,
 		a.schedule, a.fire, a.fire, a.fire,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
@@ -94,6 +95,7 @@ func (a *author) claimNext() *v1.Command {
 	}
 	most := uint32(a.draw("max", 3))
 	c := claimNext(a.session(), fmt.Sprint("nonce ", a.index), most, []string{"default", "other"}, kinds)
+	c.GetClaimNext().Expiry = lasting(time.Duration(a.draw("expiry", 1)) * time.Minute)
 	c.GetClaimNext().Labels = [][]string{nil, {"big"}, {"big", "red"}}[a.draw("offered", 2)]
 	return c
 }
@@ -218,6 +220,27 @@ func (a *author) failing(job jobs.Job) *v1.Command {
 	return consume(&v1.Ending{Job: job.ID.String(), Token: u.Token, Outcome: "failed", Update: u})
 }
 
+// extend gives a claim that is mostly held a time of its own.
+func (a *author) extend() *v1.Command {
+	job := a.held()
+	return &v1.Command{Kind: &v1.Command_ExtendClaim{ExtendClaim: &v1.ExtendClaimCommand{
+		Job: job.ID.String(), Token: command.TokenToProto(job.Token), Expiry: lasting(time.Minute),
+	}}}
+}
+
+// expireClaim ends a claim that mostly has a time of its own.
+func (a *author) expireClaim(epoch uint64) *v1.Command {
+	job := a.held()
+	c := &v1.ExpireClaimCommand{
+		Job: job.ID.String(), Token: command.TokenToProto(job.Token), TimerEpoch: epoch,
+		CoolDown: lasting(time.Duration(a.draw("cool", 1)) * time.Second), MaxCrashes: 3,
+	}
+	if job.Claim != nil {
+		c.Extensions = uint32(job.Claim.Extensions)
+	}
+	return &v1.Command{Kind: &v1.Command_ExpireClaim{ExpireClaim: c}}
+}
+
 func (a *author) update() *v1.Command {
 	job := a.held()
 	if job.Flow.IsZero() {
@@ -281,7 +304,9 @@ func (a *author) destroyBook() *v1.Command {
 
 func (a *author) leader() *v1.Command {
 	epoch := a.machine.TimerEpoch()
-	switch a.draw("leader", 6) {
+	switch a.draw("leader", 8) {
+	case 7, 8:
+		return a.expireClaim(epoch)
 	case 0:
 		return beginLeadership()
 	case 1, 2:

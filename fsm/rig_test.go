@@ -158,7 +158,7 @@ func (r *rig) posted(p *v1.Posting) {
 	}
 }
 
-// events are all that are kept, as "kind job state".
+// events are all of jobs that are kept, as "kind job state".
 func (r *rig) events() []string {
 	r.Helper()
 	events, err := r.Events(jobs.Position{}, 0)
@@ -167,6 +167,9 @@ func (r *rig) events() []string {
 	}
 	var words []string
 	for _, event := range events {
+		if event.Kind.OfSessions() {
+			continue
+		}
 		words = append(words, fmt.Sprintf("%s %s %s", event.Kind, event.Name, event.State))
 	}
 	return words

@@ -55,6 +55,7 @@ func (t *txn) openSession(c *v1.Opening) (*v1.Result, error) {
 	t.putMessage(tableSession, session.ID.UUID[:], nil, command.SessionToProto(&session))
 	t.OpenSessions++
 	t.changes.Opened = append(t.changes.Opened, session)
+	t.record(jobs.Event{Kind: jobs.EventSessionOpened, Session: session.ID, Owner: session.Name})
 	return t.sessionResult(session)
 }
 
@@ -90,7 +91,7 @@ func (t *txn) closeSession(c *v1.CloseSessionCommand) error {
 		}
 		t.event(jobs.EventAbandoned, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
 	}
-	t.endSession(session)
+	t.endSession(session, jobs.EventSessionClosed)
 	return nil
 }
 
@@ -110,17 +111,25 @@ func (t *txn) expireSession(c *v1.ExpireSessionCommand) error {
 		return fmt.Errorf("cannot expire: %w", err)
 	}
 	for _, j := range claims {
-		if err := t.crash(j, coolDown, int(c.GetMaxCrashes())); err != nil {
+		if err := t.crash(j, lapse{coolDown, int(c.GetMaxCrashes()), "its owner " + j.Claim.Owner + " vanished"}); err != nil {
 			return err
 		}
 	}
-	t.endSession(session)
+	t.endSession(session, jobs.EventSessionExpired)
 	return nil
 }
 
-// crash takes a job from an owner that has vanished. The error is a fault.
-func (t *txn) crash(j *jobRecord, coolDown time.Duration, maxCrashes int) error {
-	owner := j.Claim.Owner
+// lapse is how the end of a time ends a claim.
+type lapse struct {
+	coolDown   time.Duration
+	maxCrashes int
+	reason     string
+}
+
+// crash takes a job from an owner that has vanished, or has let the claim's
+// own time pass. The error is a fault.
+func (t *txn) crash(j *jobRecord, how lapse) error {
+	owner, maxCrashes := j.Claim.Owner, how.maxCrashes
 	t.release(j, endLost)
 	j.Crashes++
 	if j.MaxCrashes > 0 {
@@ -136,16 +145,15 @@ func (t *txn) crash(j *jobRecord, coolDown time.Duration, maxCrashes int) error 
 		}
 		return t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
 	}
-	vanished := fmt.Sprintf("its owner %s vanished", owner)
-	j.Reason = vanished
-	completed, err := t.settle(j, coolDown, owner)
+	j.Reason = how.reason
+	completed, err := t.settle(j, how.coolDown, owner)
 	if err != nil {
 		return err
 	}
 	if !completed {
 		t.event(jobs.EventExpired, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
 	}
-	return t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: vanished})
+	return t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: how.reason})
 }
 
 // after is a time from now on. One beyond those that package command reads
@@ -183,14 +191,18 @@ func (t *txn) endingSession(text string) (jobs.Session, []*jobRecord, error) {
 
 // endSession forgets a session, its claims and its entities, and remembers
 // that it was there.
-func (t *txn) endSession(session jobs.Session) {
+func (t *txn) endSession(session jobs.Session, how jobs.EventKind) {
 	id := session.ID.UUID[:]
 	t.deletePrefix(tableClaim, id)
 	for _, presence := range t.keys(tablePresence, id) {
-		t.delete(tableEntity, presence[idSize:])
+		key := presence[idSize:]
+		kind, name := entityOfKey(key)
+		t.delete(tableEntity, key)
 		t.delete(tablePresence, presence)
+		t.record(jobs.Event{Kind: jobs.EventGone, Session: session.ID, Owner: session.Name, EntityKind: kind, Entity: name})
 	}
 	t.delete(tableSession, id)
+	t.record(jobs.Event{Kind: how, Session: session.ID, Owner: session.Name})
 	t.OpenSessions--
 	t.changes.Ended = append(t.changes.Ended, session.ID)
 
@@ -239,6 +251,7 @@ func (t *txn) register(c *v1.RegisterCommand) error {
 	}
 	t.putMessage(tableEntity, key, nil, command.EntityToProto(&entity))
 	t.put(tablePresence, presenceKey(session.ID, key), nil)
+	t.record(jobs.Event{Kind: jobs.EventRegistered, Session: session.ID, Owner: session.Name, EntityKind: entity.Kind, Entity: entity.Name})
 	return nil
 }
 

@@ -48,8 +48,12 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 		return nil, err
 	}
 	for _, j := range due {
+		kind := jobs.EventDue
+		if j.State == jobs.StateCooling {
+			kind = jobs.EventCooled
+		}
 		t.move(j, jobs.StateClaimable, time.Time{})
-		t.event(jobs.EventDue, j, jobs.Event{})
+		t.event(kind, j, jobs.Event{})
 	}
 	return counted(len(late)+len(due), moreLate || more), nil
 }

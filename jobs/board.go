@@ -56,7 +56,7 @@ type Reader interface {
 	Explain(ctx context.Context, id JobID) (Explanation, error)
 
 	// Watch yields events in order, without gap or repeat, and ends with the
-	// context, or with an error: ErrCompacted if events after the position
+	// context, or with an error: a *CompactedError if events after the position
 	// are no longer kept. A slow reader loses nothing as long as what it has
 	// yet to read is kept.
 	Watch(ctx context.Context, watch Watch) iter.Seq2[Event, error]
@@ -87,6 +87,16 @@ type Watch struct {
 	Job   JobID     // zero: any
 	Flows bool      // also events of kind EventFlow
 	Owner string    // only events that concern the claims of owners of this name; empty: any
+
+	Boards  []string    // these too, besides Board
+	Kinds   []EventKind // only events of these kinds; empty: all but those that must be asked for
+	JobKind string      // of the job; empty: any
+	Key     string      // of the job; empty: any
+	Tags    []string    // of the job: all of them
+	// Sessions asks for events of sessions and entities too, which are of no
+	// board and no job.
+	Sessions bool
+
 	// Begin asks for an event of kind EventBegun before all others: what was
 	// written before its position is to be read, what comes after it is told.
 	Begin bool
@@ -116,6 +126,14 @@ type Claimer interface {
 	// job that is under an order comes to stand where that says: see Controller.
 	Abandon(ctx context.Context, ending Ending) error
 
+	// Extend gives a claim a time of its own from now on: it ends after that,
+	// as it would with its session, unless it is extended again. Only its owner
+	// knows the token. ErrFenced, also if the claim has ended meanwhile;
+	// ErrNotFound; ErrInvalid unless the time is between MinTTL and MaxExpiry.
+	// Whoever leads counts the time, and a new leader begins it anew: so a claim
+	// may last longer than its time, and never shorter.
+	Extend(ctx context.Context, job JobID, token Token, expiry time.Duration) error
+
 	// Trash puts the job aside: nobody can do it.
 	Trash(ctx context.Context, ending Ending) error
 }
@@ -128,7 +146,26 @@ type ClaimRequest struct {
 	Kinds   []string // what it can do; empty: jobs of any kind
 	Labels  []string // what it offers: jobs that want others are left for others
 	Max     int      // 0: 1
-	Wait    time.Duration
+	// Expiry is a time of its own for each claim: it ends then, unless it is
+	// extended, however well the session lives. 0: it ends with the session.
+	Expiry time.Duration
+	Wait   time.Duration
+}
+
+// ClaimQuery selects claims. Its zero value selects all.
+type ClaimQuery struct {
+	Owner   string    // name of the session; empty: any
+	Session SessionID // zero: any
+	Board   string    // empty: any
+	After   string    // ClaimPage.Next of the page before
+	Limit   int       // 0 or over logbook.MaxPage: logbook.MaxPage
+}
+
+// ClaimPage is a part of a listing of claims. It may be short, or empty,
+// although more follow.
+type ClaimPage struct {
+	Claims []HeldClaim
+	Next   string // what ClaimQuery.After asks for next; empty at the end
 }
 
 // Attendant looks after sessions and the entities that live with them.
@@ -151,6 +188,10 @@ type Attendant interface {
 
 	// Sessions reads the open sessions, in the order of their ids.
 	Sessions(ctx context.Context) ([]Session, error)
+
+	// Claims reads a page of the claims that are held, by session, and those of
+	// a session in the order in which they were made.
+	Claims(ctx context.Context, query ClaimQuery) (ClaimPage, error)
 
 	// Entities reads the entities of a kind, or of all kinds if it is empty,
 	// by kind and name.

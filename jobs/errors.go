@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -24,9 +25,24 @@ var (
 	// ErrSessionExpired: the session is unknown, closed or expired, and every
 	// claim it had is over. Its id is never good again: open a new one.
 	ErrSessionExpired = errors.New("the session has expired")
-	// ErrCompacted: the events that a watch asks for are no longer kept.
+	// ErrCompacted: the events that a watch asks for are no longer kept. Every
+	// such error is a *CompactedError.
 	ErrCompacted = errors.New("compacted: older events are no longer kept")
 )
+
+// CompactedError says where a watch can begin that asked for events which are
+// no longer kept. It is an ErrCompacted.
+type CompactedError struct {
+	After Position // what was asked for
+	Since Position // after it, every event is kept
+}
+
+func (e *CompactedError) Error() string {
+	return fmt.Sprintf("%v: events after %s are gone, and all after %s are kept", ErrCompacted, e.After, e.Since)
+}
+
+// Unwrap makes it an ErrCompacted.
+func (e *CompactedError) Unwrap() error { return ErrCompacted }
 
 // subkind is a sentinel that is also another, more general one.
 type subkind struct {

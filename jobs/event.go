@@ -1,7 +1,11 @@
 package jobs
 
 import (
+	"fmt"
+	"slices"
 	"time"
+
+	"github.com/conductord/conductord/logbook"
 )
 
 // EventKind says what has happened.
@@ -10,10 +14,11 @@ type EventKind string
 // The kinds of event.
 const (
 	EventPosted    EventKind = "posted"
-	EventDue       EventKind = "due" // a delayed or cooling job became claimable
+	EventDue       EventKind = "due"    // a delayed job became claimable
+	EventCooled    EventKind = "cooled" // a cooling job became claimable
 	EventClaimed   EventKind = "claimed"
 	EventAbandoned EventKind = "abandoned"
-	EventExpired   EventKind = "expired" // the owner vanished
+	EventExpired   EventKind = "expired" // the owner vanished, or the claim's own time was up
 	EventCompleted EventKind = "completed"
 	EventTrashed   EventKind = "trashed"
 	EventSuspended EventKind = "suspended" // an unclaimed job, by an order
@@ -29,7 +34,32 @@ const (
 	EventPurged     EventKind = "purged"   // a finished job was removed by a person; nothing follows about it
 	EventBegun      EventKind = "begun"    // a watch begins here; nothing has happened to any job
 	EventFlow       EventKind = "flow"     // the job's flow, or some of its steps, changed state
+
+	// Of sessions and entities. They are of no job, and told to those who ask.
+
+	EventSessionOpened  EventKind = "session_opened"
+	EventSessionClosed  EventKind = "session_closed"  // by its owner
+	EventSessionExpired EventKind = "session_expired" // it was not kept alive
+	EventRegistered     EventKind = "registered"      // an entity is known, or another than before
+	EventGone           EventKind = "gone"            // an entity has ended with its session
 )
+
+// EventKinds are all kinds that a watch can ask for.
+var EventKinds = []EventKind{
+	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
+	EventSuspended, EventResumed, EventOrdered, EventChanged, EventIntervened, EventReopened, EventRestored, EventPurged,
+	EventFlow,
+	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
+}
+
+// OfSessions tells whether events of the kind are of sessions or entities.
+func (k EventKind) OfSessions() bool {
+	switch k {
+	case EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone:
+		return true
+	}
+	return false
+}
 
 // Event is one change, in the order in which the board made it.
 type Event struct {
@@ -38,17 +68,25 @@ type Event struct {
 	Position  Position       `json:"position"`
 	Kind      EventKind      `json:"kind"`
 	Time      time.Time      `json:"time"`
-	Board     string         `json:"board"`
-	Job       JobID          `json:"job"`
+	Board     string         `json:"board,omitempty"`
+	Job       JobID          `json:"job,omitzero"`
 	Name      string         `json:"name,omitempty"`  // of the job
-	State     State          `json:"state"`           // of the job, after the event
-	Owner     string         `json:"owner,omitempty"` // of the claim that began, ended, or is under an order
+	State     State          `json:"state,omitempty"` // of the job, after the event
+	Owner     string         `json:"owner,omitempty"` // of the claim that began, ended, or is under an order; of the session
 	Token     Token          `json:"token,omitzero"`
 	Outcome   Outcome        `json:"outcome,omitempty"`
 	Reason    string         `json:"reason,omitempty"`
 	Steps     []StepEvent    `json:"steps,omitempty"`      // EventFlow: what changed
 	FlowState string         `json:"flow_state,omitempty"` // EventFlow: set if it changed
 	Order     *StandingOrder `json:"order,omitempty"`      // of what a person has said: who, why and when
+
+	JobKind string   `json:"job_kind,omitempty"`
+	Key     string   `json:"key,omitempty"`  // of the job
+	Tags    []string `json:"tags,omitempty"` // of the job
+
+	Session    SessionID `json:"session,omitzero"`      // of events of sessions and entities
+	EntityKind string    `json:"entity_kind,omitempty"` // of events of entities
+	Entity     string    `json:"entity,omitempty"`      // name
 }
 
 // StepEvent is the change of one step.
@@ -62,4 +100,48 @@ type StepEvent struct {
 type Position struct {
 	Index uint64 `json:"index"`
 	Item  uint32 `json:"item"`
+}
+
+// String is the position as commands show it and take it.
+func (p Position) String() string { return fmt.Sprintf("%d-%d", p.Index, p.Item) }
+
+// Selects tells whether a watch asks for an event. A position is for the board
+// to compare.
+func (w *Watch) Selects(e *Event) bool {
+	switch {
+	case len(w.Kinds) > 0 && !slices.Contains(w.Kinds, e.Kind):
+	case len(w.Kinds) == 0 && e.Kind == EventFlow && !w.Flows:
+	case len(w.Kinds) == 0 && e.Kind.OfSessions() && !w.Sessions:
+	case !w.selectsBoard(e.Board):
+	case !w.Job.IsZero() && e.Job != w.Job:
+	case w.Owner != "" && e.Owner != w.Owner:
+	case w.JobKind != "" && e.JobKind != w.JobKind:
+	case w.Key != "" && e.Key != w.Key:
+	default:
+		return !slices.ContainsFunc(w.Tags, func(tag string) bool { return !slices.Contains(e.Tags, tag) })
+	}
+	return false
+}
+
+func (w *Watch) selectsBoard(board string) bool {
+	if w.Board == "" && len(w.Boards) == 0 {
+		return true
+	}
+	return board != "" && (board == w.Board || slices.Contains(w.Boards, board))
+}
+
+// CheckWatch checks what a watch asks for.
+func CheckWatch(w *Watch) error {
+	switch {
+	case len(w.Boards) > MaxBoards:
+		return &logbook.LimitError{Field: "watch boards", Limit: MaxBoards, Size: int64(len(w.Boards)), Unit: "boards"}
+	case len(w.Tags) > MaxTags:
+		return &logbook.LimitError{Field: "watch tags", Limit: MaxTags, Size: int64(len(w.Tags)), Unit: "tags"}
+	}
+	for _, kind := range w.Kinds {
+		if !slices.Contains(EventKinds, kind) {
+			return &logbook.InvalidError{Field: "watch kinds", Reason: fmt.Sprintf("%.64q is none of %v", kind, EventKinds)}
+		}
+	}
+	return nil
 }

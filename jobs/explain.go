@@ -17,6 +17,7 @@ const (
 	CauseFinished    Cause = "finished"     // it has been done, one way or another
 	CauseTrashed     Cause = "trashed"      // it was put aside
 	CauseClaimed     Cause = "claimed"      // somebody has it: it does run
+	CauseSuspect     Cause = "suspect"      // somebody has it whose session is silent
 	CauseOverdue     Cause = "overdue"      // its deadline has passed, and it is about to be cancelled
 	CauseSuspended   Cause = "suspended"    // a person has stopped it
 	CauseHeld        Cause = "held"         // nobody has released it yet
@@ -31,7 +32,7 @@ const (
 
 // Causes are all causes, in their order.
 var Causes = []Cause{
-	CauseFinished, CauseTrashed, CauseClaimed, CauseOverdue, CauseSuspended, CauseHeld, CauseDelayed, CauseCooling,
+	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseHeld, CauseDelayed, CauseCooling,
 	CauseNoConductor, CauseLabels, CauseFull, CauseBehind, CauseReady,
 }
 
@@ -52,6 +53,9 @@ type Situation struct {
 	Conductors []Entity          // the live ones
 	Claims     map[SessionID]int // how many jobs the sessions of these hold
 	Ahead      int               // jobs of its board, kind and labels that are claimed before it
+	// Holder is how the claim of a claimed job stands, as only the leader
+	// knows; nil: not known.
+	Holder *HeldClaim
 }
 
 // MaxAhead bounds how far Situation.Ahead is counted: that many stand for at
@@ -114,6 +118,11 @@ func (e *Explanation) claimed(s *Situation) {
 	}
 	if e.Remedy = e.command("cancel"); !s.Job.Flow.IsZero() {
 		e.Remedy = "conductord flow show " + s.Job.Flow.String()
+	}
+	if s.Holder != nil && s.Holder.Suspect {
+		e.Cause, e.Until, e.Remedy = CauseSuspect, s.Now.Add(s.Holder.Left), ""
+		e.Text += fmt.Sprintf(", but its session has been silent for %s; the job is free again soon after %s unless it is heard before",
+			s.Holder.Silent.Round(time.Millisecond), moment(e.Until))
 	}
 }
 

@@ -52,6 +52,10 @@ func TestExplain(t *testing.T) {
 			s.Job.State, s.Job.Claim, s.Job.Order = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.OrderCancel)
 			s.Job.Flow = logbook.FlowID{}
 		}, jobs.CauseClaimed, "is told to cancel it", "job cancel ID"},
+		{"held by a silent session", func(s *jobs.Situation) {
+			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
+			s.Holder = &jobs.HeldClaim{Left: 2 * time.Second, Silent: 3 * time.Second, Suspect: true}
+		}, jobs.CauseSuspect, "has been silent for 3s; the job is free again soon after 2030-01-02T12:00:02Z", ""},
 		{"overdue", func(s *jobs.Situation) { s.Job.Deadline = noon }, jobs.CauseOverdue, "deadline, 2030-01-02T12:00:00Z, has passed", ""},
 		{"to be undone after its deadline", func(s *jobs.Situation) {
 			s.Job.Deadline, s.Job.Order = noon, by(jobs.OrderCancel)
@@ -96,7 +100,7 @@ func TestExplain(t *testing.T) {
 				!strings.Contains(e.Remedy, remedy) || (remedy == "") != (e.Remedy == "") {
 				t.Errorf("explained as %+v", e)
 			}
-			if waits := e.Cause == jobs.CauseDelayed || e.Cause == jobs.CauseCooling; waits != (!e.Until.IsZero()) {
+			if waits := e.Cause == jobs.CauseDelayed || e.Cause == jobs.CauseCooling || e.Cause == jobs.CauseSuspect; waits != (!e.Until.IsZero()) {
 				t.Errorf("until %s", e.Until)
 			}
 		})

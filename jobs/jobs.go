@@ -249,6 +249,27 @@ type Claim struct {
 	Owner   string    `json:"owner"` // the session's name, for people
 	Token   Token     `json:"token"`
 	Since   time.Time `json:"since"`
+	// Expiry is the claim's own time, in nanoseconds as JSON: however well the
+	// session lives, the claim ends that long after it was made or last
+	// extended. 0: it has none, and ends with its session.
+	Expiry     time.Duration `json:"expiry,omitempty"`
+	Extensions int           `json:"extensions,omitempty"` // how often it was extended
+}
+
+// HeldClaim is a claim as one of a listing.
+type HeldClaim struct {
+	Job   JobID  `json:"job"`
+	Board string `json:"board"`
+	Name  string `json:"name,omitempty"` // of the job
+	Kind  string `json:"kind,omitempty"` // of the job
+	Claim Claim  `json:"claim"`
+	// Left is how long the claim has to go unless its session is kept alive
+	// and it is extended, and Silent how long the session has not been heard.
+	// They are only known where the timers are, and zero elsewhere.
+	Left   time.Duration `json:"left,omitempty"`
+	Silent time.Duration `json:"silent,omitempty"`
+	// Suspect: the session has been silent for longer than one that is well.
+	Suspect bool `json:"suspect,omitempty"`
 }
 
 // Claimed is the answer to a claim: all that is needed to start the work.

@@ -224,6 +224,11 @@ func CheckClaimRequest(l logbook.Limits, r *ClaimRequest) error {
 	case r.Wait < 0:
 		return &logbook.InvalidError{Field: "claim wait", Reason: "negative"}
 	}
+	if r.Expiry != 0 {
+		if err := CheckExpiry(r.Expiry); err != nil {
+			return err
+		}
+	}
 	if err := checkNames(l, "claim boards", r.Boards, MaxBoards, "boards"); err != nil {
 		return err
 	}
@@ -231,6 +236,14 @@ func CheckClaimRequest(l logbook.Limits, r *ClaimRequest) error {
 		return err
 	}
 	return checkNames(l, "claim kinds", r.Kinds, MaxKinds, "kinds")
+}
+
+// CheckExpiry checks a claim's own time.
+func CheckExpiry(expiry time.Duration) error {
+	if expiry < MinTTL || expiry > MaxExpiry {
+		return &logbook.InvalidError{Field: "claim expiry", Reason: fmt.Sprintf("%s is not between %s and %s", expiry, MinTTL, MaxExpiry)}
+	}
+	return nil
 }
 
 // CheckQuery checks what a listing asks for.

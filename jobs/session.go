@@ -22,6 +22,20 @@ const (
 	MaxTTL     = time.Hour
 )
 
+// MaxExpiry is the longest time of its own that a claim may have.
+const MaxExpiry = 365 * 24 * time.Hour
+
+// A session that is well is heard every fifth of its TTL, and after three
+// fifths its owner starts nothing any more: from then on it is suspect.
+const (
+	suspectParts = 3
+	suspectOf    = 5
+)
+
+// SuspectAfter is how long a session of a TTL may be silent before it is
+// suspect.
+func SuspectAfter(ttl time.Duration) time.Duration { return ttl / suspectOf * suspectParts }
+
 // MaxClaims bounds what one session holds, so that its expiry is one small write.
 const MaxClaims = 256
 

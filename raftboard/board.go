@@ -257,7 +257,7 @@ func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, wait 
 	fields := command.ClaimRequestToProto(&request)
 	message := &v1.ClaimNextRequest{
 		Session: fields.GetSession(), Nonce: fields.GetNonce(), Boards: fields.GetBoards(), Kinds: fields.GetKinds(),
-		Labels: fields.GetLabels(), Max: fields.GetMax(), Wait: command.DurationToProto(wait),
+		Labels: fields.GetLabels(), Max: fields.GetMax(), Expiry: fields.GetExpiry(), Wait: command.DurationToProto(wait),
 	}
 	op := operation{name: "claim jobs", try: wait + pollGrace}
 	return call(ctx, c.core, op, message, func(p *peer) unary[v1.ClaimNextRequest, v1.ClaimNextResponse] { return p.board.ClaimNext })

@@ -20,13 +20,11 @@ import (
 // events end; every other end is an error, the last thing that is yielded.
 func (c *Client) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event, error] {
 	return func(yield func(jobs.Event, error) bool) {
-		w := watcher{client: c, yield: yield, request: &v1.WatchRequest{Board: watch.Board, Flows: watch.Flows, Owner: watch.Owner}, begin: watch.Begin}
-		if watch.After != nil {
-			w.request.After = command.PositionToProto(*watch.After)
+		if err := jobs.CheckWatch(&watch); err != nil {
+			yield(jobs.Event{}, fmt.Errorf("cannot watch: %w", err))
+			return
 		}
-		if !watch.Job.IsZero() {
-			w.request.Job = watch.Job.String()
-		}
+		w := watcher{client: c, yield: yield, request: command.WatchToProto(&watch), begin: watch.Begin}
 		if err := w.run(ctx); err != nil && ctx.Err() == nil {
 			yield(jobs.Event{}, err)
 		}
@@ -62,7 +60,7 @@ func (w *watcher) run(ctx context.Context) error {
 		case errors.Is(failed.err, errEnough):
 			return nil
 		case failed.final:
-			return fmt.Errorf("cannot watch: %w", failed.err)
+			return cannot("watch", failed.err)
 		}
 		if heard {
 			// The patience counts from the last sign of life. A stream that

@@ -109,7 +109,7 @@ func (s *story) hear(event jobs.Event, now time.Time) {
 		job.owner = event.Owner
 		job.owners = append(job.owners, event.Owner)
 		s.noteClaim(event.Job, now)
-	case jobs.EventDue:
+	case jobs.EventDue, jobs.EventCooled:
 		for _, kill := range s.kills {
 			if kill.waiting[event.Job] {
 				kill.claimable = append(kill.claimable, now.Sub(kill.at))

@@ -94,7 +94,10 @@ func because(err error, format string, args ...any) error {
 
 // hint says what to do about an error, where that is known.
 func hint(err error) string {
+	var compacted *jobs.CompactedError
 	switch {
+	case errors.As(err, &compacted):
+		return fmt.Sprintf("--after %s tells all that is kept; what was before is only in the jobs themselves: `conductord job list`", compacted.Since)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "another process listens there, perhaps another conductord: end it, or choose another address (`conductord dev`: --api-listen)"
 	case errors.Is(err, jobs.ErrUnavailable):

@@ -240,6 +240,9 @@ func jobFields(job *jobs.Job) []field {
 	if !job.Token.IsZero() {
 		fields = append(fields, field{"token", job.Token.String()})
 	}
+	if job.Claim != nil {
+		fields = append(fields, field{"expiry", spanText(job.Claim.Expiry)})
+	}
 	if !job.Book.IsZero() {
 		fields = append(fields, field{"book", strings.TrimSpace(job.Book.String() + " " + clean(job.BookName))})
 	}

@@ -3,6 +3,8 @@ package command
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -81,6 +83,8 @@ func checkClient(limits logbook.Limits, c *v1.Command) error {
 		return checkPlainOrder(limits, kind.Purge)
 	case *v1.Command_Intervene:
 		return checkIntervention(limits, kind.Intervene)
+	case *v1.Command_ExtendClaim:
+		return checkExtend(kind.ExtendClaim)
 	case *v1.Command_DeleteSchedule:
 		return checkScheduleName(limits, kind.DeleteSchedule)
 	case *v1.Command_PauseSchedule:
@@ -136,6 +140,20 @@ func checkClaimNext(limits logbook.Limits, c *v1.ClaimNextCommand) error {
 		return err
 	}
 	return jobs.CheckClaimRequest(limits, &request)
+}
+
+func checkExtend(c *v1.ExtendClaimCommand) error {
+	if err := checkIDs(field{"claim job", c.GetJob()}); err != nil {
+		return err
+	}
+	if TokenFromProto(c.GetToken()).IsZero() {
+		return &logbook.InvalidError{Field: "claim token", Reason: "unset"}
+	}
+	expiry, err := DurationFromProto("claim expiry", c.GetExpiry())
+	if err != nil {
+		return err
+	}
+	return jobs.CheckExpiry(expiry)
 }
 
 // checkConsume, checkAbandon and checkTrash check what the three endings have
@@ -218,6 +236,8 @@ func checkLeader(limits logbook.Limits, c *v1.Command) error {
 		return limits.CheckName("leader node", kind.BeginLeadership.GetNode())
 	case *v1.Command_ExpireSession:
 		return checkExpire(kind.ExpireSession)
+	case *v1.Command_ExpireClaim:
+		return checkExpireClaim(kind.ExpireClaim)
 	case *v1.Command_WakeDue:
 		return checkTimer(kind.WakeDue.GetTimerEpoch(), kind.WakeDue.GetMax())
 	case *v1.Command_Sweep:
@@ -240,13 +260,28 @@ func checkExpire(c *v1.ExpireSessionCommand) error {
 	if err := checkIDs(field{"session id", c.GetSession()}); err != nil {
 		return err
 	}
-	coolDown, err := DurationFromProto("session cool_down", c.GetCoolDown())
+	return checkLapse("session cool_down", c.GetCoolDown(), c.GetTimerEpoch())
+}
+
+func checkExpireClaim(c *v1.ExpireClaimCommand) error {
+	if err := checkIDs(field{"claim job", c.GetJob()}); err != nil {
+		return err
+	}
+	if TokenFromProto(c.GetToken()).IsZero() {
+		return &logbook.InvalidError{Field: "claim token", Reason: "unset"}
+	}
+	return checkLapse("claim cool_down", c.GetCoolDown(), c.GetTimerEpoch())
+}
+
+// checkLapse checks what the leader says with the end of a time.
+func checkLapse(name string, given *durationpb.Duration, epoch uint64) error {
+	coolDown, err := DurationFromProto(name, given)
 	switch {
 	case err != nil:
 		return err
 	case coolDown < 0:
-		return &logbook.InvalidError{Field: "session cool_down", Reason: "negative"}
-	case c.GetTimerEpoch() == 0:
+		return &logbook.InvalidError{Field: name, Reason: "negative"}
+	case epoch == 0:
 		return &logbook.InvalidError{Field: "timer epoch", Reason: "unset"}
 	}
 	return nil

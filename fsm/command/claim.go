@@ -17,6 +17,9 @@ func ClaimToProto(c *jobs.Claim) *v1.Claim {
 		Owner:   c.Owner,
 		Token:   TokenToProto(c.Token),
 		Since:   TimeToProto(c.Since),
+
+		Expiry:     DurationToProto(c.Expiry),
+		Extensions: countOf(c.Extensions),
 	}
 }
 
@@ -31,6 +34,9 @@ func ClaimFromProto(message *v1.Claim) (*jobs.Claim, error) {
 		Owner:   message.Owner,
 		Token:   TokenFromProto(message.Token),
 		Since:   r.time("claim since", message.Since),
+
+		Expiry:     r.duration("claim expiry", message.Expiry),
+		Extensions: r.count("claim extensions", message.Extensions),
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -84,6 +90,7 @@ func ClaimRequestToProto(r *jobs.ClaimRequest) *v1.ClaimNextCommand {
 		Kinds:   slices.Clone(r.Kinds),
 		Max:     countOf(r.Max),
 		Labels:  slices.Clone(r.Labels),
+		Expiry:  DurationToProto(r.Expiry),
 	}
 }
 
@@ -98,11 +105,51 @@ func ClaimRequestFromProto(message *v1.ClaimNextCommand) (jobs.ClaimRequest, err
 		Kinds:   slices.Clone(message.GetKinds()),
 		Max:     r.count("claim max", message.GetMax()),
 		Labels:  slices.Clone(message.GetLabels()),
+		Expiry:  r.duration("claim expiry", message.GetExpiry()),
 	}
 	if r.err != nil {
 		return jobs.ClaimRequest{}, r.err
 	}
 	return request, nil
+}
+
+// HeldClaimToProto converts a claim of a listing; nil stays nil.
+func HeldClaimToProto(h *jobs.HeldClaim) *v1.HeldClaim {
+	if h == nil {
+		return nil
+	}
+	return &v1.HeldClaim{
+		Job:     idText(h.Job.UUID),
+		Board:   h.Board,
+		Name:    h.Name,
+		Kind:    h.Kind,
+		Claim:   ClaimToProto(&h.Claim),
+		Left:    DurationToProto(h.Left),
+		Silent:  DurationToProto(h.Silent),
+		Suspect: h.Suspect,
+	}
+}
+
+// HeldClaimFromProto converts a claim of a listing. Nil is the zero claim.
+func HeldClaimFromProto(message *v1.HeldClaim) (jobs.HeldClaim, error) {
+	var r reader
+	h := jobs.HeldClaim{
+		Job:     jobs.JobID{UUID: r.id("claim job", message.GetJob())},
+		Board:   message.GetBoard(),
+		Name:    message.GetName(),
+		Kind:    message.GetKind(),
+		Left:    r.duration("claim left", message.GetLeft()),
+		Silent:  r.duration("claim silent", message.GetSilent()),
+		Suspect: message.GetSuspect(),
+	}
+	claim, err := ClaimFromProto(message.GetClaim())
+	if keep(&r, claim, err); claim != nil {
+		h.Claim = *claim
+	}
+	if r.err != nil {
+		return jobs.HeldClaim{}, r.err
+	}
+	return h, nil
 }
 
 // EndingToProto converts an ending; nil stays nil.

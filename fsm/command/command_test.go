@@ -12,9 +12,9 @@ import (
 
 func TestNames(t *testing.T) {
 	want := []string{
-		"post", "post", "claim", "claim_next", "consume", "abandon", "trash", "open_session", "close_session", "register",
+		"post", "post", "claim", "claim_next", "claim_next", "extend_claim", "consume", "abandon", "trash", "open_session", "close_session", "register",
 		"save_book", "update_flow", "destroy_book", "suspend", "resume", "cancel", "change", "intervene", "restore", "purge", "delete_schedule", "pause_schedule",
-		"begin_leadership", "expire_session", "wake_due", "sweep",
+		"begin_leadership", "expire_session", "expire_claim", "wake_due", "sweep",
 		"save_schedule", "resume_schedule", "fire_schedule", "run_schedule", "backfill_schedule",
 	}
 	var got []string
@@ -33,7 +33,7 @@ func TestNames(t *testing.T) {
 
 func TestLeaderOnly(t *testing.T) {
 	leaders := []string{
-		"begin_leadership", "expire_session", "wake_due", "sweep",
+		"begin_leadership", "expire_session", "expire_claim", "wake_due", "sweep",
 		"save_schedule", "resume_schedule", "fire_schedule", "run_schedule", "backfill_schedule",
 	}
 	for _, c := range samples() {

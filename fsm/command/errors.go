@@ -64,18 +64,21 @@ func ErrorToProto(err error) *v1.Error {
 	}
 	var invalid *logbook.InvalidError
 	var limit *logbook.LimitError
+	var compacted *jobs.CompactedError
 	switch {
 	case message.Code == CodeInvalid && errors.As(err, &invalid):
 		message.Field = text(invalid.Field)
 	case message.Code == CodeOverLimit && errors.As(err, &limit):
 		message.Field, message.Limit, message.Size, message.Unit = text(limit.Field), limit.Limit, limit.Size, limit.Unit
+	case message.Code == CodeCompacted && errors.As(err, &compacted):
+		message.Since = PositionToProto(compacted.Since)
 	}
 	return message
 }
 
 // ErrorFromProto converts an error; nil stays nil. What comes back has the
-// text of what was sent, and matches the same sentinel; *InvalidError and
-// *LimitError are found in it by errors.As. A code that this program does not
+// text of what was sent, and matches the same sentinel; *InvalidError,
+// *LimitError and *CompactedError are found in it by errors.As. A code that this program does not
 // know, from a newer one, matches no sentinel, as internal does.
 func ErrorFromProto(message *v1.Error) error {
 	if message == nil {
@@ -111,6 +114,9 @@ func kindOf(message *v1.Error) error {
 		return &logbook.LimitError{
 			Field: message.GetField(), Limit: message.GetLimit(), Size: message.GetSize(), Unit: message.GetUnit(),
 		}
+	}
+	if message.GetCode() == CodeCompacted && message.GetSince() != nil {
+		return &jobs.CompactedError{Since: PositionFromProto(message.GetSince())}
 	}
 	for _, row := range codes {
 		if row.code == message.GetCode() {

@@ -116,6 +116,14 @@ func TestErrorFieldsCrossTheWire(t *testing.T) {
 			t.Errorf("%q came back as %q with %+v", sent, got, back)
 		}
 	}
+	compacted := &jobs.CompactedError{After: jobs.Position{Index: 7}, Since: jobs.Position{Index: 9, Item: 2}}
+	for _, sent := range []error{compacted, fmt.Errorf("cannot watch: %w", compacted)} {
+		got := command.ErrorFromProto(command.ErrorToProto(sent))
+		var back *jobs.CompactedError
+		if !errors.As(got, &back) || back.Since != compacted.Since || got.Error() != sent.Error() || !errors.Is(got, jobs.ErrCompacted) {
+			t.Errorf("%q came back as %q with %+v", sent, got, back)
+		}
+	}
 }
 
 func TestErrorsOfNoKind(t *testing.T) {

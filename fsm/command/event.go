@@ -1,6 +1,8 @@
 package command
 
 import (
+	"slices"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 )
@@ -24,6 +26,9 @@ func EventToProto(e *jobs.Event) *v1.Event {
 		Reason:    text(e.Reason),
 		FlowState: e.FlowState,
 		Order:     StandingOrderToProto(e.Order),
+
+		JobKind: e.JobKind, Key: e.Key, Tags: slices.Clone(e.Tags),
+		Session: idText(e.Session.UUID), EntityKind: e.EntityKind, Entity: e.Entity,
 	}
 	for _, step := range e.Steps {
 		message.Steps = append(message.Steps, &v1.StepEvent{Name: step.Name, State: step.State})
@@ -50,6 +55,10 @@ func EventFromProto(message *v1.Event) (jobs.Event, error) {
 		Reason:    message.GetReason(),
 		FlowState: message.GetFlowState(),
 		Order:     keep(&r, order, err),
+
+		JobKind: message.GetJobKind(), Key: message.GetKey(), Tags: slices.Clone(message.GetTags()),
+		Session:    jobs.SessionID{UUID: r.id("event session", message.GetSession())},
+		EntityKind: message.GetEntityKind(), Entity: message.GetEntity(),
 	}
 	for _, step := range message.GetSteps() {
 		e.Steps = append(e.Steps, jobs.StepEvent{Name: step.GetName(), State: step.GetState()})
@@ -71,13 +80,40 @@ func PositionFromProto(message *v1.Position) jobs.Position {
 	return jobs.Position{Index: message.GetIndex(), Item: message.GetItem()}
 }
 
-func knownEventKind(k jobs.EventKind) bool {
-	switch k {
-	case jobs.EventPosted, jobs.EventDue, jobs.EventClaimed, jobs.EventAbandoned, jobs.EventExpired,
-		jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow, jobs.EventSuspended, jobs.EventResumed, jobs.EventOrdered,
-		jobs.EventChanged, jobs.EventIntervened, jobs.EventReopened,
-		jobs.EventRestored, jobs.EventPurged:
-		return true
+func knownEventKind(k jobs.EventKind) bool { return slices.Contains(jobs.EventKinds, k) }
+
+// WatchToProto converts what a watch asks for. Begin is the client's own affair.
+func WatchToProto(w *jobs.Watch) *v1.WatchRequest {
+	message := &v1.WatchRequest{
+		Board: w.Board, Job: idText(w.Job.UUID), Flows: w.Flows, Owner: w.Owner, Boards: slices.Clone(w.Boards),
+		JobKind: w.JobKind, Key: w.Key, Tags: slices.Clone(w.Tags), Sessions: w.Sessions,
 	}
-	return false
+	if w.After != nil {
+		message.After = PositionToProto(*w.After)
+	}
+	for _, kind := range w.Kinds {
+		message.Kinds = append(message.Kinds, string(kind))
+	}
+	return message
+}
+
+// WatchFromProto converts what a watch asks for.
+func WatchFromProto(message *v1.WatchRequest) (jobs.Watch, error) {
+	var r reader
+	w := jobs.Watch{
+		Board: message.GetBoard(), Job: jobs.JobID{UUID: r.id("watch job", message.GetJob())}, Flows: message.GetFlows(),
+		Owner: message.GetOwner(), Boards: slices.Clone(message.GetBoards()), JobKind: message.GetJobKind(),
+		Key: message.GetKey(), Tags: slices.Clone(message.GetTags()), Sessions: message.GetSessions(),
+	}
+	if message.GetAfter() != nil {
+		after := PositionFromProto(message.GetAfter())
+		w.After = &after
+	}
+	for _, kind := range message.GetKinds() {
+		w.Kinds = append(w.Kinds, word(&r, "watch kind", kind, knownEventKind))
+	}
+	if r.err != nil {
+		return jobs.Watch{}, r.err
+	}
+	return w, jobs.CheckWatch(&w)
 }

@@ -247,6 +247,9 @@ var claims = rapid.Custom(func(t *rapid.T) jobs.Claim {
 		Owner:   rapid.String().Draw(t, "owner"),
 		Token:   tokens.Draw(t, "token"),
 		Since:   times.Draw(t, "since"),
+
+		Expiry:     durations.Draw(t, "expiry"),
+		Extensions: counts.Draw(t, "extensions"),
 	}
 })
 
@@ -372,6 +375,35 @@ var claimed = rapid.Custom(func(t *rapid.T) jobs.Claimed {
 	}
 })
 
+var heldClaims = rapid.Custom(func(t *rapid.T) jobs.HeldClaim {
+	return jobs.HeldClaim{
+		Job:     jobs.JobID{UUID: ids.Draw(t, "job")},
+		Board:   rapid.String().Draw(t, "board"),
+		Name:    rapid.String().Draw(t, "name"),
+		Kind:    rapid.String().Draw(t, "kind"),
+		Claim:   claims.Draw(t, "claim"),
+		Left:    durations.Draw(t, "left"),
+		Silent:  durations.Draw(t, "silent"),
+		Suspect: rapid.Bool().Draw(t, "suspect"),
+	}
+})
+
+var watches = rapid.Custom(func(t *rapid.T) jobs.Watch {
+	return jobs.Watch{
+		After:    optional(positions).Draw(t, "after"),
+		Board:    rapid.String().Draw(t, "board"),
+		Job:      jobs.JobID{UUID: ids.Draw(t, "job")},
+		Flows:    rapid.Bool().Draw(t, "flows"),
+		Owner:    rapid.String().Draw(t, "owner"),
+		Boards:   list(rapid.String()).Draw(t, "boards"),
+		Kinds:    list(rapid.SampledFrom(jobs.EventKinds)).Draw(t, "kinds"),
+		JobKind:  rapid.String().Draw(t, "job kind"),
+		Key:      rapid.String().Draw(t, "key"),
+		Tags:     list(rapid.String()).Draw(t, "tags"),
+		Sessions: rapid.Bool().Draw(t, "sessions"),
+	}
+})
+
 // Wait is not drawn: it stays with the caller and is not part of the command.
 var requests = rapid.Custom(func(t *rapid.T) jobs.ClaimRequest {
 	return jobs.ClaimRequest{
@@ -381,6 +413,7 @@ var requests = rapid.Custom(func(t *rapid.T) jobs.ClaimRequest {
 		Kinds:   list(rapid.String()).Draw(t, "kinds"),
 		Max:     counts.Draw(t, "max"),
 		Labels:  list(rapid.String()).Draw(t, "labels"),
+		Expiry:  durations.Draw(t, "expiry"),
 	}
 })
 
@@ -441,22 +474,27 @@ var positions = rapid.Custom(func(t *rapid.T) jobs.Position {
 var events = rapid.Custom(func(t *rapid.T) jobs.Event {
 	return jobs.Event{
 		Position: positions.Draw(t, "position"),
-		Kind: orUnset(jobs.EventPosted, jobs.EventDue, jobs.EventClaimed, jobs.EventAbandoned, jobs.EventExpired,
-			jobs.EventCompleted, jobs.EventTrashed, jobs.EventFlow, jobs.EventSuspended, jobs.EventResumed, jobs.EventOrdered,
-			jobs.EventChanged).Draw(t, "kind"),
-		Time:    times.Draw(t, "time"),
-		Board:   rapid.String().Draw(t, "board"),
-		Job:     jobs.JobID{UUID: ids.Draw(t, "job")},
-		Name:    rapid.String().Draw(t, "name"),
-		State:   orUnset(jobs.States...).Draw(t, "state"),
-		Owner:   rapid.String().Draw(t, "owner"),
-		Token:   tokens.Draw(t, "token"),
-		Outcome: outcomes.Draw(t, "outcome"),
-		Reason:  rapid.String().Draw(t, "reason"),
+		Kind:     orUnset(jobs.EventKinds...).Draw(t, "kind"),
+		Time:     times.Draw(t, "time"),
+		Board:    rapid.String().Draw(t, "board"),
+		Job:      jobs.JobID{UUID: ids.Draw(t, "job")},
+		Name:     rapid.String().Draw(t, "name"),
+		State:    orUnset(jobs.States...).Draw(t, "state"),
+		Owner:    rapid.String().Draw(t, "owner"),
+		Token:    tokens.Draw(t, "token"),
+		Outcome:  outcomes.Draw(t, "outcome"),
+		Reason:   rapid.String().Draw(t, "reason"),
 		Steps: list(rapid.Custom(func(t *rapid.T) jobs.StepEvent {
 			return jobs.StepEvent{Name: rapid.String().Draw(t, "name"), State: rapid.String().Draw(t, "state")}
 		})).Draw(t, "steps"),
 		FlowState: rapid.String().Draw(t, "flow state"),
 		Order:     optional(standingOrders).Draw(t, "order"),
+
+		JobKind:    rapid.String().Draw(t, "job kind"),
+		Key:        rapid.String().Draw(t, "key"),
+		Tags:       list(rapid.String()).Draw(t, "tags"),
+		Session:    jobs.SessionID{UUID: ids.Draw(t, "session")},
+		EntityKind: rapid.String().Draw(t, "entity kind"),
+		Entity:     rapid.String().Draw(t, "entity"),
 	}
 })

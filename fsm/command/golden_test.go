@@ -100,6 +100,10 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{
 			Session: sessionA, Nonce: nonceA, Boards: []string{"default", "night"}, Kinds: []string{"travel"}, Max: 8, Labels: []string{"gpu"},
 		}}},
+		{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{Session: sessionA, Nonce: nonceA, Max: 1, Expiry: durationpb.New(time.Minute)}}},
+		{Kind: &v1.Command_ExtendClaim{ExtendClaim: &v1.ExtendClaimCommand{
+			Job: jobA, Token: &v1.Token{Generation: 1, Index: 42}, Expiry: durationpb.New(time.Minute),
+		}}},
 		{Kind: &v1.Command_Consume{Consume: consume}},
 		{Kind: &v1.Command_Abandon{Abandon: abandon}},
 		{Kind: &v1.Command_Trash{Trash: trash}},
@@ -134,6 +138,10 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_BeginLeadership{BeginLeadership: &v1.BeginLeadershipCommand{Node: "node1"}}},
 		{Kind: &v1.Command_ExpireSession{ExpireSession: &v1.ExpireSessionCommand{
 			Session: sessionA, TimerEpoch: 40, CoolDown: durationpb.New(500 * time.Millisecond), MaxCrashes: 5,
+		}}},
+		{Kind: &v1.Command_ExpireClaim{ExpireClaim: &v1.ExpireClaimCommand{
+			Job: jobA, Token: &v1.Token{Generation: 1, Index: 42}, Extensions: 3, TimerEpoch: 40,
+			CoolDown: durationpb.New(500 * time.Millisecond), MaxCrashes: 5,
 		}}},
 		{Kind: &v1.Command_WakeDue{WakeDue: &v1.WakeDueCommand{TimerEpoch: 40, Max: 100}}},
 		{Kind: &v1.Command_Sweep{Sweep: &v1.SweepCommand{

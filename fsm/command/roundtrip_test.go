@@ -21,6 +21,10 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	t.Run("Posting", func(t *testing.T) { roundTrip(t, postings, command.PostingToProto, command.PostingFromProto) })
 	t.Run("Claimed", func(t *testing.T) { roundTrip(t, claimed, command.ClaimedToProto, command.ClaimedFromProto) })
 	t.Run("Claim", func(t *testing.T) { roundTrip(t, claims, command.ClaimToProto, throughPointer(command.ClaimFromProto)) })
+	t.Run("HeldClaim", func(t *testing.T) {
+		roundTrip(t, heldClaims, command.HeldClaimToProto, command.HeldClaimFromProto)
+	})
+	t.Run("Watch", func(t *testing.T) { roundTrip(t, watches, command.WatchToProto, command.WatchFromProto, "Begin") })
 	t.Run("Ending", func(t *testing.T) { roundTrip(t, endings, command.EndingToProto, command.EndingFromProto) })
 	t.Run("Order", func(t *testing.T) { roundTrip(t, orders, command.OrderToProto, command.OrderFromProto) })
 	t.Run("StandingOrder", func(t *testing.T) {

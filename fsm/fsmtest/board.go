@@ -112,6 +112,10 @@ func (b *Board) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 // Watch yields events in order.
 func (b *Board) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event, error] {
 	return func(yield func(jobs.Event, error) bool) {
+		if err := jobs.CheckWatch(&watch); err != nil {
+			yield(jobs.Event{}, err)
+			return
+		}
 		w := b.wait(func(changes fsm.Changes) bool { return changes.Events })
 		defer b.forget(w)
 		position := b.machine.LastPosition()
@@ -129,7 +133,7 @@ func (b *Board) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Even
 			}
 			for _, event := range events {
 				position = event.Position
-				if selects(watch, event) && !yield(event, nil) {
+				if watch.Selects(&event) && !yield(event, nil) {
 					return
 				}
 			}
@@ -146,13 +150,6 @@ func (b *Board) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Even
 			}
 		}
 	}
-}
-
-func selects(watch jobs.Watch, event jobs.Event) bool {
-	return (watch.Board == "" || watch.Board == event.Board) &&
-		(watch.Job.IsZero() || watch.Job == event.Job) &&
-		(watch.Owner == "" || watch.Owner == event.Owner) &&
-		(watch.Flows || event.Kind != jobs.EventFlow)
 }
 
 // Claim takes one job for a session.
@@ -229,6 +226,21 @@ func concerns(request *jobs.ClaimRequest, changes *fsm.Changes) bool {
 		return true
 	}
 	return slices.ContainsFunc(changes.Claimable, func(lane fsm.Lane) bool { return lane.Suits(request) })
+}
+
+// Extend gives a claim a time of its own.
+func (b *Board) Extend(ctx context.Context, job jobs.JobID, token jobs.Token, expiry time.Duration) error {
+	extend := &v1.ExtendClaimCommand{Job: job.String(), Token: command.TokenToProto(token), Expiry: command.DurationToProto(expiry)}
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_ExtendClaim{ExtendClaim: extend}})
+	return err
+}
+
+// Claims reads a page of the claims that are held.
+func (b *Board) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.ClaimPage, error) {
+	if err := ctx.Err(); err != nil {
+		return jobs.ClaimPage{}, err
+	}
+	return b.machine.Claims(query)
 }
 
 // Consume completes the job.

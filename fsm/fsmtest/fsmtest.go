@@ -5,8 +5,8 @@
 //
 // It takes the place of the leader, but for one thing: nothing expires by
 // itself. A keep-alive finds out whether the session is there and nothing
-// more, and Expire ends a session as if it had not been kept alive. Delayed
-// and cooling jobs do become claimable in their time.
+// more, Expire ends a session as if it had not been kept alive, and ExpireClaim
+// a claim as if its own time were up. Delayed and cooling jobs do become claimable in their time.
 //
 // Time is that of package time, so that it can be driven by testing/synctest.
 package fsmtest
@@ -161,6 +161,24 @@ func (b *Board) Expire(session jobs.SessionID) error {
 		CoolDown: durationpb.New(b.options.CoolDown), MaxCrashes: uint32(b.options.MaxCrashes),
 	}
 	_, err := b.run(context.Background(), &v1.Command{Kind: &v1.Command_ExpireSession{ExpireSession: expire}})
+	return err
+}
+
+// ExpireClaim ends a claim that has a time of its own as if that were up. It
+// gives jobs.ErrFenced if the claim is over already.
+func (b *Board) ExpireClaim(job jobs.JobID, token jobs.Token) error {
+	held, err := b.machine.Job(job)
+	if err != nil {
+		return err
+	}
+	expire := &v1.ExpireClaimCommand{
+		Job: job.String(), Token: command.TokenToProto(token), TimerEpoch: b.epoch,
+		CoolDown: durationpb.New(b.options.CoolDown), MaxCrashes: uint32(b.options.MaxCrashes),
+	}
+	if held.Claim != nil {
+		expire.Extensions = uint32(held.Claim.Extensions)
+	}
+	_, err = b.run(context.Background(), &v1.Command{Kind: &v1.Command_ExpireClaim{ExpireClaim: expire}})
 	return err
 }
 

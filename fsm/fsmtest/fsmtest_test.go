@@ -28,6 +28,11 @@ func TestBoardConformance(t *testing.T) {
 					t.Errorf("cannot expire a session: %v", err)
 				}
 			},
+			LapseClaim: func(job jobs.JobID, token jobs.Token) {
+				if err := board.ExpireClaim(job, token); err != nil {
+					t.Errorf("cannot expire a claim: %v", err)
+				}
+			},
 		}
 	})
 }

@@ -204,10 +204,10 @@ func deathCools(k *kit) {
 	}
 	events := k.events(jobs.Watch{Job: first.Job.ID}, 5)
 	k.same("events", stories(events), []string{
-		"posted first claimable", "claimed first claimed", "expired first cooling", "due first claimable", "claimed first claimed",
+		"posted first claimable", "claimed first claimed", "expired first cooling", "cooled first claimable", "claimed first claimed",
 	})
 	if !events[3].Time.After(events[2].Time) {
-		k.Errorf("expired at %v and due at %v, want some time between", events[2].Time, events[3].Time)
+		k.Errorf("expired at %v and cooled at %v, want some time between", events[2].Time, events[3].Time)
 	}
 }
 

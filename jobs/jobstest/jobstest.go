@@ -33,6 +33,9 @@ type Harness struct {
 	// Lapse makes the session expire as if its client had died, and waits
 	// until it has. The suite has stopped its keep-alives before.
 	Lapse func(jobs.SessionID)
+	// LapseClaim ends a claim as if its own time were up. Nil: its time does
+	// pass on this board.
+	LapseClaim func(jobs.JobID, jobs.Token)
 	// TTL is that of the suite's sessions; zero means jobs.DefaultTTL. The
 	// suite sends a keep-alive four times in each.
 	TTL time.Duration
@@ -67,6 +70,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"reading", readingRows},
 		{"claiming", claimingRows},
 		{"waking", wakingRows},
+		{"expiries", expiryRows},
 		{"endings", endingRows},
 		{"flows", flowRows},
 		{"orders", orderRows},

@@ -99,7 +99,7 @@ func (k *kit) live() []string {
 		"posted a claimable", "claimed a claimed", "abandoned a claimable",
 		"posted b delayed", "posted c claimable",
 		"claimed a claimed", "completed a completed",
-		"claimed c claimed", "abandoned c cooling", "due c claimable", "claimed c claimed", "trashed c trashed",
+		"claimed c claimed", "abandoned c cooling", "cooled c claimable", "claimed c claimed", "trashed c trashed",
 	}
 }
 

@@ -215,6 +215,10 @@ func (s *boardService) Explain(ctx context.Context, request *connect.Request[con
 			if err != nil {
 				return nil, err
 			}
+			if job := &situation.Job; job.Claim != nil {
+				situation.Holder = &jobs.HeldClaim{Job: job.ID, Claim: *job.Claim}
+				s.timeHolder(situation.Holder, situation.Now)
+			}
 			explanation := jobs.Explain(&situation)
 			return command.ExplanationToProto(&explanation), nil
 		})

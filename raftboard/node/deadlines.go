@@ -4,27 +4,27 @@ import (
 	"container/heap"
 	"sync"
 	"time"
-
-	"github.com/conductord/conductord/jobs"
 )
 
-// deadlines are the sessions' timers, on the leader's monotonic clock. They
-// are never written down: a new leader gives every session a full TTL.
+// deadlines are the timers of sessions, or of claims that have a time of their
+// own, on the leader's monotonic clock. They are never written down: a new
+// leader gives everybody the full time.
 //
-// A keep-alive only moves the session's deadline; the heap learns of it when
-// the old place comes up. So a keep-alive costs a map access.
-type deadlines struct {
+// A keep-alive only moves the deadline; the heap learns of it when the old
+// place comes up. So a keep-alive costs a map access.
+type deadlines[K comparable] struct {
 	grace time.Duration
 
-	mu       sync.Mutex
-	sessions map[jobs.SessionID]*deadline
-	heap     deadlineHeap
-	changed  chan struct{} // holds one signal: the earliest place may have changed
+	mu      sync.Mutex
+	timers  map[K]*deadline[K]
+	heap    deadlineHeap[K]
+	changed chan struct{} // holds one signal: the earliest place may have changed
 }
 
-type deadline struct {
-	id       jobs.SessionID
+type deadline[K comparable] struct {
+	id       K
 	ttl      time.Duration
+	round    int           // of a claim: how often it was extended
 	at       time.Time     // the deadline
 	place    time.Time     // its key in the heap, never after at
 	expiring chan struct{} // closed when a proposed expiry has been decided; nil: none under way
@@ -34,34 +34,43 @@ type deadline struct {
 // away is the slot of what is not in the heap.
 const away = -1
 
-func newDeadlines(grace time.Duration) *deadlines {
-	return &deadlines{grace: grace, sessions: map[jobs.SessionID]*deadline{}, changed: make(chan struct{}, 1)}
+// newDeadlines makes timers. The signal may be shared by several.
+func newDeadlines[K comparable](grace time.Duration, changed chan struct{}) *deadlines[K] {
+	return &deadlines[K]{grace: grace, timers: map[K]*deadline[K]{}, changed: changed}
 }
 
-// arm gives a session a full TTL plus grace from now.
-func (d *deadlines) arm(session jobs.Session, now time.Time) {
+// arm gives a full time plus grace from now, which may be another time than
+// before.
+func (d *deadlines[K]) arm(id K, ttl time.Duration, round int, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if existing, ok := d.sessions[session.ID]; ok {
-		existing.at = now.Add(existing.ttl + d.grace)
-		return
+	at := now.Add(ttl + d.grace)
+	entry, ok := d.timers[id]
+	if !ok {
+		entry = &deadline[K]{id: id, place: at}
+		d.timers[id] = entry
+		heap.Push(&d.heap, entry)
+		d.signal()
 	}
-	at := now.Add(session.TTL + d.grace)
-	entry := &deadline{id: session.ID, ttl: session.TTL, at: at, place: at}
-	d.sessions[session.ID] = entry
-	heap.Push(&d.heap, entry)
-	d.signal()
+	entry.ttl, entry.round, entry.at = ttl, round, at
+	if at.Before(entry.place) {
+		entry.place = at
+		if entry.slot != away {
+			heap.Fix(&d.heap, entry.slot)
+			d.signal()
+		}
+	}
 }
 
-// disarm forgets a session that has ended.
-func (d *deadlines) disarm(id jobs.SessionID) {
+// disarm forgets what has ended.
+func (d *deadlines[K]) disarm(id K) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	entry, ok := d.sessions[id]
+	entry, ok := d.timers[id]
 	if !ok {
 		return
 	}
-	delete(d.sessions, id)
+	delete(d.timers, id)
 	if entry.slot != away {
 		heap.Remove(&d.heap, entry.slot)
 	}
@@ -71,30 +80,30 @@ func (d *deadlines) disarm(id jobs.SessionID) {
 	}
 }
 
-// count is how many sessions have a timer.
-func (d *deadlines) count() int {
+// count is how many timers there are.
+func (d *deadlines[K]) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.sessions)
+	return len(d.timers)
 }
 
-// rearmAll gives every session a full TTL plus grace: after the leader itself
+// rearmAll gives everybody a full time plus grace: after the leader itself
 // was paused it cannot know who has been silent.
-func (d *deadlines) rearmAll(now time.Time) int {
+func (d *deadlines[K]) rearmAll(now time.Time) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, entry := range d.sessions {
+	for _, entry := range d.timers {
 		entry.at = now.Add(entry.ttl + d.grace)
 	}
-	return len(d.sessions)
+	return len(d.timers)
 }
 
-// renew moves a session's deadline. Where an expiry is under way it returns a
+// renew moves a deadline. Where an expiry is under way it returns a
 // channel to wait on: its outcome decides, and then renew is asked again.
-func (d *deadlines) renew(id jobs.SessionID, now time.Time) (wait <-chan struct{}, known bool) {
+func (d *deadlines[K]) renew(id K, now time.Time) (wait <-chan struct{}, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	entry, ok := d.sessions[id]
+	entry, ok := d.timers[id]
 	if !ok {
 		return nil, false
 	}
@@ -105,11 +114,17 @@ func (d *deadlines) renew(id jobs.SessionID, now time.Time) (wait <-chan struct{
 	return nil, true
 }
 
-// due takes the sessions whose time is up, and marks them as expiring.
-func (d *deadlines) due(now time.Time, most int) []jobs.SessionID {
+// due is whose time is up.
+type due[K comparable] struct {
+	id    K
+	round int
+}
+
+// due takes those whose time is up, and marks them as expiring.
+func (d *deadlines[K]) due(now time.Time, most int) []due[K] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var ids []jobs.SessionID
+	var ids []due[K]
 	for len(d.heap) > 0 && len(ids) < most && !d.heap[0].place.After(now) {
 		entry := d.heap[0]
 		if entry.at.After(now) { // kept alive meanwhile
@@ -119,28 +134,44 @@ func (d *deadlines) due(now time.Time, most int) []jobs.SessionID {
 		}
 		heap.Pop(&d.heap)
 		entry.expiring = make(chan struct{})
-		ids = append(ids, entry.id)
+		ids = append(ids, due[K]{entry.id, entry.round})
 	}
 	return ids
 }
 
-// spare puts back a session whose expiry was refused or did not happen: it is
-// due again after a pause.
-func (d *deadlines) spare(id jobs.SessionID, again time.Time) {
+// spare puts back what was not expired, by a refusal or at all: it is due again
+// after a pause.
+func (d *deadlines[K]) spare(id K, again time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	entry, ok := d.sessions[id]
+	entry, ok := d.timers[id]
 	if !ok || entry.expiring == nil {
 		return
 	}
 	close(entry.expiring)
 	entry.expiring = nil
-	entry.at, entry.place = again, again
+	if entry.at.Before(again) { // otherwise it was given time meanwhile
+		entry.at = again
+	}
+	entry.place = entry.at
 	heap.Push(&d.heap, entry)
+	d.signal()
+}
+
+// look tells how long there is to go until the deadline, grace included, and
+// since when it has not been moved.
+func (d *deadlines[K]) look(id K, now time.Time) (left, silent time.Duration, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entry, ok := d.timers[id]
+	if !ok {
+		return 0, 0, false
+	}
+	return max(entry.at.Sub(now), 0), max(now.Sub(entry.at.Add(-entry.ttl-d.grace)), 0), true
 }
 
 // next is when the earliest place comes up; zero if there is none.
-func (d *deadlines) next() time.Time {
+func (d *deadlines[K]) next() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.heap) == 0 {
@@ -149,7 +180,7 @@ func (d *deadlines) next() time.Time {
 	return d.heap[0].place
 }
 
-func (d *deadlines) signal() {
+func (d *deadlines[K]) signal() {
 	select {
 	case d.changed <- struct{}{}:
 	default:
@@ -157,24 +188,24 @@ func (d *deadlines) signal() {
 }
 
 // deadlineHeap orders by place. It implements heap.Interface.
-type deadlineHeap []*deadline
+type deadlineHeap[K comparable] []*deadline[K]
 
-func (h deadlineHeap) Len() int           { return len(h) }
-func (h deadlineHeap) Less(i, j int) bool { return h[i].place.Before(h[j].place) }
-func (h deadlineHeap) Swap(i, j int) {
+func (h deadlineHeap[K]) Len() int           { return len(h) }
+func (h deadlineHeap[K]) Less(i, j int) bool { return h[i].place.Before(h[j].place) }
+func (h deadlineHeap[K]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].slot, h[j].slot = i, j
 }
 
 // Push adds an entry at the end.
-func (h *deadlineHeap) Push(x any) {
-	entry := x.(*deadline)
+func (h *deadlineHeap[K]) Push(x any) {
+	entry := x.(*deadline[K])
 	entry.slot = len(*h)
 	*h = append(*h, entry)
 }
 
 // Pop removes the entry at the end.
-func (h *deadlineHeap) Pop() any {
+func (h *deadlineHeap[K]) Pop() any {
 	old := *h
 	last := old[len(old)-1]
 	old[len(old)-1] = nil

@@ -19,28 +19,37 @@ import (
 // What the tests of this package see of its insides.
 
 // Deadlines are the sessions' timers.
-type Deadlines struct{ *deadlines }
+type Deadlines struct{ *deadlines[jobs.SessionID] }
 
-func NewDeadlines(grace time.Duration) Deadlines { return Deadlines{newDeadlines(grace)} }
+func NewDeadlines(grace time.Duration) Deadlines {
+	return Deadlines{newDeadlines[jobs.SessionID](grace, make(chan struct{}, 1))}
+}
 
 func (d Deadlines) Arm(id jobs.SessionID, ttl time.Duration, now time.Time) {
-	d.arm(jobs.Session{ID: id, TTL: ttl}, now)
+	d.arm(id, ttl, 0, now)
 }
 func (d Deadlines) Disarm(id jobs.SessionID) { d.disarm(id) }
 func (d Deadlines) RearmAll(now time.Time)   { d.rearmAll(now) }
 func (d Deadlines) Renew(id jobs.SessionID, now time.Time) (<-chan struct{}, bool) {
 	return d.renew(id, now)
 }
-func (d Deadlines) Due(now time.Time, most int) []jobs.SessionID { return d.due(now, most) }
-func (d Deadlines) Spare(id jobs.SessionID, again time.Time)     { d.spare(id, again) }
-func (d Deadlines) Next() time.Time                              { return d.next() }
-func (d Deadlines) Held() (sessions, inHeap int)                 { return d.count(), len(d.heap) }
+func (d Deadlines) Due(now time.Time, most int) (ids []jobs.SessionID) {
+	for _, late := range d.due(now, most) {
+		ids = append(ids, late.id)
+	}
+	return ids
+}
+func (d Deadlines) Spare(id jobs.SessionID, again time.Time) { d.spare(id, again) }
+func (d Deadlines) Next() time.Time                          { return d.next() }
+func (d Deadlines) Held() (sessions, inHeap int)             { return d.count(), len(d.heap) }
 
 // WasPaused judges the lateness of a leader's timer loop.
 func WasPaused(heartbeat, late time.Duration, d Deadlines) bool {
 	n := &Node{options: Options{Raft: RaftTimings{Heartbeat: heartbeat}}, logger: hclog.NewNullLogger()}
 	n.metrics = newNodeMetrics(prometheus.NewRegistry(), n)
-	return n.wasPaused(&reign{deadlines: d.deadlines}, late)
+	current := newReign(1, 0)
+	current.deadlines = d.deadlines
+	return n.wasPaused(current, late)
 }
 
 // Parking holds the calls that wait.

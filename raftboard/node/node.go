@@ -343,11 +343,12 @@ func (n *Node) changed(changes fsm.Changes) {
 	}
 	now := time.Now()
 	for _, session := range changes.Opened {
-		current.deadlines.arm(session, now)
+		current.deadlines.arm(session.ID, session.TTL, 0, now)
 	}
 	for _, id := range changes.Ended {
 		current.deadlines.disarm(id)
 	}
+	current.timeClaims(changes.Timed, now)
 	if !changes.NextSlot.IsZero() {
 		select {
 		case current.slots <- struct{}{}:

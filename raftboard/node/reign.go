@@ -18,7 +18,7 @@ import (
 // Bounds of what a leader does by itself in one go. What is left is done in
 // the next one, behind whatever clients have proposed meanwhile.
 const (
-	expiriesAtOnce = 64    // sessions expired by one round of the timers
+	expiriesAtOnce = 64    // sessions, and claims with a time of their own, expired by one round of the timers
 	wakesAtOnce    = 1_000 // due jobs made claimable by one command
 	sweepsAtOnce   = 500   // finished jobs removed by one command
 	sweepInterval  = 10 * time.Second
@@ -35,10 +35,11 @@ const (
 // reign's epoch, and the state machine refuses those of a reign that is over.
 type reign struct {
 	epoch     uint64
-	deadlines *deadlines
-	wake      chan struct{} // holds one signal: jobs may be due earlier than was known
-	slots     chan struct{} // holds one signal: a schedule may have a slot earlier than was known
-	over      chan struct{} // closed at the end
+	deadlines *deadlines[jobs.SessionID] // of sessions
+	claims    *deadlines[heldClaim]      // of claims with a time of their own
+	wake      chan struct{}              // holds one signal: jobs may be due earlier than was known
+	slots     chan struct{}              // holds one signal: a schedule may have a slot earlier than was known
+	over      chan struct{}              // closed at the end
 }
 
 // followLeadership turns raft's notifications into reigns, one at a time. It
@@ -102,30 +103,48 @@ func (n *Node) beginReign(ctx context.Context) (*reign, error) {
 	if err != nil {
 		return nil, err
 	}
-	current := &reign{
-		epoch:     epoch,
-		deadlines: newDeadlines(n.options.Sessions.Grace),
-		wake:      make(chan struct{}, 1),
-		slots:     make(chan struct{}, 1),
-		over:      make(chan struct{}),
-	}
+	current := newReign(epoch, n.options.Sessions.Grace)
 	// Changes reach the reign from here on; sessions that are opened while the
 	// others are being read are armed twice, which is harmless.
 	n.observeReign(current)
 	n.clock.raise(n.machine.Time())
-	sessions, err := n.machine.Sessions()
-	if err != nil {
+	if err := n.armAll(current); err != nil {
 		// raft would go on leading, and nobody would answer.
-		err = fmt.Errorf("cannot read the sessions: %w", err)
 		n.fatal(err)
 		return nil, errors.Join(err, ctx.Err())
 	}
-	now := time.Now()
-	for _, session := range sessions {
-		current.deadlines.arm(session, now)
-	}
 	n.startServing(current)
 	return current, nil
+}
+
+func newReign(epoch uint64, grace time.Duration) *reign {
+	changed := make(chan struct{}, 1)
+	return &reign{
+		epoch:     epoch,
+		deadlines: newDeadlines[jobs.SessionID](grace, changed),
+		claims:    newDeadlines[heldClaim](grace, changed),
+		wake:      make(chan struct{}, 1),
+		slots:     make(chan struct{}, 1),
+		over:      make(chan struct{}),
+	}
+}
+
+// armAll gives every session and every claim its full time.
+func (n *Node) armAll(current *reign) error {
+	sessions, err := n.machine.Sessions()
+	if err != nil {
+		return fmt.Errorf("cannot read the sessions: %w", err)
+	}
+	timers, err := n.machine.ClaimTimers()
+	if err != nil {
+		return fmt.Errorf("cannot read the claims: %w", err)
+	}
+	now := time.Now()
+	for _, session := range sessions {
+		current.deadlines.arm(session.ID, session.TTL, 0, now)
+	}
+	current.timeClaims(timers, now)
+	return nil
 }
 
 // serveTimers expires sessions, wakes due jobs and sweeps, until ctx ends.
@@ -151,6 +170,7 @@ func (n *Node) serveTimers(ctx context.Context, current *reign) {
 			continue
 		}
 		n.expire(ctx, current, now)
+		n.expireClaims(ctx, current, now)
 		n.wakeDue(ctx, current)
 		if !now.Before(nextSweep) {
 			n.sweep(ctx, current)
@@ -167,7 +187,9 @@ func (n *Node) wasPaused(current *reign, late time.Duration) bool {
 	if late <= n.options.Raft.Heartbeat {
 		return false
 	}
-	n.logger.Warn("this leader was paused: every session gets a full TTL", "late", late, "sessions", current.deadlines.rearmAll(time.Now()))
+	now := time.Now()
+	n.logger.Warn("this leader was paused: every session and claim gets its full time", "late", late,
+		"sessions", current.deadlines.rearmAll(now), "claims", current.claims.rearmAll(now))
 	n.metrics.expiriesDeferred.Inc()
 	return true
 }
@@ -177,8 +199,10 @@ func (n *Node) nextWake(current *reign, nextSweep time.Time) time.Time {
 	if nextSweep.Before(planned) {
 		planned = nextSweep
 	}
-	if next := current.deadlines.next(); !next.IsZero() && next.Before(planned) {
-		planned = next
+	for _, next := range []time.Time{current.deadlines.next(), current.claims.next()} {
+		if !next.IsZero() && next.Before(planned) {
+			planned = next
+		}
 	}
 	if due := n.machine.NextDue(); !due.IsZero() && due.Before(planned) {
 		planned = due
@@ -195,25 +219,22 @@ func (n *Node) nextWake(current *reign, nextSweep time.Time) time.Time {
 // fails is made again for as long as this node leads: a session that was
 // forgotten here would hold its jobs for ever.
 func (n *Node) expire(ctx context.Context, current *reign, now time.Time) {
-	ids := current.deadlines.due(now, expiriesAtOnce)
-	if len(ids) == 0 {
+	late := current.deadlines.due(now, expiriesAtOnce)
+	if len(late) == 0 {
 		return
 	}
-	commands := make([]*conductordv1.Command, len(ids))
-	for i, id := range ids {
+	commands := make([]*conductordv1.Command, len(late))
+	for i := range late {
 		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireSession{ExpireSession: &conductordv1.ExpireSessionCommand{
-			Session:    id.String(),
+			Session:    late[i].id.String(),
 			TimerEpoch: current.epoch,
 			CoolDown:   durationpb.New(n.options.Sessions.CoolDown),
 			MaxCrashes: uint32(max(n.options.Sessions.MaxCrashes, 0)),
 		}}}
 	}
 	_, results, err := n.proposer.propose(ctx, commands...)
-	for i, id := range ids {
-		verdict := err
-		if verdict == nil {
-			verdict = command.ErrorFromProto(results[i].GetError())
-		}
+	for i := range late {
+		id, verdict := late[i].id, verdictOf(err, results, i)
 		switch {
 		case verdict == nil || errors.Is(verdict, jobs.ErrSessionExpired):
 			n.logger.Info("a session has expired", "session", id)
@@ -223,6 +244,14 @@ func (n *Node) expire(ctx context.Context, current *reign, now time.Time) {
 			current.deadlines.spare(id, time.Now().Add(spareTime))
 		}
 	}
+}
+
+// verdictOf is what became of one command of a proposal.
+func verdictOf(err error, results []*conductordv1.Result, i int) error {
+	if err != nil {
+		return err
+	}
+	return command.ErrorFromProto(results[i].GetError())
 }
 
 // wakeDue makes claimable what is due.

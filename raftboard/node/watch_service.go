@@ -33,7 +33,7 @@ func (s *boardService) Watch(ctx context.Context, request *connect.Request[condu
 type sender func(*conductordv1.WatchResponse) error
 
 func (s *boardService) watch(ctx context.Context, message *conductordv1.WatchRequest, header http.Header, send sender) error {
-	wanted, err := newEventFilter(message)
+	wanted, err := command.WatchFromProto(message)
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,8 @@ func (s *boardService) watch(ctx context.Context, message *conductordv1.WatchReq
 		return err
 	}
 	position := s.machine.LastPosition()
-	if message.After != nil {
-		position = command.PositionFromProto(message.After)
+	if wanted.After != nil {
+		position = *wanted.After
 		// A position of the future is one that this node has not reached yet.
 		patience, cancel := context.WithTimeout(ctx, behindPatience)
 		err := s.machine.WaitApplied(patience, position.Index)
@@ -51,12 +51,12 @@ func (s *boardService) watch(ctx context.Context, message *conductordv1.WatchReq
 			return fmt.Errorf("%w: this node has not applied entry %d yet: %w", jobs.ErrUnavailable, position.Index, err)
 		}
 	}
-	return s.tell(ctx, send, wanted, position)
+	return s.tell(ctx, send, &wanted, position)
 }
 
 // tell sends events as they come, and a sign of life when none do. It ends
 // with the call or the node.
-func (s *boardService) tell(ctx context.Context, send sender, wanted eventFilter, position jobs.Position) error {
+func (s *boardService) tell(ctx context.Context, send sender, wanted *jobs.Watch, position jobs.Position) error {
 	signs := time.NewTicker(wire.WatchSign)
 	defer signs.Stop()
 	if err := send(&conductordv1.WatchResponse{Position: command.PositionToProto(position)}); err != nil {
@@ -64,13 +64,13 @@ func (s *boardService) tell(ctx context.Context, send sender, wanted eventFilter
 	}
 	for {
 		more := s.parking.nextEvents() // before the look, so that nothing is missed between
-		events, reached, err := s.machine.EventsOf(wanted.owner, position, eventsAtOnce)
+		events, reached, err := s.machine.EventsOf(wanted.Owner, position, eventsAtOnce)
 		if err != nil {
 			return err
 		}
 		if reached != position {
 			position = reached
-			answer := wanted.pick(events)
+			answer := pick(wanted, events)
 			if len(answer) == 0 {
 				if err := s.showLife(ctx, send, signs.C, position); err != nil {
 					return err
@@ -107,35 +107,12 @@ func (s *boardService) showLife(ctx context.Context, send sender, due <-chan tim
 	}
 }
 
-// eventFilter selects events.
-type eventFilter struct {
-	board string
-	job   jobs.JobID
-	flows bool
-	owner string
-}
-
-func newEventFilter(message *conductordv1.WatchRequest) (eventFilter, error) {
-	filter := eventFilter{board: message.Board, flows: message.Flows, owner: message.Owner}
-	if message.Job == "" {
-		return filter, nil
-	}
-	var err error
-	filter.job, err = jobs.ParseJobID(message.Job)
-	return filter, err
-}
-
-func (f eventFilter) pick(events []jobs.Event) []*conductordv1.Event {
+// pick selects events.
+func pick(wanted *jobs.Watch, events []jobs.Event) []*conductordv1.Event {
 	var picked []*conductordv1.Event
 	for i := range events {
-		event := &events[i]
-		switch {
-		case f.board != "" && event.Board != f.board:
-		case !f.job.IsZero() && event.Job != f.job:
-		case f.owner != "" && event.Owner != f.owner:
-		case !f.flows && event.Kind == jobs.EventFlow:
-		default:
-			picked = append(picked, command.EventToProto(event))
+		if wanted.Selects(&events[i]) {
+			picked = append(picked, command.EventToProto(&events[i]))
 		}
 	}
 	return picked

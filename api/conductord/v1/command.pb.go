@@ -106,12 +106,14 @@ type Command struct {
 	//	*Command_Intervene
 	//	*Command_Restore
 	//	*Command_Purge
+	//	*Command_ExtendClaim
 	//	*Command_DeleteSchedule
 	//	*Command_PauseSchedule
 	//	*Command_BeginLeadership
 	//	*Command_ExpireSession
 	//	*Command_WakeDue
 	//	*Command_Sweep
+	//	*Command_ExpireClaim
 	//	*Command_SaveSchedule
 	//	*Command_ResumeSchedule
 	//	*Command_FireSchedule
@@ -330,6 +332,15 @@ func (x *Command) GetPurge() *OrderCommand {
 	return nil
 }
 
+func (x *Command) GetExtendClaim() *ExtendClaimCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ExtendClaim); ok {
+			return x.ExtendClaim
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetDeleteSchedule() *DeleteScheduleCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_DeleteSchedule); ok {
@@ -379,6 +390,15 @@ func (x *Command) GetSweep() *SweepCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Sweep); ok {
 			return x.Sweep
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetExpireClaim() *ExpireClaimCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ExpireClaim); ok {
+			return x.ExpireClaim
 		}
 	}
 	return nil
@@ -509,6 +529,10 @@ type Command_Purge struct {
 	Purge *OrderCommand `protobuf:"bytes,25,opt,name=purge,proto3,oneof"`
 }
 
+type Command_ExtendClaim struct {
+	ExtendClaim *ExtendClaimCommand `protobuf:"bytes,26,opt,name=extend_claim,json=extendClaim,proto3,oneof"`
+}
+
 type Command_DeleteSchedule struct {
 	DeleteSchedule *DeleteScheduleCommand `protobuf:"bytes,28,opt,name=delete_schedule,json=deleteSchedule,proto3,oneof"`
 }
@@ -532,6 +556,10 @@ type Command_WakeDue struct {
 
 type Command_Sweep struct {
 	Sweep *SweepCommand `protobuf:"bytes,35,opt,name=sweep,proto3,oneof"`
+}
+
+type Command_ExpireClaim struct {
+	ExpireClaim *ExpireClaimCommand `protobuf:"bytes,46,opt,name=expire_claim,json=expireClaim,proto3,oneof"`
 }
 
 type Command_SaveSchedule struct {
@@ -594,6 +622,8 @@ func (*Command_Restore) isCommand_Kind() {}
 
 func (*Command_Purge) isCommand_Kind() {}
 
+func (*Command_ExtendClaim) isCommand_Kind() {}
+
 func (*Command_DeleteSchedule) isCommand_Kind() {}
 
 func (*Command_PauseSchedule) isCommand_Kind() {}
@@ -605,6 +635,8 @@ func (*Command_ExpireSession) isCommand_Kind() {}
 func (*Command_WakeDue) isCommand_Kind() {}
 
 func (*Command_Sweep) isCommand_Kind() {}
+
+func (*Command_ExpireClaim) isCommand_Kind() {}
 
 func (*Command_SaveSchedule) isCommand_Kind() {}
 
@@ -728,6 +760,7 @@ type ClaimNextCommand struct {
 	Kinds         []string               `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
 	Labels        []string               `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty"`
+	Expiry        *durationpb.Duration   `protobuf:"bytes,7,opt,name=expiry,proto3" json:"expiry,omitempty"` // of each claim by itself; unset: it ends with its session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -804,6 +837,74 @@ func (x *ClaimNextCommand) GetLabels() []string {
 	return nil
 }
 
+func (x *ClaimNextCommand) GetExpiry() *durationpb.Duration {
+	if x != nil {
+		return x.Expiry
+	}
+	return nil
+}
+
+// ExtendClaim gives a claim a time of its own from now on, or another one.
+type ExtendClaimCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Token         *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Expiry        *durationpb.Duration   `protobuf:"bytes,3,opt,name=expiry,proto3" json:"expiry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendClaimCommand) Reset() {
+	*x = ExtendClaimCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendClaimCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendClaimCommand) ProtoMessage() {}
+
+func (x *ExtendClaimCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendClaimCommand.ProtoReflect.Descriptor instead.
+func (*ExtendClaimCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ExtendClaimCommand) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ExtendClaimCommand) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *ExtendClaimCommand) GetExpiry() *durationpb.Duration {
+	if x != nil {
+		return x.Expiry
+	}
+	return nil
+}
+
 type CloseSessionCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -813,7 +914,7 @@ type CloseSessionCommand struct {
 
 func (x *CloseSessionCommand) Reset() {
 	*x = CloseSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[5]
+	mi := &file_conductord_v1_command_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +926,7 @@ func (x *CloseSessionCommand) String() string {
 func (*CloseSessionCommand) ProtoMessage() {}
 
 func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[5]
+	mi := &file_conductord_v1_command_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +939,7 @@ func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionCommand.ProtoReflect.Descriptor instead.
 func (*CloseSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CloseSessionCommand) GetSession() string {
@@ -858,7 +959,7 @@ type RegisterCommand struct {
 
 func (x *RegisterCommand) Reset() {
 	*x = RegisterCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[6]
+	mi := &file_conductord_v1_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +971,7 @@ func (x *RegisterCommand) String() string {
 func (*RegisterCommand) ProtoMessage() {}
 
 func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[6]
+	mi := &file_conductord_v1_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +984,7 @@ func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterCommand.ProtoReflect.Descriptor instead.
 func (*RegisterCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RegisterCommand) GetSession() string {
@@ -909,7 +1010,7 @@ type DestroyBookCommand struct {
 
 func (x *DestroyBookCommand) Reset() {
 	*x = DestroyBookCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[7]
+	mi := &file_conductord_v1_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1022,7 @@ func (x *DestroyBookCommand) String() string {
 func (*DestroyBookCommand) ProtoMessage() {}
 
 func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[7]
+	mi := &file_conductord_v1_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1035,7 @@ func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookCommand.ProtoReflect.Descriptor instead.
 func (*DestroyBookCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DestroyBookCommand) GetBook() string {
@@ -957,7 +1058,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	mi := &file_conductord_v1_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1070,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	mi := &file_conductord_v1_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1083,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OrderCommand) GetJob() string {
@@ -1024,7 +1125,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	mi := &file_conductord_v1_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1137,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	mi := &file_conductord_v1_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1150,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -1073,7 +1174,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1186,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1199,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -1129,6 +1230,92 @@ func (x *ExpireSessionCommand) GetMaxCrashes() uint32 {
 	return 0
 }
 
+// ExpireClaim ends a claim whose own time is up, as the end of its session
+// would. It is refused for a claim that was extended since the leader looked.
+type ExpireClaimCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Token         *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Extensions    uint32                 `protobuf:"varint,3,opt,name=extensions,proto3" json:"extensions,omitempty"` // as the leader knew them
+	TimerEpoch    uint64                 `protobuf:"varint,4,opt,name=timer_epoch,json=timerEpoch,proto3" json:"timer_epoch,omitempty"`
+	CoolDown      *durationpb.Duration   `protobuf:"bytes,5,opt,name=cool_down,json=coolDown,proto3" json:"cool_down,omitempty"`
+	MaxCrashes    uint32                 `protobuf:"varint,6,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpireClaimCommand) Reset() {
+	*x = ExpireClaimCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpireClaimCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpireClaimCommand) ProtoMessage() {}
+
+func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpireClaimCommand.ProtoReflect.Descriptor instead.
+func (*ExpireClaimCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ExpireClaimCommand) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ExpireClaimCommand) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *ExpireClaimCommand) GetExtensions() uint32 {
+	if x != nil {
+		return x.Extensions
+	}
+	return 0
+}
+
+func (x *ExpireClaimCommand) GetTimerEpoch() uint64 {
+	if x != nil {
+		return x.TimerEpoch
+	}
+	return 0
+}
+
+func (x *ExpireClaimCommand) GetCoolDown() *durationpb.Duration {
+	if x != nil {
+		return x.CoolDown
+	}
+	return nil
+}
+
+func (x *ExpireClaimCommand) GetMaxCrashes() uint32 {
+	if x != nil {
+		return x.MaxCrashes
+	}
+	return 0
+}
+
 // WakeDue makes claimable every delayed or cooling job whose time has come by
 // the entry's time, at most max of them.
 type WakeDueCommand struct {
@@ -1141,7 +1328,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1340,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1353,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -1198,7 +1385,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1397,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1410,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -1264,7 +1451,7 @@ type DeleteScheduleCommand struct {
 
 func (x *DeleteScheduleCommand) Reset() {
 	*x = DeleteScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1463,7 @@ func (x *DeleteScheduleCommand) String() string {
 func (*DeleteScheduleCommand) ProtoMessage() {}
 
 func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1476,7 @@ func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteScheduleCommand) GetBoard() string {
@@ -1318,7 +1505,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1517,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1530,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -1390,7 +1577,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1589,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1602,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -1467,7 +1654,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1666,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1679,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -1546,7 +1733,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1745,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1758,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -1622,7 +1809,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1821,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1834,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -1692,7 +1879,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1891,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1904,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -1774,7 +1961,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1973,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1986,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Result) GetError() *Error {
@@ -1919,7 +2106,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2118,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2131,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -1965,7 +2152,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2164,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2177,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Posted) GetJob() string {
@@ -2023,7 +2210,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2222,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2235,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -2068,7 +2255,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2267,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2280,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Granted) GetJob() string {
@@ -2120,7 +2307,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2319,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2332,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -2171,7 +2358,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2370,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2383,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -2216,7 +2403,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2415,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2428,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -2265,7 +2452,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"a\n" +
 	"\x05Entry\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\x86\x0f\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\x96\x10\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -2288,13 +2475,15 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeH\x00R\x06change\x12;\n" +
 	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x127\n" +
 	"\arestore\x18\x18 \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\arestore\x123\n" +
-	"\x05purge\x18\x19 \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x05purge\x12O\n" +
+	"\x05purge\x18\x19 \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x05purge\x12F\n" +
+	"\fextend_claim\x18\x1a \x01(\v2!.conductord.v1.ExtendClaimCommandH\x00R\vextendClaim\x12O\n" +
 	"\x0fdelete_schedule\x18\x1c \x01(\v2$.conductord.v1.DeleteScheduleCommandH\x00R\x0edeleteSchedule\x12L\n" +
 	"\x0epause_schedule\x18\x1d \x01(\v2#.conductord.v1.PauseScheduleCommandH\x00R\rpauseSchedule\x12R\n" +
 	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12L\n" +
 	"\x0eexpire_session\x18! \x01(\v2#.conductord.v1.ExpireSessionCommandH\x00R\rexpireSession\x12:\n" +
 	"\bwake_due\x18\" \x01(\v2\x1d.conductord.v1.WakeDueCommandH\x00R\awakeDue\x123\n" +
-	"\x05sweep\x18# \x01(\v2\x1b.conductord.v1.SweepCommandH\x00R\x05sweep\x12I\n" +
+	"\x05sweep\x18# \x01(\v2\x1b.conductord.v1.SweepCommandH\x00R\x05sweep\x12F\n" +
+	"\fexpire_claim\x18. \x01(\v2!.conductord.v1.ExpireClaimCommandH\x00R\vexpireClaim\x12I\n" +
 	"\rsave_schedule\x18< \x01(\v2\".conductord.v1.SaveScheduleCommandH\x00R\fsaveSchedule\x12O\n" +
 	"\x0fresume_schedule\x18= \x01(\v2$.conductord.v1.ResumeScheduleCommandH\x00R\x0eresumeSchedule\x12I\n" +
 	"\rfire_schedule\x18> \x01(\v2\".conductord.v1.FireScheduleCommandH\x00R\ffireSchedule\x12F\n" +
@@ -2306,14 +2495,19 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\fClaimCommand\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"\x9a\x01\n" +
+	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"\xcd\x01\n" +
 	"\x10ClaimNextCommand\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x16\n" +
 	"\x06boards\x18\x03 \x03(\tR\x06boards\x12\x14\n" +
 	"\x05kinds\x18\x04 \x03(\tR\x05kinds\x12\x10\n" +
 	"\x03max\x18\x05 \x01(\rR\x03max\x12\x16\n" +
-	"\x06labels\x18\x06 \x03(\tR\x06labels\"/\n" +
+	"\x06labels\x18\x06 \x03(\tR\x06labels\x121\n" +
+	"\x06expiry\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06expiry\"\x85\x01\n" +
+	"\x12ExtendClaimCommand\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
+	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x121\n" +
+	"\x06expiry\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06expiry\"/\n" +
 	"\x13CloseSessionCommand\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\"Z\n" +
 	"\x0fRegisterCommand\x12\x18\n" +
@@ -2334,6 +2528,17 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"timerEpoch\x126\n" +
 	"\tcool_down\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bcoolDown\x12\x1f\n" +
 	"\vmax_crashes\x18\x04 \x01(\rR\n" +
+	"maxCrashes\"\xec\x01\n" +
+	"\x12ExpireClaimCommand\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
+	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x1e\n" +
+	"\n" +
+	"extensions\x18\x03 \x01(\rR\n" +
+	"extensions\x12\x1f\n" +
+	"\vtimer_epoch\x18\x04 \x01(\x04R\n" +
+	"timerEpoch\x126\n" +
+	"\tcool_down\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bcoolDown\x12\x1f\n" +
+	"\vmax_crashes\x18\x06 \x01(\rR\n" +
 	"maxCrashes\"C\n" +
 	"\x0eWakeDueCommand\x12\x1f\n" +
 	"\vtimer_epoch\x18\x01 \x01(\x04R\n" +
@@ -2425,116 +2630,125 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                   // 0: conductord.v1.Entry
 	(*Command)(nil),                 // 1: conductord.v1.Command
 	(*PostCommand)(nil),             // 2: conductord.v1.PostCommand
 	(*ClaimCommand)(nil),            // 3: conductord.v1.ClaimCommand
 	(*ClaimNextCommand)(nil),        // 4: conductord.v1.ClaimNextCommand
-	(*CloseSessionCommand)(nil),     // 5: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),         // 6: conductord.v1.RegisterCommand
-	(*DestroyBookCommand)(nil),      // 7: conductord.v1.DestroyBookCommand
-	(*OrderCommand)(nil),            // 8: conductord.v1.OrderCommand
-	(*BeginLeadershipCommand)(nil),  // 9: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),    // 10: conductord.v1.ExpireSessionCommand
-	(*WakeDueCommand)(nil),          // 11: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),            // 12: conductord.v1.SweepCommand
-	(*DeleteScheduleCommand)(nil),   // 13: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),    // 14: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),     // 15: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),   // 16: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),     // 17: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),      // 18: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil), // 19: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                  // 20: conductord.v1.Result
-	(*PostResult)(nil),              // 21: conductord.v1.PostResult
-	(*Posted)(nil),                  // 22: conductord.v1.Posted
-	(*ClaimResult)(nil),             // 23: conductord.v1.ClaimResult
-	(*Granted)(nil),                 // 24: conductord.v1.Granted
-	(*CountResult)(nil),             // 25: conductord.v1.CountResult
-	(*InterveneResult)(nil),         // 26: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),          // 27: conductord.v1.ScheduleResult
-	(*Ending)(nil),                  // 28: conductord.v1.Ending
-	(*Opening)(nil),                 // 29: conductord.v1.Opening
-	(*Book)(nil),                    // 30: conductord.v1.Book
-	(*Update)(nil),                  // 31: conductord.v1.Update
-	(*Change)(nil),                  // 32: conductord.v1.Change
-	(*Intervention)(nil),            // 33: conductord.v1.Intervention
-	(*Posting)(nil),                 // 34: conductord.v1.Posting
-	(*Entity)(nil),                  // 35: conductord.v1.Entity
-	(*durationpb.Duration)(nil),     // 36: google.protobuf.Duration
-	(*Schedule)(nil),                // 37: conductord.v1.Schedule
-	(*timestamppb.Timestamp)(nil),   // 38: google.protobuf.Timestamp
-	(*SlotDecision)(nil),            // 39: conductord.v1.SlotDecision
-	(*Error)(nil),                   // 40: conductord.v1.Error
-	(*Session)(nil),                 // 41: conductord.v1.Session
-	(*Token)(nil),                   // 42: conductord.v1.Token
-	(*SlotRecord)(nil),              // 43: conductord.v1.SlotRecord
+	(*ExtendClaimCommand)(nil),      // 5: conductord.v1.ExtendClaimCommand
+	(*CloseSessionCommand)(nil),     // 6: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),         // 7: conductord.v1.RegisterCommand
+	(*DestroyBookCommand)(nil),      // 8: conductord.v1.DestroyBookCommand
+	(*OrderCommand)(nil),            // 9: conductord.v1.OrderCommand
+	(*BeginLeadershipCommand)(nil),  // 10: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),    // 11: conductord.v1.ExpireSessionCommand
+	(*ExpireClaimCommand)(nil),      // 12: conductord.v1.ExpireClaimCommand
+	(*WakeDueCommand)(nil),          // 13: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),            // 14: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),   // 15: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),    // 16: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),     // 17: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),   // 18: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),     // 19: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),      // 20: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil), // 21: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                  // 22: conductord.v1.Result
+	(*PostResult)(nil),              // 23: conductord.v1.PostResult
+	(*Posted)(nil),                  // 24: conductord.v1.Posted
+	(*ClaimResult)(nil),             // 25: conductord.v1.ClaimResult
+	(*Granted)(nil),                 // 26: conductord.v1.Granted
+	(*CountResult)(nil),             // 27: conductord.v1.CountResult
+	(*InterveneResult)(nil),         // 28: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),          // 29: conductord.v1.ScheduleResult
+	(*Ending)(nil),                  // 30: conductord.v1.Ending
+	(*Opening)(nil),                 // 31: conductord.v1.Opening
+	(*Book)(nil),                    // 32: conductord.v1.Book
+	(*Update)(nil),                  // 33: conductord.v1.Update
+	(*Change)(nil),                  // 34: conductord.v1.Change
+	(*Intervention)(nil),            // 35: conductord.v1.Intervention
+	(*Posting)(nil),                 // 36: conductord.v1.Posting
+	(*durationpb.Duration)(nil),     // 37: google.protobuf.Duration
+	(*Token)(nil),                   // 38: conductord.v1.Token
+	(*Entity)(nil),                  // 39: conductord.v1.Entity
+	(*Schedule)(nil),                // 40: conductord.v1.Schedule
+	(*timestamppb.Timestamp)(nil),   // 41: google.protobuf.Timestamp
+	(*SlotDecision)(nil),            // 42: conductord.v1.SlotDecision
+	(*Error)(nil),                   // 43: conductord.v1.Error
+	(*Session)(nil),                 // 44: conductord.v1.Session
+	(*SlotRecord)(nil),              // 45: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
 	2,  // 1: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	3,  // 2: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	4,  // 3: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	28, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	28, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	28, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	29, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
-	5,  // 8: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
-	6,  // 9: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	30, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	31, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
-	7,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
-	8,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.OrderCommand
-	8,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
-	8,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
-	32, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	33, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	8,  // 18: conductord.v1.Command.restore:type_name -> conductord.v1.OrderCommand
-	8,  // 19: conductord.v1.Command.purge:type_name -> conductord.v1.OrderCommand
-	13, // 20: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	14, // 21: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	9,  // 22: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	10, // 23: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	11, // 24: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	12, // 25: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	15, // 26: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	16, // 27: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	17, // 28: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	18, // 29: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	19, // 30: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	34, // 31: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	35, // 32: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	36, // 33: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	36, // 34: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	37, // 35: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	38, // 36: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	38, // 37: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	39, // 38: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	39, // 39: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	38, // 40: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	39, // 41: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	38, // 42: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	38, // 43: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	40, // 44: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	21, // 45: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	23, // 46: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	41, // 47: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	25, // 48: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	26, // 49: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	27, // 50: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	22, // 51: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	40, // 52: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	24, // 53: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	42, // 54: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	37, // 55: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	43, // 56: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	30, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	30, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	30, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	31, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	6,  // 8: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
+	7,  // 9: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
+	32, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	33, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	8,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
+	9,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.OrderCommand
+	9,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
+	9,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
+	34, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	35, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	9,  // 18: conductord.v1.Command.restore:type_name -> conductord.v1.OrderCommand
+	9,  // 19: conductord.v1.Command.purge:type_name -> conductord.v1.OrderCommand
+	5,  // 20: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	15, // 21: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	16, // 22: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	10, // 23: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	11, // 24: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	13, // 25: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	14, // 26: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	12, // 27: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	17, // 28: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	18, // 29: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	19, // 30: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	20, // 31: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	21, // 32: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	36, // 33: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	37, // 34: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	38, // 35: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	37, // 36: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	39, // 37: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	37, // 38: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	38, // 39: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	37, // 40: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	37, // 41: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	40, // 42: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	41, // 43: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	41, // 44: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	42, // 45: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	42, // 46: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	41, // 47: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	42, // 48: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	41, // 49: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	41, // 50: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	43, // 51: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	23, // 52: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	25, // 53: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	44, // 54: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	27, // 55: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	28, // 56: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	29, // 57: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	24, // 58: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	43, // 59: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	26, // 60: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	38, // 61: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	40, // 62: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	45, // 63: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -2563,19 +2777,21 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_Intervene)(nil),
 		(*Command_Restore)(nil),
 		(*Command_Purge)(nil),
+		(*Command_ExtendClaim)(nil),
 		(*Command_DeleteSchedule)(nil),
 		(*Command_PauseSchedule)(nil),
 		(*Command_BeginLeadership)(nil),
 		(*Command_ExpireSession)(nil),
 		(*Command_WakeDue)(nil),
 		(*Command_Sweep)(nil),
+		(*Command_ExpireClaim)(nil),
 		(*Command_SaveSchedule)(nil),
 		(*Command_ResumeSchedule)(nil),
 		(*Command_FireSchedule)(nil),
 		(*Command_RunSchedule)(nil),
 		(*Command_BackfillSchedule)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[20].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[22].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
@@ -2589,7 +2805,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

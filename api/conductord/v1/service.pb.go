@@ -665,7 +665,13 @@ type WatchRequest struct {
 	Board         string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`
 	Job           string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	Flows         bool                   `protobuf:"varint,4,opt,name=flows,proto3" json:"flows,omitempty"`
-	Owner         string                 `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"` // only events that concern claims of owners of this name
+	Owner         string                 `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`   // only events that concern claims of owners of this name
+	Boards        []string               `protobuf:"bytes,6,rep,name=boards,proto3" json:"boards,omitempty"` // besides board
+	Kinds         []string               `protobuf:"bytes,7,rep,name=kinds,proto3" json:"kinds,omitempty"`   // of events; empty: all but those that must be asked for
+	JobKind       string                 `protobuf:"bytes,8,opt,name=job_kind,json=jobKind,proto3" json:"job_kind,omitempty"`
+	Key           string                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`
+	Tags          []string               `protobuf:"bytes,10,rep,name=tags,proto3" json:"tags,omitempty"`          // all of them
+	Sessions      bool                   `protobuf:"varint,11,opt,name=sessions,proto3" json:"sessions,omitempty"` // also sessions and entities, as they come and go
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -733,6 +739,48 @@ func (x *WatchRequest) GetOwner() string {
 		return x.Owner
 	}
 	return ""
+}
+
+func (x *WatchRequest) GetBoards() []string {
+	if x != nil {
+		return x.Boards
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetJobKind() string {
+	if x != nil {
+		return x.JobKind
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetSessions() bool {
+	if x != nil {
+		return x.Sessions
+	}
+	return false
 }
 
 // WatchResponse is either events or a sign of life: an empty one is sent first
@@ -903,6 +951,7 @@ type ClaimNextRequest struct {
 	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
 	Wait          *durationpb.Duration   `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
 	Labels        []string               `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"` // what the session offers
+	Expiry        *durationpb.Duration   `protobuf:"bytes,8,opt,name=expiry,proto3" json:"expiry,omitempty"` // of each claim by itself; unset: it ends with its session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -986,6 +1035,13 @@ func (x *ClaimNextRequest) GetLabels() []string {
 	return nil
 }
 
+func (x *ClaimNextRequest) GetExpiry() *durationpb.Duration {
+	if x != nil {
+		return x.Expiry
+	}
+	return nil
+}
+
 type ClaimNextResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Claimed       []*Claimed             `protobuf:"bytes,1,rep,name=claimed,proto3" json:"claimed,omitempty"`
@@ -1030,6 +1086,230 @@ func (x *ClaimNextResponse) GetClaimed() []*Claimed {
 	return nil
 }
 
+type ExtendRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Token         *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Expiry        *durationpb.Duration   `protobuf:"bytes,3,opt,name=expiry,proto3" json:"expiry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendRequest) Reset() {
+	*x = ExtendRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendRequest) ProtoMessage() {}
+
+func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
+func (*ExtendRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ExtendRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ExtendRequest) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *ExtendRequest) GetExpiry() *durationpb.Duration {
+	if x != nil {
+		return x.Expiry
+	}
+	return nil
+}
+
+type ExtendResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendResponse) Reset() {
+	*x = ExtendResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendResponse) ProtoMessage() {}
+
+func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendResponse.ProtoReflect.Descriptor instead.
+func (*ExtendResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+}
+
+type ListClaimsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"` // name; empty: any
+	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Board         string                 `protobuf:"bytes,3,opt,name=board,proto3" json:"board,omitempty"`
+	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"` // next of the page before
+	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListClaimsRequest) Reset() {
+	*x = ListClaimsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListClaimsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListClaimsRequest) ProtoMessage() {}
+
+func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
+func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListClaimsRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *ListClaimsRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *ListClaimsRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ListClaimsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ListClaimsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListClaimsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Claims        []*HeldClaim           `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"` // by session, and then in the order in which they were made
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // for after; empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListClaimsResponse) Reset() {
+	*x = ListClaimsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListClaimsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListClaimsResponse) ProtoMessage() {}
+
+func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
+func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *ListClaimsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type EndingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ending        *Ending                `protobuf:"bytes,1,opt,name=ending,proto3" json:"ending,omitempty"`
@@ -1039,7 +1319,7 @@ type EndingRequest struct {
 
 func (x *EndingRequest) Reset() {
 	*x = EndingRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1331,7 @@ func (x *EndingRequest) String() string {
 func (*EndingRequest) ProtoMessage() {}
 
 func (x *EndingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1344,7 @@ func (x *EndingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndingRequest.ProtoReflect.Descriptor instead.
 func (*EndingRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EndingRequest) GetEnding() *Ending {
@@ -1082,7 +1362,7 @@ type EndingResponse struct {
 
 func (x *EndingResponse) Reset() {
 	*x = EndingResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1374,7 @@ func (x *EndingResponse) String() string {
 func (*EndingResponse) ProtoMessage() {}
 
 func (x *EndingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1387,7 @@ func (x *EndingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndingResponse.ProtoReflect.Descriptor instead.
 func (*EndingResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 type OrderRequest struct {
@@ -1122,7 +1402,7 @@ type OrderRequest struct {
 
 func (x *OrderRequest) Reset() {
 	*x = OrderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1414,7 @@ func (x *OrderRequest) String() string {
 func (*OrderRequest) ProtoMessage() {}
 
 func (x *OrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1427,7 @@ func (x *OrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
 func (*OrderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *OrderRequest) GetJob() string {
@@ -1186,7 +1466,7 @@ type OrderResponse struct {
 
 func (x *OrderResponse) Reset() {
 	*x = OrderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1478,7 @@ func (x *OrderResponse) String() string {
 func (*OrderResponse) ProtoMessage() {}
 
 func (x *OrderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1491,7 @@ func (x *OrderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResponse.ProtoReflect.Descriptor instead.
 func (*OrderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 type ChangeRequest struct {
@@ -1223,7 +1503,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1515,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1528,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ChangeRequest) GetChange() *Change {
@@ -1266,7 +1546,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1558,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1571,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 type InterveneRequest struct {
@@ -1303,7 +1583,7 @@ type InterveneRequest struct {
 
 func (x *InterveneRequest) Reset() {
 	*x = InterveneRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1595,7 @@ func (x *InterveneRequest) String() string {
 func (*InterveneRequest) ProtoMessage() {}
 
 func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1608,7 @@ func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneRequest.ProtoReflect.Descriptor instead.
 func (*InterveneRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InterveneRequest) GetIntervention() *Intervention {
@@ -1347,7 +1627,7 @@ type InterveneResponse struct {
 
 func (x *InterveneResponse) Reset() {
 	*x = InterveneResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1359,7 +1639,7 @@ func (x *InterveneResponse) String() string {
 func (*InterveneResponse) ProtoMessage() {}
 
 func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1372,7 +1652,7 @@ func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResponse.ProtoReflect.Descriptor instead.
 func (*InterveneResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InterveneResponse) GetJob() string {
@@ -1402,7 +1682,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1694,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1707,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListErrorsRequest) GetJob() string {
@@ -1525,7 +1805,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1817,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1830,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListErrorsResponse) GetErrors() []*JobError {
@@ -1583,7 +1863,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1875,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1888,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -1627,7 +1907,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1919,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1932,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -1671,7 +1951,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1963,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1976,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -1715,7 +1995,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +2007,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +2020,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -1759,7 +2039,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +2051,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +2064,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -1802,7 +2082,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +2094,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +2107,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 type CloseRequest struct {
@@ -1839,7 +2119,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2131,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2144,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CloseRequest) GetSession() string {
@@ -1882,7 +2162,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +2174,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +2187,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 type RegisterRequest struct {
@@ -1920,7 +2200,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2212,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2225,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RegisterRequest) GetSession() string {
@@ -1970,7 +2250,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2262,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2275,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 type ListSessionsRequest struct {
@@ -2007,7 +2287,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2299,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2312,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -2051,7 +2331,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2343,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2356,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2096,7 +2376,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2388,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2401,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -2147,7 +2427,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2439,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2452,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -2191,7 +2471,7 @@ type SaveBookRequest struct {
 
 func (x *SaveBookRequest) Reset() {
 	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2483,7 @@ func (x *SaveBookRequest) String() string {
 func (*SaveBookRequest) ProtoMessage() {}
 
 func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2496,7 @@ func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
 func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SaveBookRequest) GetBook() *Book {
@@ -2234,7 +2514,7 @@ type SaveBookResponse struct {
 
 func (x *SaveBookResponse) Reset() {
 	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2526,7 @@ func (x *SaveBookResponse) String() string {
 func (*SaveBookResponse) ProtoMessage() {}
 
 func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2539,7 @@ func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
 func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 type GetBookRequest struct {
@@ -2272,7 +2552,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2564,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2577,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -2323,7 +2603,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2615,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2628,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -2369,7 +2649,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2661,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2674,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -2427,7 +2707,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2719,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2732,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -2476,7 +2756,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2768,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2781,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -2542,7 +2822,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +2834,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2567,7 +2847,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -2593,7 +2873,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2885,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2898,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -2637,7 +2917,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2929,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2942,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -2681,7 +2961,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +2973,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +2986,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -2725,7 +3005,7 @@ type DestroyBookRequest struct {
 
 func (x *DestroyBookRequest) Reset() {
 	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +3017,7 @@ func (x *DestroyBookRequest) String() string {
 func (*DestroyBookRequest) ProtoMessage() {}
 
 func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +3030,7 @@ func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
 func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DestroyBookRequest) GetId() string {
@@ -2768,7 +3048,7 @@ type DestroyBookResponse struct {
 
 func (x *DestroyBookResponse) Reset() {
 	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +3060,7 @@ func (x *DestroyBookResponse) String() string {
 func (*DestroyBookResponse) ProtoMessage() {}
 
 func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +3073,7 @@ func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
 func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 type SaveScheduleRequest struct {
@@ -2805,7 +3085,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +3097,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +3110,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -2849,7 +3129,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +3141,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +3154,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -2894,7 +3174,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3186,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3199,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeleteScheduleRequest) GetBoard() string {
@@ -2944,7 +3224,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3236,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3249,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 type GetScheduleRequest struct {
@@ -2985,7 +3265,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3277,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3290,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -3059,7 +3339,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3351,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3364,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3121,7 +3401,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3133,7 +3413,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3146,7 +3426,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3193,7 +3473,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3485,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3498,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -3240,7 +3520,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3532,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3545,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PauseScheduleRequest) GetBoard() string {
@@ -3304,7 +3584,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3596,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3609,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 type ResumeScheduleRequest struct {
@@ -3342,7 +3622,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3634,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3647,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -3392,7 +3672,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +3684,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3697,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 type RunScheduleRequest struct {
@@ -3432,7 +3712,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3724,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3737,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -3497,7 +3777,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3509,7 +3789,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3522,7 +3802,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -3545,7 +3825,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +3837,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +3850,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -3617,7 +3897,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3909,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3922,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -3660,7 +3940,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3952,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3965,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 type StatusResponse struct {
@@ -3713,7 +3993,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +4005,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +4018,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -3872,7 +4152,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +4164,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3897,7 +4177,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Member) GetName() string {
@@ -3972,13 +4252,20 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x120\n" +
 	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
-	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\x91\x01\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\x9c\x02\n" +
 	"\fWatchRequest\x12-\n" +
 	"\x05after\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\x05after\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x10\n" +
 	"\x03job\x18\x03 \x01(\tR\x03job\x12\x14\n" +
 	"\x05flows\x18\x04 \x01(\bR\x05flows\x12\x14\n" +
-	"\x05owner\x18\x05 \x01(\tR\x05owner\"r\n" +
+	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x16\n" +
+	"\x06boards\x18\x06 \x03(\tR\x06boards\x12\x14\n" +
+	"\x05kinds\x18\a \x03(\tR\x05kinds\x12\x19\n" +
+	"\bjob_kind\x18\b \x01(\tR\ajobKind\x12\x10\n" +
+	"\x03key\x18\t \x01(\tR\x03key\x12\x12\n" +
+	"\x04tags\x18\n" +
+	" \x03(\tR\x04tags\x12\x1a\n" +
+	"\bsessions\x18\v \x01(\bR\bsessions\"r\n" +
 	"\rWatchResponse\x12,\n" +
 	"\x06events\x18\x01 \x03(\v2\x14.conductord.v1.EventR\x06events\x123\n" +
 	"\bposition\x18\x02 \x01(\v2\x17.conductord.v1.PositionR\bposition\"P\n" +
@@ -3987,7 +4274,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"A\n" +
 	"\rClaimResponse\x120\n" +
-	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\xc9\x01\n" +
+	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\xfc\x01\n" +
 	"\x10ClaimNextRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x16\n" +
@@ -3995,9 +4282,24 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05kinds\x18\x04 \x03(\tR\x05kinds\x12\x10\n" +
 	"\x03max\x18\x05 \x01(\rR\x03max\x12-\n" +
 	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
-	"\x06labels\x18\a \x03(\tR\x06labels\"E\n" +
+	"\x06labels\x18\a \x03(\tR\x06labels\x121\n" +
+	"\x06expiry\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06expiry\"E\n" +
 	"\x11ClaimNextResponse\x120\n" +
-	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed\">\n" +
+	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x80\x01\n" +
+	"\rExtendRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
+	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x121\n" +
+	"\x06expiry\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06expiry\"\x10\n" +
+	"\x0eExtendResponse\"\x85\x01\n" +
+	"\x11ListClaimsRequest\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x14\n" +
+	"\x05board\x18\x03 \x01(\tR\x05board\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\rR\x05limit\"Z\n" +
+	"\x12ListClaimsResponse\x120\n" +
+	"\x06claims\x18\x01 \x03(\v2\x18.conductord.v1.HeldClaimR\x06claims\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\">\n" +
 	"\rEndingRequest\x12-\n" +
 	"\x06ending\x18\x01 \x01(\v2\x15.conductord.v1.EndingR\x06ending\"\x10\n" +
 	"\x0eEndingResponse\"`\n" +
@@ -4176,7 +4478,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xb5\v\n" +
+	"apiAddress2\xcf\f\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -4185,7 +4487,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aExplain\x12\x1d.conductord.v1.ExplainRequest\x1a\x1e.conductord.v1.ExplainResponse\x12D\n" +
 	"\x05Watch\x12\x1b.conductord.v1.WatchRequest\x1a\x1c.conductord.v1.WatchResponse0\x01\x12B\n" +
 	"\x05Claim\x12\x1b.conductord.v1.ClaimRequest\x1a\x1c.conductord.v1.ClaimResponse\x12N\n" +
-	"\tClaimNext\x12\x1f.conductord.v1.ClaimNextRequest\x1a .conductord.v1.ClaimNextResponse\x12F\n" +
+	"\tClaimNext\x12\x1f.conductord.v1.ClaimNextRequest\x1a .conductord.v1.ClaimNextResponse\x12E\n" +
+	"\x06Extend\x12\x1c.conductord.v1.ExtendRequest\x1a\x1d.conductord.v1.ExtendResponse\x12Q\n" +
+	"\n" +
+	"ListClaims\x12 .conductord.v1.ListClaimsRequest\x1a!.conductord.v1.ListClaimsResponse\x12F\n" +
 	"\aConsume\x12\x1c.conductord.v1.EndingRequest\x1a\x1d.conductord.v1.EndingResponse\x12F\n" +
 	"\aAbandon\x12\x1c.conductord.v1.EndingRequest\x1a\x1d.conductord.v1.EndingResponse\x12D\n" +
 	"\x05Trash\x12\x1c.conductord.v1.EndingRequest\x1a\x1d.conductord.v1.EndingResponse\x12D\n" +
@@ -4237,7 +4542,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*PostRequest)(nil),              // 0: conductord.v1.PostRequest
 	(*PostResponse)(nil),             // 1: conductord.v1.PostResponse
@@ -4256,225 +4561,239 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ClaimResponse)(nil),            // 14: conductord.v1.ClaimResponse
 	(*ClaimNextRequest)(nil),         // 15: conductord.v1.ClaimNextRequest
 	(*ClaimNextResponse)(nil),        // 16: conductord.v1.ClaimNextResponse
-	(*EndingRequest)(nil),            // 17: conductord.v1.EndingRequest
-	(*EndingResponse)(nil),           // 18: conductord.v1.EndingResponse
-	(*OrderRequest)(nil),             // 19: conductord.v1.OrderRequest
-	(*OrderResponse)(nil),            // 20: conductord.v1.OrderResponse
-	(*ChangeRequest)(nil),            // 21: conductord.v1.ChangeRequest
-	(*ChangeResponse)(nil),           // 22: conductord.v1.ChangeResponse
-	(*InterveneRequest)(nil),         // 23: conductord.v1.InterveneRequest
-	(*InterveneResponse)(nil),        // 24: conductord.v1.InterveneResponse
-	(*ListErrorsRequest)(nil),        // 25: conductord.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),       // 26: conductord.v1.ListErrorsResponse
-	(*ExecuteRequest)(nil),           // 27: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 28: conductord.v1.ExecuteResponse
-	(*OpenRequest)(nil),              // 29: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 30: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 31: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),        // 32: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),             // 33: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),            // 34: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),          // 35: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),         // 36: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),      // 37: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 38: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 39: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 40: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),          // 41: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),         // 42: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),           // 43: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 44: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 45: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 46: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 47: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 48: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 49: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 50: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 51: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),       // 52: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),      // 53: conductord.v1.DestroyBookResponse
-	(*SaveScheduleRequest)(nil),      // 54: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 55: conductord.v1.SaveScheduleResponse
-	(*DeleteScheduleRequest)(nil),    // 56: conductord.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),   // 57: conductord.v1.DeleteScheduleResponse
-	(*GetScheduleRequest)(nil),       // 58: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 59: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 60: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 61: conductord.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),     // 62: conductord.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),    // 63: conductord.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),    // 64: conductord.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),   // 65: conductord.v1.ResumeScheduleResponse
-	(*RunScheduleRequest)(nil),       // 66: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 67: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 68: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 69: conductord.v1.BackfillScheduleResponse
-	(*StatusRequest)(nil),            // 70: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 71: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 72: conductord.v1.Member
-	nil,                              // 73: conductord.v1.StatusResponse.JobsEntry
-	(*Posting)(nil),                  // 74: conductord.v1.Posting
-	(*Job)(nil),                      // 75: conductord.v1.Job
-	(*Error)(nil),                    // 76: conductord.v1.Error
-	(*durationpb.Duration)(nil),      // 77: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 78: google.protobuf.Timestamp
-	(*Position)(nil),                 // 79: conductord.v1.Position
-	(*Event)(nil),                    // 80: conductord.v1.Event
-	(*Claimed)(nil),                  // 81: conductord.v1.Claimed
-	(*Ending)(nil),                   // 82: conductord.v1.Ending
-	(*Change)(nil),                   // 83: conductord.v1.Change
-	(*Intervention)(nil),             // 84: conductord.v1.Intervention
-	(*JobError)(nil),                 // 85: conductord.v1.JobError
-	(*Command)(nil),                  // 86: conductord.v1.Command
-	(*Result)(nil),                   // 87: conductord.v1.Result
-	(*Opening)(nil),                  // 88: conductord.v1.Opening
-	(*Session)(nil),                  // 89: conductord.v1.Session
-	(*Entity)(nil),                   // 90: conductord.v1.Entity
-	(*Book)(nil),                     // 91: conductord.v1.Book
-	(*FlowDetail)(nil),               // 92: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 93: conductord.v1.Update
-	(*Schedule)(nil),                 // 94: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 95: conductord.v1.SlotRecord
+	(*ExtendRequest)(nil),            // 17: conductord.v1.ExtendRequest
+	(*ExtendResponse)(nil),           // 18: conductord.v1.ExtendResponse
+	(*ListClaimsRequest)(nil),        // 19: conductord.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 20: conductord.v1.ListClaimsResponse
+	(*EndingRequest)(nil),            // 21: conductord.v1.EndingRequest
+	(*EndingResponse)(nil),           // 22: conductord.v1.EndingResponse
+	(*OrderRequest)(nil),             // 23: conductord.v1.OrderRequest
+	(*OrderResponse)(nil),            // 24: conductord.v1.OrderResponse
+	(*ChangeRequest)(nil),            // 25: conductord.v1.ChangeRequest
+	(*ChangeResponse)(nil),           // 26: conductord.v1.ChangeResponse
+	(*InterveneRequest)(nil),         // 27: conductord.v1.InterveneRequest
+	(*InterveneResponse)(nil),        // 28: conductord.v1.InterveneResponse
+	(*ListErrorsRequest)(nil),        // 29: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 30: conductord.v1.ListErrorsResponse
+	(*ExecuteRequest)(nil),           // 31: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 32: conductord.v1.ExecuteResponse
+	(*OpenRequest)(nil),              // 33: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 34: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 35: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),        // 36: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),             // 37: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),            // 38: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),          // 39: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),         // 40: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),      // 41: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 42: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 43: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 44: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),          // 45: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),         // 46: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),           // 47: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 48: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 49: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 50: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 51: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 52: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 53: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 54: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 55: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),       // 56: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),      // 57: conductord.v1.DestroyBookResponse
+	(*SaveScheduleRequest)(nil),      // 58: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 59: conductord.v1.SaveScheduleResponse
+	(*DeleteScheduleRequest)(nil),    // 60: conductord.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),   // 61: conductord.v1.DeleteScheduleResponse
+	(*GetScheduleRequest)(nil),       // 62: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 63: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 64: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 65: conductord.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),     // 66: conductord.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),    // 67: conductord.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),    // 68: conductord.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),   // 69: conductord.v1.ResumeScheduleResponse
+	(*RunScheduleRequest)(nil),       // 70: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 71: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 72: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 73: conductord.v1.BackfillScheduleResponse
+	(*StatusRequest)(nil),            // 74: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 75: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 76: conductord.v1.Member
+	nil,                              // 77: conductord.v1.StatusResponse.JobsEntry
+	(*Posting)(nil),                  // 78: conductord.v1.Posting
+	(*Job)(nil),                      // 79: conductord.v1.Job
+	(*Error)(nil),                    // 80: conductord.v1.Error
+	(*durationpb.Duration)(nil),      // 81: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 82: google.protobuf.Timestamp
+	(*Position)(nil),                 // 83: conductord.v1.Position
+	(*Event)(nil),                    // 84: conductord.v1.Event
+	(*Claimed)(nil),                  // 85: conductord.v1.Claimed
+	(*Token)(nil),                    // 86: conductord.v1.Token
+	(*HeldClaim)(nil),                // 87: conductord.v1.HeldClaim
+	(*Ending)(nil),                   // 88: conductord.v1.Ending
+	(*Change)(nil),                   // 89: conductord.v1.Change
+	(*Intervention)(nil),             // 90: conductord.v1.Intervention
+	(*JobError)(nil),                 // 91: conductord.v1.JobError
+	(*Command)(nil),                  // 92: conductord.v1.Command
+	(*Result)(nil),                   // 93: conductord.v1.Result
+	(*Opening)(nil),                  // 94: conductord.v1.Opening
+	(*Session)(nil),                  // 95: conductord.v1.Session
+	(*Entity)(nil),                   // 96: conductord.v1.Entity
+	(*Book)(nil),                     // 97: conductord.v1.Book
+	(*FlowDetail)(nil),               // 98: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 99: conductord.v1.Update
+	(*Schedule)(nil),                 // 100: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 101: conductord.v1.SlotRecord
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	74, // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
-	2,  // 1: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	75, // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	76, // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	75, // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	75, // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	77, // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	75, // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	78, // 8: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	79, // 9: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	80, // 10: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	79, // 11: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	81, // 12: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	77, // 13: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	81, // 14: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	82, // 15: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	83, // 16: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	84, // 17: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	78, // 18: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	78, // 19: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	79, // 20: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	85, // 21: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	79, // 22: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
-	86, // 23: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	87, // 24: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	88, // 25: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	89, // 26: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	90, // 27: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	89, // 28: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	90, // 29: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	91, // 30: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	91, // 31: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	91, // 32: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	92, // 33: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	93, // 34: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	51, // 35: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	76, // 36: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	94, // 37: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	94, // 38: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	94, // 39: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	78, // 40: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	95, // 41: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	94, // 42: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	95, // 43: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	78, // 44: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	78, // 45: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	95, // 46: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	72, // 47: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	78, // 48: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	73, // 49: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	77, // 50: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	0,  // 51: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	3,  // 52: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	5,  // 53: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	7,  // 54: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	9,  // 55: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	11, // 56: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	13, // 57: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	15, // 58: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	17, // 59: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	17, // 60: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	17, // 61: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	19, // 62: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	19, // 63: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	19, // 64: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	21, // 65: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	23, // 66: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	19, // 67: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	19, // 68: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	25, // 69: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	27, // 70: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	29, // 71: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	31, // 72: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	33, // 73: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	35, // 74: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	37, // 75: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	39, // 76: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	41, // 77: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	43, // 78: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	45, // 79: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	47, // 80: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	49, // 81: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	52, // 82: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	54, // 83: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	56, // 84: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	58, // 85: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	60, // 86: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	62, // 87: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	64, // 88: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	66, // 89: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	68, // 90: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	70, // 91: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	1,  // 92: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	4,  // 93: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	6,  // 94: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	8,  // 95: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	10, // 96: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	12, // 97: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	14, // 98: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	16, // 99: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	18, // 100: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	18, // 101: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	18, // 102: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	20, // 103: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	20, // 104: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	20, // 105: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	22, // 106: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	24, // 107: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	20, // 108: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	20, // 109: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	26, // 110: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	28, // 111: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	30, // 112: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	32, // 113: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	34, // 114: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	36, // 115: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	38, // 116: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	40, // 117: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	42, // 118: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	44, // 119: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	46, // 120: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	48, // 121: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	50, // 122: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	53, // 123: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	55, // 124: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	57, // 125: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	59, // 126: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	61, // 127: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	63, // 128: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	65, // 129: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	67, // 130: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	69, // 131: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	71, // 132: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	92, // [92:133] is the sub-list for method output_type
-	51, // [51:92] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	78,  // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	2,   // 1: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
+	79,  // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	80,  // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	79,  // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	79,  // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	81,  // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	79,  // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	82,  // 8: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	83,  // 9: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	84,  // 10: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	83,  // 11: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	85,  // 12: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	81,  // 13: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	81,  // 14: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
+	85,  // 15: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	86,  // 16: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
+	81,  // 17: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
+	87,  // 18: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	88,  // 19: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	89,  // 20: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	90,  // 21: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	82,  // 22: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	82,  // 23: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	83,  // 24: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
+	91,  // 25: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	83,  // 26: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
+	92,  // 27: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	93,  // 28: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	94,  // 29: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	95,  // 30: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	96,  // 31: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	95,  // 32: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	96,  // 33: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	97,  // 34: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	97,  // 35: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	97,  // 36: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	98,  // 37: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	99,  // 38: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	55,  // 39: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	80,  // 40: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	100, // 41: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	100, // 42: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	100, // 43: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	82,  // 44: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	101, // 45: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	100, // 46: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	101, // 47: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	82,  // 48: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	82,  // 49: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	101, // 50: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	76,  // 51: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	82,  // 52: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	77,  // 53: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	81,  // 54: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	0,   // 55: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	3,   // 56: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	5,   // 57: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	7,   // 58: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	9,   // 59: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	11,  // 60: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	13,  // 61: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	15,  // 62: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	17,  // 63: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
+	19,  // 64: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	21,  // 65: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	21,  // 66: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	21,  // 67: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	23,  // 68: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	23,  // 69: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	23,  // 70: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	25,  // 71: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	27,  // 72: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	23,  // 73: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	23,  // 74: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	29,  // 75: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	31,  // 76: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	33,  // 77: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	35,  // 78: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	37,  // 79: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	39,  // 80: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	41,  // 81: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	43,  // 82: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	45,  // 83: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	47,  // 84: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	49,  // 85: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	51,  // 86: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	53,  // 87: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	56,  // 88: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	58,  // 89: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	60,  // 90: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	62,  // 91: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	64,  // 92: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	66,  // 93: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	68,  // 94: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	70,  // 95: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	72,  // 96: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	74,  // 97: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	1,   // 98: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	4,   // 99: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	6,   // 100: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	8,   // 101: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	10,  // 102: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	12,  // 103: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	14,  // 104: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	16,  // 105: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	18,  // 106: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
+	20,  // 107: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	22,  // 108: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	22,  // 109: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	22,  // 110: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	24,  // 111: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	24,  // 112: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	24,  // 113: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	26,  // 114: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	28,  // 115: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	24,  // 116: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	24,  // 117: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	30,  // 118: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	32,  // 119: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	34,  // 120: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	36,  // 121: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	38,  // 122: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	40,  // 123: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	42,  // 124: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	44,  // 125: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	46,  // 126: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	48,  // 127: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	50,  // 128: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	52,  // 129: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	54,  // 130: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	57,  // 131: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	59,  // 132: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	61,  // 133: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	63,  // 134: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	65,  // 135: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	67,  // 136: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	69,  // 137: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	71,  // 138: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	73,  // 139: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	75,  // 140: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	98,  // [98:141] is the sub-list for method output_type
+	55,  // [55:98] is the sub-list for method input_type
+	55,  // [55:55] is the sub-list for extension type_name
+	55,  // [55:55] is the sub-list for extension extendee
+	0,   // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -4484,14 +4803,14 @@ func file_conductord_v1_service_proto_init() {
 	}
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_service_proto_msgTypes[25].OneofWrappers = []any{}
+	file_conductord_v1_service_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   74,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -1992,6 +1992,8 @@ type Claim struct {
 	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	Token         *Token                 `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Expiry        *durationpb.Duration   `protobuf:"bytes,5,opt,name=expiry,proto3" json:"expiry,omitempty"` // its own, besides that of the session; unset: none
+	Extensions    uint32                 `protobuf:"varint,6,opt,name=extensions,proto3" json:"extensions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2054,6 +2056,122 @@ func (x *Claim) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Claim) GetExpiry() *durationpb.Duration {
+	if x != nil {
+		return x.Expiry
+	}
+	return nil
+}
+
+func (x *Claim) GetExtensions() uint32 {
+	if x != nil {
+		return x.Extensions
+	}
+	return 0
+}
+
+// HeldClaim says who holds a job. How long it has to go, and how long its
+// session has been silent, only the leader knows.
+type HeldClaim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Board         string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Claim         *Claim                 `protobuf:"bytes,5,opt,name=claim,proto3" json:"claim,omitempty"`
+	Left          *durationpb.Duration   `protobuf:"bytes,6,opt,name=left,proto3" json:"left,omitempty"`        // until it ends, unless it is kept alive or extended
+	Silent        *durationpb.Duration   `protobuf:"bytes,7,opt,name=silent,proto3" json:"silent,omitempty"`    // since the session was last heard
+	Suspect       bool                   `protobuf:"varint,8,opt,name=suspect,proto3" json:"suspect,omitempty"` // for longer than a session that is well is silent
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldClaim) Reset() {
+	*x = HeldClaim{}
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldClaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldClaim) ProtoMessage() {}
+
+func (x *HeldClaim) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
+func (*HeldClaim) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *HeldClaim) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *HeldClaim) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *HeldClaim) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HeldClaim) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HeldClaim) GetClaim() *Claim {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
+func (x *HeldClaim) GetLeft() *durationpb.Duration {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *HeldClaim) GetSilent() *durationpb.Duration {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *HeldClaim) GetSuspect() bool {
+	if x != nil {
+		return x.Suspect
+	}
+	return false
+}
+
 // Claimed is a job with all that is needed to start its work. The flow is
 // left out, and flow_omitted set, where it is too large for one answer: then
 // LogbookService.GetFlow reads it in parts.
@@ -2069,7 +2187,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2199,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2212,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -2141,7 +2259,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2271,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2284,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Ending) GetJob() string {
@@ -2231,7 +2349,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2361,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2374,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Opening) GetId() string {
@@ -2309,7 +2427,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2439,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2452,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Session) GetId() string {
@@ -2405,7 +2523,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2535,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2548,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Entity) GetKind() string {
@@ -2520,7 +2638,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2650,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2663,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -2578,13 +2696,19 @@ type Event struct {
 	Steps         []*StepEvent           `protobuf:"bytes,12,rep,name=steps,proto3" json:"steps,omitempty"`
 	FlowState     string                 `protobuf:"bytes,13,opt,name=flow_state,json=flowState,proto3" json:"flow_state,omitempty"`
 	Order         *Order                 `protobuf:"bytes,14,opt,name=order,proto3" json:"order,omitempty"`
+	Session       string                 `protobuf:"bytes,15,opt,name=session,proto3" json:"session,omitempty"` // of events of sessions and entities
+	EntityKind    string                 `protobuf:"bytes,16,opt,name=entity_kind,json=entityKind,proto3" json:"entity_kind,omitempty"`
+	Entity        string                 `protobuf:"bytes,17,opt,name=entity,proto3" json:"entity,omitempty"`
+	JobKind       string                 `protobuf:"bytes,18,opt,name=job_kind,json=jobKind,proto3" json:"job_kind,omitempty"`
+	Key           string                 `protobuf:"bytes,19,opt,name=key,proto3" json:"key,omitempty"`   // of the job
+	Tags          []string               `protobuf:"bytes,20,rep,name=tags,proto3" json:"tags,omitempty"` // of the job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2720,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +2733,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -2710,6 +2834,48 @@ func (x *Event) GetOrder() *Order {
 	return nil
 }
 
+func (x *Event) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Event) GetEntityKind() string {
+	if x != nil {
+		return x.EntityKind
+	}
+	return ""
+}
+
+func (x *Event) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *Event) GetJobKind() string {
+	if x != nil {
+		return x.JobKind
+	}
+	return ""
+}
+
+func (x *Event) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Event) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
 type StepEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2720,7 +2886,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2898,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2911,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StepEvent) GetName() string {
@@ -2795,7 +2961,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2973,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2986,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -2995,7 +3161,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3173,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3186,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -3064,7 +3230,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3242,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3255,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -3176,7 +3342,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +3354,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3367,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -3242,13 +3408,14 @@ type Error struct {
 	Limit         int64                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // of over_limit
 	Size          int64                  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`   // of over_limit
 	Unit          string                 `protobuf:"bytes,6,opt,name=unit,proto3" json:"unit,omitempty"`    // of over_limit
+	Since         *Position              `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`  // of compacted: after it, every event is kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3427,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3440,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Error) GetCode() string {
@@ -3316,6 +3483,13 @@ func (x *Error) GetUnit() string {
 		return x.Unit
 	}
 	return ""
+}
+
+func (x *Error) GetSince() *Position {
+	if x != nil {
+		return x.Since
+	}
+	return nil
 }
 
 var File_conductord_v1_types_proto protoreflect.FileDescriptor
@@ -3549,12 +3723,25 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06revert\x18\x02 \x01(\bR\x06revert\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
-	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x95\x01\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xe8\x01\n" +
 	"\x05Claim\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12*\n" +
 	"\x05token\x18\x03 \x01(\v2\x14.conductord.v1.TokenR\x05token\x120\n" +
-	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xaa\x01\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x121\n" +
+	"\x06expiry\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x1e\n" +
+	"\n" +
+	"extensions\x18\x06 \x01(\rR\n" +
+	"extensions\"\x83\x02\n" +
+	"\tHeldClaim\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12*\n" +
+	"\x05claim\x18\x05 \x01(\v2\x14.conductord.v1.ClaimR\x05claim\x12-\n" +
+	"\x04left\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04left\x121\n" +
+	"\x06silent\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x18\n" +
+	"\asuspect\x18\b \x01(\bR\asuspect\"\xaa\x01\n" +
 	"\aClaimed\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12'\n" +
 	"\x04book\x18\x02 \x01(\v2\x13.conductord.v1.BookR\x04book\x12-\n" +
@@ -3600,7 +3787,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"4\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04item\x18\x02 \x01(\rR\x04item\"\xc1\x03\n" +
+	"\x04item\x18\x02 \x01(\rR\x04item\"\xd5\x04\n" +
 	"\x05Event\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12.\n" +
@@ -3617,7 +3804,14 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05steps\x18\f \x03(\v2\x18.conductord.v1.StepEventR\x05steps\x12\x1d\n" +
 	"\n" +
 	"flow_state\x18\r \x01(\tR\tflowState\x12*\n" +
-	"\x05order\x18\x0e \x01(\v2\x14.conductord.v1.OrderR\x05order\"5\n" +
+	"\x05order\x18\x0e \x01(\v2\x14.conductord.v1.OrderR\x05order\x12\x18\n" +
+	"\asession\x18\x0f \x01(\tR\asession\x12\x1f\n" +
+	"\ventity_kind\x18\x10 \x01(\tR\n" +
+	"entityKind\x12\x16\n" +
+	"\x06entity\x18\x11 \x01(\tR\x06entity\x12\x19\n" +
+	"\bjob_kind\x18\x12 \x01(\tR\ajobKind\x12\x10\n" +
+	"\x03key\x18\x13 \x01(\tR\x03key\x12\x12\n" +
+	"\x04tags\x18\x14 \x03(\tR\x04tags\"5\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\"\xbb\x06\n" +
@@ -3670,14 +3864,15 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04slot\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x124\n" +
 	"\athrough\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\athrough\x12\x14\n" +
 	"\x05count\x18\x03 \x01(\x04R\x05count\x12\x12\n" +
-	"\x04skip\x18\x04 \x01(\tR\x04skip\"\x89\x01\n" +
+	"\x04skip\x18\x04 \x01(\tR\x04skip\"\xb8\x01\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
 	"\x05field\x18\x03 \x01(\tR\x05field\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x03R\x05limit\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\x03R\x04size\x12\x12\n" +
-	"\x04unit\x18\x06 \x01(\tR\x04unitBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x04unit\x18\x06 \x01(\tR\x04unit\x12-\n" +
+	"\x05since\x18\a \x01(\v2\x17.conductord.v1.PositionR\x05sinceBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_types_proto_rawDescOnce sync.Once
@@ -3691,7 +3886,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -3712,56 +3907,57 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Change)(nil),                // 16: conductord.v1.Change
 	(*Order)(nil),                 // 17: conductord.v1.Order
 	(*Claim)(nil),                 // 18: conductord.v1.Claim
-	(*Claimed)(nil),               // 19: conductord.v1.Claimed
-	(*Ending)(nil),                // 20: conductord.v1.Ending
-	(*Opening)(nil),               // 21: conductord.v1.Opening
-	(*Session)(nil),               // 22: conductord.v1.Session
-	(*Entity)(nil),                // 23: conductord.v1.Entity
-	(*Position)(nil),              // 24: conductord.v1.Position
-	(*Event)(nil),                 // 25: conductord.v1.Event
-	(*StepEvent)(nil),             // 26: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 27: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 28: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 29: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 30: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 31: conductord.v1.Error
-	nil,                           // 32: conductord.v1.Book.MetaEntry
-	nil,                           // 33: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 34: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 35: conductord.v1.Posting.StoreEntry
-	nil,                           // 36: conductord.v1.Job.StoreEntry
-	nil,                           // 37: conductord.v1.Entity.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 38: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
+	(*HeldClaim)(nil),             // 19: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 20: conductord.v1.Claimed
+	(*Ending)(nil),                // 21: conductord.v1.Ending
+	(*Opening)(nil),               // 22: conductord.v1.Opening
+	(*Session)(nil),               // 23: conductord.v1.Session
+	(*Entity)(nil),                // 24: conductord.v1.Entity
+	(*Position)(nil),              // 25: conductord.v1.Position
+	(*Event)(nil),                 // 26: conductord.v1.Event
+	(*StepEvent)(nil),             // 27: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 28: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 29: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 30: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 31: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 32: conductord.v1.Error
+	nil,                           // 33: conductord.v1.Book.MetaEntry
+	nil,                           // 34: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 35: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 36: conductord.v1.Posting.StoreEntry
+	nil,                           // 37: conductord.v1.Job.StoreEntry
+	nil,                           // 38: conductord.v1.Entity.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	32,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	38,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	38,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	33,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	39,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	39,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,   // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,   // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,   // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	33,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	34,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	34,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	35,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,   // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	38,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	38,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	39,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	39,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,   // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	8,   // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	7,   // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
 	0,   // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	38,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	39,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	1,   // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	38,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	39,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	9,   // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	0,   // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	38,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	39,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	1,   // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	38,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	38,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	39,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	39,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	2,   // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	2,   // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -3769,77 +3965,82 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
 	12,  // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
 	6,   // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	38,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	39,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
 	9,   // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
 	3,   // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
 	0,   // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	35,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	38,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	38,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	36,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	39,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	39,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
 	0,   // 42: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	36,  // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	38,  // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	38,  // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	38,  // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	38,  // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	38,  // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	37,  // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	39,  // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	39,  // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	39,  // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	39,  // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	39,  // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
 	18,  // 49: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
 	1,   // 50: conductord.v1.Job.token:type_name -> conductord.v1.Token
 	2,   // 51: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
 	17,  // 52: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	38,  // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	24,  // 54: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	38,  // 55: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	39,  // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	25,  // 54: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	39,  // 55: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
 	1,   // 56: conductord.v1.JobError.token:type_name -> conductord.v1.Token
 	2,   // 57: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	38,  // 58: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	38,  // 59: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	39,  // 58: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	39,  // 59: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
 	1,   // 60: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	38,  // 61: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	14,  // 62: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,   // 63: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,   // 64: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,   // 65: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11,  // 66: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,   // 67: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	39,  // 68: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	39,  // 69: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	39,  // 70: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	38,  // 71: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	37,  // 72: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	38,  // 73: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	24,  // 74: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	38,  // 75: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 76: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	26,  // 77: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	17,  // 78: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13,  // 79: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	39,  // 80: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	38,  // 81: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	38,  // 82: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	38,  // 83: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	38,  // 84: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	38,  // 85: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	38,  // 86: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	28,  // 87: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	38,  // 88: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	38,  // 89: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	38,  // 90: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	38,  // 91: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	38,  // 92: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	38,  // 93: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	0,   // 94: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 95: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 96: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 97: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 98: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 99: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	100, // [100:100] is the sub-list for method output_type
-	100, // [100:100] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	39,  // 61: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	40,  // 62: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	18,  // 63: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	40,  // 64: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	40,  // 65: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	14,  // 66: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,   // 67: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,   // 68: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,   // 69: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11,  // 70: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,   // 71: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	40,  // 72: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	40,  // 73: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	40,  // 74: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	39,  // 75: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	38,  // 76: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	39,  // 77: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	25,  // 78: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	39,  // 79: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 80: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	27,  // 81: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	17,  // 82: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	13,  // 83: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	40,  // 84: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	39,  // 85: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	39,  // 86: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	39,  // 87: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	39,  // 88: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	39,  // 89: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	39,  // 90: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	29,  // 91: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	39,  // 92: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	39,  // 93: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	39,  // 94: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	39,  // 95: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	39,  // 96: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	39,  // 97: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	25,  // 98: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	0,   // 99: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 100: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 101: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 102: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 103: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 104: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	105, // [105:105] is the sub-list for method output_type
+	105, // [105:105] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -3854,7 +4055,7 @@ func file_conductord_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

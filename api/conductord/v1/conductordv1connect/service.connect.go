@@ -65,6 +65,10 @@ const (
 	BoardServiceClaimProcedure = "/conductord.v1.BoardService/Claim"
 	// BoardServiceClaimNextProcedure is the fully-qualified name of the BoardService's ClaimNext RPC.
 	BoardServiceClaimNextProcedure = "/conductord.v1.BoardService/ClaimNext"
+	// BoardServiceExtendProcedure is the fully-qualified name of the BoardService's Extend RPC.
+	BoardServiceExtendProcedure = "/conductord.v1.BoardService/Extend"
+	// BoardServiceListClaimsProcedure is the fully-qualified name of the BoardService's ListClaims RPC.
+	BoardServiceListClaimsProcedure = "/conductord.v1.BoardService/ListClaims"
 	// BoardServiceConsumeProcedure is the fully-qualified name of the BoardService's Consume RPC.
 	BoardServiceConsumeProcedure = "/conductord.v1.BoardService/Consume"
 	// BoardServiceAbandonProcedure is the fully-qualified name of the BoardService's Abandon RPC.
@@ -155,6 +159,11 @@ type BoardServiceClient interface {
 	// ClaimNext answers when there is a job, or with none when the time to wait
 	// is over. At most 60 s; ask again, with the same nonce.
 	ClaimNext(context.Context, *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error)
+	// Extend gives a claim a time of its own from now on. Only its owner knows
+	// the token.
+	Extend(context.Context, *connect.Request[v1.ExtendRequest]) (*connect.Response[v1.ExtendResponse], error)
+	// ListClaims says who holds what, and, as only the leader knows, for how long.
+	ListClaims(context.Context, *connect.Request[v1.ListClaimsRequest]) (*connect.Response[v1.ListClaimsResponse], error)
 	Consume(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
 	Abandon(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
 	Trash(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
@@ -234,6 +243,18 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+BoardServiceClaimNextProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("ClaimNext")),
+			connect.WithClientOptions(opts...),
+		),
+		extend: connect.NewClient[v1.ExtendRequest, v1.ExtendResponse](
+			httpClient,
+			baseURL+BoardServiceExtendProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Extend")),
+			connect.WithClientOptions(opts...),
+		),
+		listClaims: connect.NewClient[v1.ListClaimsRequest, v1.ListClaimsResponse](
+			httpClient,
+			baseURL+BoardServiceListClaimsProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("ListClaims")),
 			connect.WithClientOptions(opts...),
 		),
 		consume: connect.NewClient[v1.EndingRequest, v1.EndingResponse](
@@ -321,6 +342,8 @@ type boardServiceClient struct {
 	watch      *connect.Client[v1.WatchRequest, v1.WatchResponse]
 	claim      *connect.Client[v1.ClaimRequest, v1.ClaimResponse]
 	claimNext  *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
+	extend     *connect.Client[v1.ExtendRequest, v1.ExtendResponse]
+	listClaims *connect.Client[v1.ListClaimsRequest, v1.ListClaimsResponse]
 	consume    *connect.Client[v1.EndingRequest, v1.EndingResponse]
 	abandon    *connect.Client[v1.EndingRequest, v1.EndingResponse]
 	trash      *connect.Client[v1.EndingRequest, v1.EndingResponse]
@@ -373,6 +396,16 @@ func (c *boardServiceClient) Claim(ctx context.Context, req *connect.Request[v1.
 // ClaimNext calls conductord.v1.BoardService.ClaimNext.
 func (c *boardServiceClient) ClaimNext(ctx context.Context, req *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error) {
 	return c.claimNext.CallUnary(ctx, req)
+}
+
+// Extend calls conductord.v1.BoardService.Extend.
+func (c *boardServiceClient) Extend(ctx context.Context, req *connect.Request[v1.ExtendRequest]) (*connect.Response[v1.ExtendResponse], error) {
+	return c.extend.CallUnary(ctx, req)
+}
+
+// ListClaims calls conductord.v1.BoardService.ListClaims.
+func (c *boardServiceClient) ListClaims(ctx context.Context, req *connect.Request[v1.ListClaimsRequest]) (*connect.Response[v1.ListClaimsResponse], error) {
+	return c.listClaims.CallUnary(ctx, req)
 }
 
 // Consume calls conductord.v1.BoardService.Consume.
@@ -450,6 +483,11 @@ type BoardServiceHandler interface {
 	// ClaimNext answers when there is a job, or with none when the time to wait
 	// is over. At most 60 s; ask again, with the same nonce.
 	ClaimNext(context.Context, *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error)
+	// Extend gives a claim a time of its own from now on. Only its owner knows
+	// the token.
+	Extend(context.Context, *connect.Request[v1.ExtendRequest]) (*connect.Response[v1.ExtendResponse], error)
+	// ListClaims says who holds what, and, as only the leader knows, for how long.
+	ListClaims(context.Context, *connect.Request[v1.ListClaimsRequest]) (*connect.Response[v1.ListClaimsResponse], error)
 	Consume(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
 	Abandon(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
 	Trash(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
@@ -525,6 +563,18 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		BoardServiceClaimNextProcedure,
 		svc.ClaimNext,
 		connect.WithSchema(boardServiceMethods.ByName("ClaimNext")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceExtendHandler := connect.NewUnaryHandler(
+		BoardServiceExtendProcedure,
+		svc.Extend,
+		connect.WithSchema(boardServiceMethods.ByName("Extend")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceListClaimsHandler := connect.NewUnaryHandler(
+		BoardServiceListClaimsProcedure,
+		svc.ListClaims,
+		connect.WithSchema(boardServiceMethods.ByName("ListClaims")),
 		connect.WithHandlerOptions(opts...),
 	)
 	boardServiceConsumeHandler := connect.NewUnaryHandler(
@@ -617,6 +667,10 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceClaimHandler.ServeHTTP(w, r)
 		case BoardServiceClaimNextProcedure:
 			boardServiceClaimNextHandler.ServeHTTP(w, r)
+		case BoardServiceExtendProcedure:
+			boardServiceExtendHandler.ServeHTTP(w, r)
+		case BoardServiceListClaimsProcedure:
+			boardServiceListClaimsHandler.ServeHTTP(w, r)
 		case BoardServiceConsumeProcedure:
 			boardServiceConsumeHandler.ServeHTTP(w, r)
 		case BoardServiceAbandonProcedure:
@@ -680,6 +734,14 @@ func (UnimplementedBoardServiceHandler) Claim(context.Context, *connect.Request[
 
 func (UnimplementedBoardServiceHandler) ClaimNext(context.Context, *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ClaimNext is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Extend(context.Context, *connect.Request[v1.ExtendRequest]) (*connect.Response[v1.ExtendResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Extend is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) ListClaims(context.Context, *connect.Request[v1.ListClaimsRequest]) (*connect.Response[v1.ListClaimsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ListClaims is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Consume(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error) {

@@ -1,0 +1,157 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// timed tells the leader of a claim that has a time of its own.
+func (t *txn) timed(j *jobRecord) {
+	if j.Claim.Expiry > 0 {
+		t.changes.Timed = append(t.changes.Timed, timerOf(j))
+	}
+}
+
+func timerOf(j *jobRecord) ClaimTimer {
+	return ClaimTimer{Job: j.ID, Token: j.Claim.Token, Expiry: j.Claim.Expiry, Extensions: j.Claim.Extensions}
+}
+
+// extendClaim gives a claim a time of its own. What is stored is how long it
+// is, and not until when: whoever leads counts it by its own clock.
+func (t *txn) extendClaim(c *v1.ExtendClaimCommand) error {
+	expiry, err := command.DurationFromProto("claim expiry", c.GetExpiry())
+	if err != nil {
+		return err
+	}
+	j, err := t.claimedJob(c.GetJob(), command.TokenFromProto(c.GetToken()))
+	if err != nil {
+		return fmt.Errorf("cannot extend the claim: %w", err)
+	}
+	j.Claim.Expiry = expiry
+	j.Claim.Extensions++
+	t.saveJob(j)
+	t.timed(j)
+	return nil
+}
+
+// expireClaim ends a claim whose own time is up. Its session goes on.
+func (t *txn) expireClaim(c *v1.ExpireClaimCommand) error {
+	coolDown, err := command.DurationFromProto("cool_down", c.GetCoolDown())
+	if err != nil {
+		return err
+	}
+	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
+		return fmt.Errorf("cannot expire the claim of job %s: %w", c.GetJob(), err)
+	}
+	j, err := t.claimedJob(c.GetJob(), command.TokenFromProto(c.GetToken()))
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot expire: %w", err)
+	case j.Claim.Expiry == 0 || j.Claim.Extensions != int(c.GetExtensions()):
+		return fmt.Errorf("cannot expire the claim of job %s: %w: it was extended %d times, and not %d",
+			j.ID, jobs.ErrConflict, j.Claim.Extensions, c.GetExtensions())
+	}
+	reason := fmt.Sprintf("its owner %s neither ended nor extended the claim within %s", j.Claim.Owner, j.Claim.Expiry)
+	return t.crash(j, lapse{coolDown, int(c.GetMaxCrashes()), reason})
+}
+
+// claimedJob reads a job that is claimed under a token. ErrNotFound, ErrFenced.
+func (t *txn) claimedJob(text string, token jobs.Token) (*jobRecord, error) {
+	id, err := jobs.ParseJobID(text)
+	if err != nil {
+		return nil, err
+	}
+	j, err := t.jobByID(id)
+	if err != nil {
+		return nil, err
+	}
+	return j, checkToken(j, token)
+}
+
+// ClaimTimers reads the claims that have a time of their own.
+func (m *Machine) ClaimTimers() ([]ClaimTimer, error) {
+	var timers []ClaimTimer
+	err := m.read(func(v *view) error {
+		return v.scan(tableClaim, nil, func(key, value []byte) (bool, error) {
+			j, err := v.heldBy(key, value)
+			if j != nil && j.Claim.Expiry > 0 {
+				timers = append(timers, timerOf(j))
+			}
+			return err == nil, err
+		})
+	})
+	return timers, err
+}
+
+// heldBy reads the job of a claim; nil if the claim is over.
+func (v *view) heldBy(key, value []byte) (*jobRecord, error) {
+	if len(key) != claimKeySize || len(value) != idSize+1 {
+		return nil, corrupt("a claim has a key of %d bytes and a value of %d", len(key), len(value))
+	}
+	if value[idSize] != 0 {
+		return nil, nil
+	}
+	sequence, err := sequenceAtEnd(key)
+	if err != nil {
+		return nil, err
+	}
+	j, err := v.job(sequence)
+	if err == nil && (j.Claim == nil || !bytes.Equal(key, claimKey(j.Claim.Session, j.Claim.Token, sequence))) {
+		return nil, corrupt("a claim of job %s is held that the job does not know", j.ID)
+	}
+	return j, err
+}
+
+const claimKeySize = idSize + 8 + 8 + sequenceSize
+
+// Claims reads a page of the claims that are held, by session and in the order
+// in which they were made. What only the leader's timers know is not set.
+func (m *Machine) Claims(query jobs.ClaimQuery) (page jobs.ClaimPage, err error) {
+	after, err := hex.DecodeString(query.After)
+	if err != nil || (len(after) != 0 && len(after) != claimKeySize) {
+		return page, &logbook.InvalidError{Field: "claims after", Reason: "not what a page before has said"}
+	}
+	err = m.read(func(v *view) error {
+		page, err = v.heldClaims(query, after)
+		return err
+	})
+	return page, err
+}
+
+func (v *view) heldClaims(query jobs.ClaimQuery, after []byte) (page jobs.ClaimPage, err error) {
+	var prefix []byte
+	if !query.Session.IsZero() {
+		prefix = query.Session.UUID[:]
+	}
+	limit, examined, last := pageSize(query.Limit), 0, bytes.Clone(after)
+	cursor := v.cursor(tableClaim)
+	key, value := cursor.Seek(prefix)
+	if bytes.Compare(after, prefix) > 0 {
+		if key, value = cursor.Seek(after); bytes.Equal(key, after) {
+			key, value = cursor.Next()
+		}
+	}
+	for ; key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
+		if len(page.Claims) >= limit || examined >= maxExamined {
+			page.Next = hex.EncodeToString(last)
+			return page, nil
+		}
+		examined++
+		last = append(last[:0], key...)
+		j, err := v.heldBy(key, value)
+		if err != nil {
+			return jobs.ClaimPage{}, err
+		}
+		if j == nil || (query.Owner != "" && j.Claim.Owner != query.Owner) || (query.Board != "" && j.Board != query.Board) {
+			continue
+		}
+		page.Claims = append(page.Claims, jobs.HeldClaim{Job: j.ID, Board: j.Board, Name: j.Name, Kind: j.Kind, Claim: *j.Claim})
+	}
+	return page, nil
+}
