@@ -27,6 +27,9 @@ type permits interface {
 // their hash.
 const maxKey = 255
 
+// emptyKey stands for a key without text, since that means that there is none.
+const emptyKey = "\x00"
+
 // parkedStep waits for its key. It is known by name: steps are numbered anew
 // when a flow grows.
 type parkedStep struct {
@@ -73,6 +76,9 @@ func (c *core) keyOf(step int) string {
 		}
 		return nil, false
 	})
+	if key == "" {
+		return emptyKey // of arguments that are all empty, which is no reason for not counting
+	}
 	if len(key) > maxKey {
 		sum := sha256.Sum256([]byte(key))
 		return hex.EncodeToString(sum[:])

@@ -204,6 +204,26 @@ func TestSuspendedInAPoolLeavesStepsPending(t *testing.T) {
 	})
 }
 
+// TestKeysWithoutText: steps whose arguments are all empty have the same key too.
+func TestKeysWithoutText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor()
+		root := flow.Unordered("f")
+		for i := range 3 {
+			root.Add(act(fmt.Sprint("s", i), func(context.Context) error {
+				f.enter("s", "", 1)
+				<-time.After(time.Second)
+				f.enter("", "", -1)
+				return nil
+			}, flow.Concurrency("{host}", 1), flow.Requires("host"), flow.Inject(map[string]any{"host": ""})))
+		}
+		runTogether(t, engine.NewPool(9), root)
+		if f.most["key "] != 1 {
+			t.Errorf("%d ran at once", f.most["key "])
+		}
+	})
+}
+
 func TestConcurrencyKeys(t *testing.T) {
 	values := map[string]string{"host": `"a"`, "n": `7`, "list": `[1, 2]`, "null": `null`}
 	value := func(name string) (json.RawMessage, bool) {
