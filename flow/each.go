@@ -33,6 +33,10 @@ const PatternEach Pattern = "each"
 // behind. A decider in the body is given the names that the body gave, and the
 // no of one reaches no further than its instance.
 //
+// Taking a list costs as much as the flow is large by then, a few microseconds
+// a step: an each that stands in another one, whose thousands of instances run
+// one after another, is better made a flow of its own.
+//
 // A list that is none, that has more than MaxElements, or for which the flow
 // would have more steps than it may, is a failure of the opening atom, of kind
 // logbook.FailureArgument.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -127,10 +128,19 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 	}
 	atom.begun, atom.began = true, a.number
 	for _, before := range a.plan.Predecessors(number) {
-		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored {
+		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored && !a.isMissing(before) {
 			a.fault("%s is executed while %s, which it waits for, is %s", name, a.plan.Step(before).Name(), state)
 		}
 	}
+}
+
+// isMissing: the step stands in an instance of an each that was ignored, and
+// that has none for this reason.
+func (a *auditor) isMissing(step int) bool {
+	return slices.ContainsFunc(a.plan.Openings(a.plan.Step(step).Name()), func(name string) bool {
+		opening, ok := a.plan.Find(name)
+		return ok && a.atoms[opening].state == logbook.AtomIgnored
+	})
 }
 
 // mayUndo: there is something to undo. What is behind it is looked at when the

@@ -38,7 +38,9 @@
 //     amidst is no reason for doing it twice, or by half.
 //   - However much a step leaves behind, its flow can be written and read: a
 //     result that is too large is a failure, and failures and stderr are cut.
-//   - A whole run costs O(steps + edges), whatever the shape of the flow.
+//   - A whole run costs O(steps + edges), whatever the shape of the flow; and
+//     as much again for each time that a flow.Each takes its list, where those
+//     that do so together count once.
 //
 // # Assumptions
 //

@@ -22,7 +22,7 @@ import (
 const maxDrawnSteps = 12
 
 // drawnStore is what every generated flow is given.
-var drawnStore = logbook.Values{"input": json.RawMessage("1"), "list": json.RawMessage("[101,102,103]"), "none": json.RawMessage("[]")}
+var drawnStore = logbook.Values{"input": json.RawMessage("1"), "list": json.RawMessage("[101,102,103]"), "none": json.RawMessage("[]"), "pair": json.RawMessage("[1,2]")}
 
 // drawnLimits make a result that is too large a small one.
 var drawnLimits = logbook.Limits{Value: 4 << 10}
@@ -43,6 +43,8 @@ type drawing struct {
 	once     bool
 	walls    bool // some retry answers otherwise than its neighbours
 	notes    []string
+	around   []string       // the openings of the each around the node that is drawn
+	elements map[string]int // of all openings, in all instances
 }
 
 type drawnRetry struct {
@@ -60,6 +62,9 @@ func (d *drawing) oneIn(n int, label string) bool {
 func (d *drawing) node(name string, depth int) flow.Node {
 	if name != "f" && (depth == 0 || d.steps >= maxDrawnSteps || rapid.IntRange(0, 2).Draw(d.rt, "leaf of "+name) == 0) {
 		return d.step()
+	}
+	if depth > 0 && len(d.around) < 2 && d.oneIn(6, "each of "+name) {
+		return d.each(name, depth-1)
 	}
 	retry, leave := d.retry(name)
 	defer leave()
@@ -95,6 +100,46 @@ func (d *drawing) node(name string, depth int) flow.Node {
 		f = d.links(flow.Graph(name, children...), children)
 	}
 	if retry != nil {
+		f.WithRetry(retry)
+	}
+	return f
+}
+
+// each draws a part that is run for each of two elements, or of none. What it
+// provides is not seen behind it.
+func (d *drawing) each(name string, depth int) flow.Node {
+	retry, leave := d.retry(name)
+	defer leave()
+	list, elements := "pair", 2
+	if d.oneIn(6, "nobody to run it for") {
+		list, elements = "none", 0
+	}
+	d.has("each")
+	openings := []string{name}
+	for range d.around {
+		var deeper []string
+		for _, opening := range openings {
+			deeper = append(deeper, opening+"[0]", opening+"[1]")
+		}
+		openings = deeper
+		d.has("each in an each")
+	}
+	for _, opening := range openings {
+		d.elements[opening] = elements
+	}
+	var options []flow.EachOption
+	if rapid.Bool().Draw(d.rt, "in order") {
+		options = append(options, flow.InOrder())
+	} else {
+		d.parallel = true
+	}
+	seen, outer := len(d.gives), d.around
+	d.around = append(outer[:len(outer):len(outer)], name)
+	body := d.node(name+".body", depth)
+	d.gives, d.around = d.gives[:seen], outer
+	f := flow.Each(name, list, "x"+name, body, options...)
+	if retry != nil {
+		d.has("each under a retry")
 		f.WithRetry(retry)
 	}
 	return f
@@ -369,23 +414,23 @@ func (a *actor) String() string {
 func (a *actor) begin(call *flow.Call, want logbook.AtomState) *logbook.AtomDetail {
 	w := a.world
 	detail := w.journal.snapshot()
-	atom, ok := detail.Atom(a.name)
+	atom, ok := detail.Atom(call.Step)
 	if !ok {
-		w.fault("step %s is called, and the record does not know of it", a.name)
+		w.fault("step %s is called, and the record does not know of it", call.Step)
 		return &logbook.AtomDetail{}
 	}
 	last, _ := atom.Last(call.Action)
 	if atom.State != want || last == nil || last.Ended() || last.Number != call.Attempt {
-		w.fault("%s %d of step %s is called while it is recorded as %s", call.Action, call.Attempt, a.name, dump(detail))
+		w.fault("%s %d of step %s is called while it is recorded as %s", call.Action, call.Attempt, call.Step, dump(detail))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if call.Action == logbook.ActionExecute {
-		w.begun[a.name]++
-		w.effects[a.name] = a.undo
+		w.begun[call.Step]++
+		w.effects[call.Step] = a.undo
 	}
-	if a.once && w.begun[a.name] > 1 {
-		w.faults = append(w.faults, fmt.Errorf("step %s is at most once, and has begun %d times", a.name, w.begun[a.name]))
+	if a.once && w.begun[call.Step] > 1 {
+		w.faults = append(w.faults, fmt.Errorf("step %s is at most once, and has begun %d times", call.Step, w.begun[call.Step]))
 	}
 	return atom
 }
@@ -466,7 +511,7 @@ func (a *undoingActor) Revert(ctx context.Context, call *flow.Call) error {
 	atom := a.begin(call, logbook.AtomReverting)
 	a.world.event()
 	if last, ok := atom.Last(logbook.ActionExecute); ok && string(last.Result) != string(call.Result) {
-		a.world.fault("the revert of step %s was given %s, and %s is recorded", a.name, call.Result, last.Result)
+		a.world.fault("the revert of step %s was given %s, and %s is recorded", call.Step, call.Result, last.Result)
 	}
 	if call.Asked < a.asks {
 		return flow.NotYet(flow.MinAsk)
@@ -477,6 +522,6 @@ func (a *undoingActor) Revert(ctx context.Context, call *flow.Call) error {
 	}
 	a.world.mu.Lock()
 	defer a.world.mu.Unlock()
-	a.world.effects[a.name] = false
+	a.world.effects[call.Step] = false
 	return nil
 }
