@@ -55,6 +55,10 @@ type txn struct {
 	ledger
 	eventsKept uint64
 
+	memory  *memory // for values
+	posting v1.Job  // to encode what does not change of a job; empty between
+	digest  []byte  // memory for the next digest
+
 	now  time.Time // of the present entry
 	item uint32    // number of the last event of the present entry
 
@@ -106,8 +110,9 @@ func (m *Machine) applyBatch(present *database, entries []Entry) ([][]*v1.Result
 	defer tx.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	t := &txn{
 		view: view{tx: tx}, ledger: m.status.Load().ledger,
-		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool),
+		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool), memory: &m.memory,
 	}
+	defer m.memory.again()
 	results := make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {
@@ -298,7 +303,7 @@ func (t *txn) put(tab table, key, value []byte) {
 
 // putMessage writes a message behind a prefix of fixed length.
 func (t *txn) putMessage(tab table, key, prefix []byte, message proto.Message) {
-	value, err := encode(prefix, message)
+	value, err := t.memory.encode(prefix, message)
 	if err != nil && t.fault == nil {
 		t.fault = err
 	}

@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -33,6 +34,10 @@ func BenchmarkPost(b *testing.B) {
 	kinds := map[string]func(int) *v1.Posting{
 		"job": func(int) *v1.Posting {
 			return &v1.Posting{Id: jobs.NewJobID().String(), Name: "job", Kind: "k"}
+		},
+		"job of 512 bytes": func(int) *v1.Posting {
+			details := &v1.Value{Json: []byte(`"` + strings.Repeat("x", 510) + `"`)}
+			return &v1.Posting{Id: jobs.NewJobID().String(), Name: "job", Kind: "k", Details: details}
 		},
 		"job with book": func(int) *v1.Posting {
 			p := flowPosting("job")

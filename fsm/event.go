@@ -24,7 +24,7 @@ func (t *txn) record(e jobs.Event) {
 	t.item++
 	position := jobs.Position{Index: t.Index, Item: t.item}
 	e.Time = t.now
-	value, err := encode(nil, command.EventToProto(&e))
+	value, err := t.memory.encode(nil, command.EventToProto(&e))
 	if err != nil && t.fault == nil {
 		t.fault = err
 	}

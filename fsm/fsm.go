@@ -113,7 +113,8 @@ type Machine struct {
 	// applying is held by whoever changes the state, from the first read of
 	// it to the call of Changed, so that changes are told in order.
 	applying sync.Mutex
-	broken   error // set by Apply when it cannot go on; read by Apply
+	broken   error  // set by Apply when it cannot go on; read by Apply
+	memory   memory // for the values of the present batch
 
 	// mu guards which database is the present one.
 	mu       sync.RWMutex

@@ -36,11 +36,13 @@ type jobRecord struct {
 
 const jobPrefixSize = 2
 
-func (t *txn) saveJob(j *jobRecord) {
-	small := j.Job
+// saveJob writes a job, and gives what it has written: nobody keeps it.
+func (t *txn) saveJob(j *jobRecord) *v1.Job {
+	small := command.JobToProto(&j.Job)
 	small.Details, small.Store, small.Failure = nil, nil, nil
 	prefix := []byte{byte(j.end), byte(stateNumber(j.State))}
-	t.putMessage(tableJob, sequenceKey(j.Sequence), prefix, command.JobToProto(&small))
+	t.putMessage(tableJob, sequenceKey(j.Sequence), prefix, small)
+	return small
 }
 
 func decodeJob(value []byte) (*jobRecord, error) {
@@ -77,11 +79,12 @@ func (v *view) jobByID(id jobs.JobID) (*jobRecord, error) {
 
 // savePosting writes what is known from the posting and never changes.
 func (t *txn) savePosting(j *jobRecord, posting *v1.Posting) {
-	message := &v1.Job{Details: posting.GetDetails(), Store: posting.GetStore()}
-	if message.Details == nil && len(message.Store) == 0 {
+	if posting.GetDetails() == nil && len(posting.GetStore()) == 0 {
 		return
 	}
-	t.putMessage(tablePosting, sequenceKey(j.Sequence), nil, message)
+	t.posting.Details, t.posting.Store = posting.GetDetails(), posting.GetStore()
+	t.putMessage(tablePosting, sequenceKey(j.Sequence), nil, &t.posting)
+	t.posting.Details, t.posting.Store = nil, nil
 }
 
 // complete adds the parts of a job that have tables of their own.

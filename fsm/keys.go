@@ -90,12 +90,15 @@ var tableNames = [...]string{
 const (
 	idSize       = len(uuid.UUID{})
 	sequenceSize = 8
+	prioritySize = 4
 	dueTimeSize  = 12
 	positionSize = 12
 )
 
+// sequenceKey is small enough to be inlined, so that the key of a lookup stays
+// on the stack.
 func sequenceKey(sequence uint64) []byte {
-	return binary.BigEndian.AppendUint64(nil, sequence)
+	return binary.BigEndian.AppendUint64(make([]byte, 0, sequenceSize), sequence)
 }
 
 // sequenceAtEnd reads the sequence with which the keys of most indexes end.
@@ -119,8 +122,10 @@ func boardKey(board string) []byte { return appendName(nil, board) }
 
 // laneKey is how the keys of a lane begin. Jobs that want labels have a table of
 // their own, so that those who offer none never come by them.
-func laneKey(lane Lane) (table, []byte) {
-	key := appendName(boardKey(lane.Board), lane.Kind)
+func laneKey(lane Lane) (table, []byte) { return appendLane(nil, lane) }
+
+func appendLane(key []byte, lane Lane) (table, []byte) {
+	key = appendName(appendName(key, lane.Board), lane.Kind)
 	if lane.Labels == "" {
 		return tableClaimable, key
 	}
@@ -139,8 +144,10 @@ const labelEnd = "\n"
 // those of one priority. A zero where no sequence is stands for the front of a
 // priority: behind it, what was put there last comes first.
 func claimableKey(job *jobRecord) (table, []byte) {
-	where, lane := laneKey(laneOf(job))
-	key := append(lane, priorityKey(job.Priority)...)
+	lane := laneOf(job)
+	const rest = 3 + prioritySize + 3*sequenceSize // the lengths of three names, and all that can stand behind them
+	where, key := appendLane(make([]byte, 0, len(lane.Board)+len(lane.Kind)+len(lane.Labels)+rest), lane)
+	key = appendPriority(key, job.Priority)
 	if job.Front != 0 {
 		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)
 	}
@@ -150,10 +157,10 @@ func claimableKey(job *jobRecord) (table, []byte) {
 // keyKey is where the job that has a key is to be found.
 func keyKey(board, key string) []byte { return append(boardKey(board), key...) }
 
-// priorityKey inverts the order of priorities: adding the sign bit makes
+// appendPriority inverts the order of priorities: adding the sign bit makes
 // signed numbers sort as unsigned ones, and the complement turns them around.
-func priorityKey(priority jobs.Priority) []byte {
-	return binary.BigEndian.AppendUint32(nil, ^(uint32(priority) ^ 1<<31))
+func appendPriority(key []byte, priority jobs.Priority) []byte {
+	return binary.BigEndian.AppendUint32(key, ^(uint32(priority) ^ 1<<31))
 }
 
 // timeKey sorts any time.
@@ -230,7 +237,8 @@ func interventionKey(flow logbook.FlowID, number uint32) []byte {
 }
 
 func positionKey(position jobs.Position) []byte {
-	return binary.BigEndian.AppendUint32(sequenceKey(position.Index), position.Item)
+	key := binary.BigEndian.AppendUint64(make([]byte, 0, positionSize), position.Index)
+	return binary.BigEndian.AppendUint32(key, position.Item)
 }
 
 func positionOfKey(key []byte) (jobs.Position, error) {

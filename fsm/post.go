@@ -17,69 +17,75 @@ import (
 // not keep the others from being accepted. So the command itself is never
 // refused, and a fault is its only error.
 func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
-	answer := &v1.PostResult{}
+	answer := &v1.PostResult{Posted: make([]*v1.Posted, 0, len(c.GetPostings()))}
 	for _, posting := range c.GetPostings() {
 		before := t.writes
-		job, existed, err := t.postOne(posting)
+		posted, err := t.postOne(posting)
 		if err != nil && (isFault(err) || t.writes != before) {
 			return nil, corrupt("cannot post job %s: %w", posting.GetId(), err)
 		}
-		answer.Posted = append(answer.Posted, &v1.Posted{
-			Job: job, Existed: existed, Error: command.ErrorToProto(err),
-		})
+		posted.Error = command.ErrorToProto(err)
+		answer.Posted = append(answer.Posted, posted)
 	}
 	return &v1.Result{Kind: &v1.Result_Post{Post: answer}}, nil
 }
 
-// postOne posts one job. The answer is the id of that job, or of the one that
+// postOne posts one job. The answer has the id of that job, or of the one that
 // existed before it; of the posting, where it is refused.
-func (t *txn) postOne(p *v1.Posting) (job string, existed bool, err error) {
+func (t *txn) postOne(p *v1.Posting) (*v1.Posted, error) {
+	answer := &v1.Posted{Job: p.GetId()}
 	posting, err := command.PostingFromProto(p)
 	switch {
 	case err != nil:
-		return p.GetId(), false, err
+		return answer, err
 	case posting.ID.IsZero():
-		return p.GetId(), false, &logbook.InvalidError{Field: "job id", Reason: "unset"}
+		return answer, &logbook.InvalidError{Field: "job id", Reason: "unset"}
 	}
-	digest := command.PostingDigest(p)
+	var digest [command.DigestSize]byte
+	digest, t.digest = command.PostingDigest(t.digest, p)
 	if known := t.get(tableJobID, posting.ID.UUID[:]); known != nil {
-		existed, err := t.repeatedPost(posting.ID, known, digest)
-		return p.GetId(), existed, err
+		answer.Existed, err = t.repeatedPost(posting.ID, known, digest[:])
+		return answer, err
 	}
 	holder, err := t.holderOf(posting.Board, posting.Key)
 	switch {
 	case err != nil:
-		return p.GetId(), false, err
+		return answer, err
 	case holder != nil:
 		t.raise(holder, &posting)
-		return holder.ID.String(), true, nil
+		answer.Job, answer.Existed = holder.ID.String(), true
+		return answer, nil
 	}
-	return p.GetId(), false, t.postNew(p, &posting, digest)
+	answer.Posted, err = t.postNew(p, &posting, digest[:])
+	return answer, err
 }
 
-// postNew posts a job that is not there.
-func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) error {
+// postNew posts a job that is not there, and gives it as it is now, which saves
+// whoever answers the caller from reading it again.
+func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.Job, error) {
 	work, err := t.planWork(posting)
 	if err != nil {
-		return fmt.Errorf("cannot post job %s: %w", posting.ID, err)
+		return nil, fmt.Errorf("cannot post job %s: %w", posting.ID, err)
 	}
 	j, err := t.newJob(posting, work)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.Sequence++
 	j.Sequence = t.Sequence
-	t.put(tableJobID, j.ID.UUID[:], append(sequenceKey(j.Sequence), digest...))
+	known := binary.BigEndian.AppendUint64(t.memory.room(sequenceSize+len(digest)), j.Sequence)
+	t.put(tableJobID, j.ID.UUID[:], append(known, digest...))
 	t.savePosting(j, p)
 	if err := t.attach(j, work); err != nil {
-		return err
+		return nil, err
 	}
 	t.takeKey(j)
 	t.keepDeadline(j)
 	t.enter(j)
-	t.saveJob(j)
+	message := t.saveJob(j)
 	t.event(jobs.EventPosted, j, jobs.Event{})
-	return nil
+	message.Details, message.Store = p.GetDetails(), p.GetStore()
+	return message, nil
 }
 
 // repeatedPost tells a repeat from another posting under the same id.
@@ -107,7 +113,9 @@ func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 	}
 	j.Deadline = p.Deadline
 	j.Held, j.Key, j.Tags, j.MaxCrashes = p.Hold, p.Key, p.Tags, p.MaxCrashes
-	j.Labels = slices.Sorted(slices.Values(p.Labels))
+	if len(p.Labels) > 0 {
+		j.Labels = slices.Sorted(slices.Values(p.Labels))
+	}
 	if p.Front {
 		j.Front = t.Index
 	}

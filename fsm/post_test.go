@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -106,6 +107,29 @@ func TestPostWithBookIsOneWrite(t *testing.T) {
 	flow := saved.Flows[0]
 	if flow.State != logbook.FlowPending || string(flow.Factory.Args) != `{"of":"flow of trip"}` || string(flow.Store["a"]) != ` 1` {
 		t.Errorf("saved %+v", flow)
+	}
+}
+
+// TestPostAnswersWithTheJob: who posts is told of the job as it would be read,
+// and of one that existed the id alone, since it may have changed.
+func TestPostAnswersWithTheJob(t *testing.T) {
+	r := newRig(t)
+	whole := flowPosting("trip")
+	whole.Details, whole.Store = value(`{"z":1}`), map[string]*v1.Value{"x": value(`1.0`)}
+	whole.Tags, whole.Labels, whole.Key = []string{"t"}, []string{"b", "a"}, "k"
+	held := posting("held", "k")
+	held.Hold = true
+	posted := r.ok(post(whole, held, posting("plain", "k"), held, &v1.Posting{Id: id("other"), Name: "other", Kind: "k", Key: "k"})).GetPost().Posted
+	for i, name := range []string{"trip", "held", "plain"} {
+		job := r.job(id(name))
+		if want := command.JobToProto(&job); !proto.Equal(posted[i].Posted, want) {
+			t.Errorf("%s: the answer is %v, and the job %v", name, posted[i].Posted, want)
+		}
+	}
+	for i, want := range []string{id("held"), id("trip")} {
+		if got := posted[3+i]; got.Posted != nil || !got.Existed || got.Job != want {
+			t.Errorf("a job that existed: %v", got)
+		}
 	}
 }
 

@@ -397,18 +397,18 @@ func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal strin
 	whole.Posting = template
 	posting := whole.Expand(record.Job, record.Slot)
 	before := t.writes
-	job, existed, err := t.postOne(command.PostingToProto(&posting))
+	posted, err := t.postOne(command.PostingToProto(&posting))
 	switch {
 	case err != nil && (isFault(err) || t.writes != before):
 		return "", corrupt("cannot post job %s: %w", record.Job, err)
 	case err != nil:
 		return cutReason(err.Error()), nil
-	case job != record.Job.String():
-		return "job " + job + " has the key of the posting", nil
+	case posted.GetJob() != record.Job.String():
+		return "job " + posted.GetJob() + " has the key of the posting", nil
 	}
 	record.State, record.At = jobs.SlotPosted, t.now
 	s.Posted++
-	if !existed {
+	if !posted.GetExisted() {
 		s.Active++
 		t.put(tableScheduleJob, scheduleKey(s.ID, t.Sequence), nil)
 		t.put(tableJobSchedule, sequenceKey(t.Sequence), s.ID.UUID[:])

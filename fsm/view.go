@@ -59,9 +59,13 @@ func (v *view) keys(t table, prefix []byte) [][]byte {
 func encode(prefix []byte, message proto.Message) ([]byte, error) {
 	value, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(prefix, message)
 	if err != nil {
-		return nil, corrupt("cannot encode a %s: %w", message.ProtoReflect().Descriptor().Name(), err)
+		return nil, unencodable(message, err)
 	}
 	return value, nil
+}
+
+func unencodable(message proto.Message, err error) error {
+	return corrupt("cannot encode a %s: %w", message.ProtoReflect().Descriptor().Name(), err)
 }
 
 // decode reads a stored message into a domain value. What is stored was

@@ -1,6 +1,7 @@
 package raftboard
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ func (c *core) makeLanes() {
 }
 
 func (c *core) sendPostings(ctx context.Context, p *peer, postings []*v1.Posting) ([]*v1.PostedJob, *tryError) {
-	answer, failed := exchange(ctx, c, p, operation{}, &v1.PostRequest{Postings: postings}, p.board.Post)
+	answer, failed := exchange(ctx, c, p, operation{}, &v1.PostRequest{Postings: postings, Brief: true}, p.board.Post)
 	if failed != nil {
 		return nil, failed
 	}
@@ -93,8 +94,12 @@ func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 		return nil, err
 	}
 	for k, answer := range answers {
-		if err := readPosted(answer, own[places[k]], &posted[places[k]]); err != nil {
+		place := places[k]
+		if err := readPosted(answer, own[place], &posted[place]); err != nil {
 			return nil, fmt.Errorf("cannot %s: %w", op.name, err)
+		}
+		if !answer.GetExisted() && posted[place].Err == nil {
+			restore(&posted[place].Job, &postings[place])
 		}
 	}
 	return posted, nil
@@ -119,6 +124,18 @@ func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted) error {
 	posted.Existed = answer.GetExisted() && (!own || job.ID != posted.Job.ID)
 	posted.Job = job
 	return unreadable(err)
+}
+
+// restore adds what a brief answer leaves out, in memory of its own: the
+// caller may use that of the posting again.
+func restore(job *jobs.Job, posting *jobs.Posting) {
+	job.Details = bytes.Clone(posting.Details)
+	if len(posting.Store) > 0 {
+		job.Store = make(logbook.Values, len(posting.Store))
+		for name, value := range posting.Store {
+			job.Store[name] = bytes.Clone(value)
+		}
+	}
 }
 
 // unreadable marks an answer that this program does not understand. What was

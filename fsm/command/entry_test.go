@@ -139,7 +139,7 @@ func useCommand(t *testing.T, c *v1.Command) {
 		t.Fatalf("refused with an error of no kind: %v", err)
 	}
 	for _, p := range c.GetPost().GetPostings() {
-		command.PostingDigest(p)
+		command.PostingDigest(nil, p)
 	}
 }
 
@@ -165,8 +165,9 @@ func BenchmarkCheck(b *testing.B) {
 
 func BenchmarkPostingDigest(b *testing.B) {
 	p := samplePosting()
+	var memory []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		command.PostingDigest(p)
+		_, memory = command.PostingDigest(memory, p)
 	}
 }

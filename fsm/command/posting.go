@@ -11,6 +11,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// DigestSize is the length of a PostingDigest.
+const DigestSize = sha256.Size
+
 // PostingToProto converts a posting; nil stays nil.
 func PostingToProto(p *jobs.Posting) *v1.Posting {
 	if p == nil {
@@ -71,17 +74,19 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 // one, since both say the same; it is filled in for the moment, so nobody else
 // may use the posting meanwhile. Protobuf promises that encoding for one build
 // only, so a test pins a digest: it is state, and must not change.
-func PostingDigest(p *v1.Posting) []byte {
+//
+// The encoding is made in the given memory, which may be nil, and which is
+// given back, or larger memory in its place, to be used again.
+func PostingDigest(memory []byte, p *v1.Posting) (digest [DigestSize]byte, again []byte) {
 	if p.Board == "" {
 		p.Board = jobs.DefaultBoard
 		defer func() { p.Board = "" }()
 	}
-	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+	encoded, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(memory[:0], p)
 	if err != nil {
 		// Only text that is not UTF-8 cannot be encoded, and what was decoded
 		// from the log holds none.
 		panic("internal error: a posting from the log cannot be encoded: " + err.Error())
 	}
-	sum := sha256.Sum256(encoded)
-	return sum[:]
+	return sha256.Sum256(encoded), encoded
 }

@@ -55,9 +55,9 @@ func postedBytes(k *kit) {
 	posting := k.posting("odd")
 	posting.Details = json.RawMessage("{ \"b\": 12345678901234567890123, \"a\":\n[2.50, 1E+2, \"\\u00e5<&>\"], \"a\": null }")
 	posting.Store = logbook.Values{"odd": posting.Details, "letters": json.RawMessage(`"åß漢🙂"`), "null": json.RawMessage(`null`)}
-	k.post(posting)
+	posted, again := k.post(posting)[0], k.post(posting)[0]
 	claimed := k.claim(k.session("reader"), posting.ID)
-	for what, job := range map[string]jobs.Job{"read": k.job(posting.ID), "claimed": claimed.Job} {
+	for what, job := range map[string]jobs.Job{"posted": posted, "posted again": again, "read": k.job(posting.ID), "claimed": claimed.Job} {
 		if !bytes.Equal(job.Details, posting.Details) {
 			k.Errorf("%s: details are %q, want %q", what, job.Details, posting.Details)
 		}

@@ -36,8 +36,19 @@ func (s *boardService) Post(ctx context.Context, request *connect.Request[conduc
 		s.post)
 }
 
-// post gives each posting its own verdict.
+// post answers as shortly as it is asked to.
 func (s *boardService) post(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
+	answer, index, err := s.postAll(ctx, request)
+	for _, posted := range answer.GetPosted() {
+		if request.Brief && !posted.Existed {
+			posted.Job.Details, posted.Job.Store = nil, nil
+		}
+	}
+	return answer, index, err
+}
+
+// postAll gives each posting its own verdict.
+func (s *boardService) postAll(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
 	switch n := len(request.Postings); {
 	case n == 0:
 		return nil, 0, &logbook.InvalidError{Field: "postings", Reason: "none"}
@@ -145,8 +156,8 @@ func postCommand(postings []*conductordv1.Posting) *conductordv1.Command {
 	return &conductordv1.Command{Kind: &conductordv1.Command_Post{Post: &conductordv1.PostCommand{Postings: postings}}}
 }
 
-// postedJobs reads the jobs that were posted, all at once: a transaction for
-// each would cost more than the reading.
+// postedJobs are the jobs of an answer: those that were made as the state
+// machine made them, and those that existed as they are, read all at once.
 func (s *boardService) postedJobs(posted []*conductordv1.Posted) ([]*conductordv1.PostedJob, error) {
 	answer := make([]*conductordv1.PostedJob, len(posted))
 	var ids []jobs.JobID
@@ -156,11 +167,18 @@ func (s *boardService) postedJobs(posted []*conductordv1.Posted) ([]*conductordv
 			answer[i] = refusedPosting(one.Job, one.Error)
 			continue
 		}
+		if one.Posted != nil {
+			answer[i] = &conductordv1.PostedJob{Job: one.Posted}
+			continue
+		}
 		id, err := jobs.ParseJobID(one.Job)
 		if err != nil {
 			return nil, err
 		}
 		ids, places = append(ids, id), append(places, i)
+	}
+	if len(ids) == 0 {
+		return answer, nil
 	}
 	found, err := s.machine.JobsByID(ids...)
 	if err != nil {
@@ -456,6 +474,11 @@ func (s *boardService) Execute(ctx context.Context, request *connect.Request[con
 				return nil, 0, err
 			}
 			index, results, err := s.submit(ctx, message.Commands...)
+			for _, result := range results {
+				for _, posted := range result.GetPost().GetPosted() {
+					posted.Posted = nil // for Post; whoever sends commands reads what they want to know
+				}
+			}
 			return &conductordv1.ExecuteResponse{Results: results}, index, err
 		})
 }

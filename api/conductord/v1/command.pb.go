@@ -2146,6 +2146,7 @@ type Posted struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
 	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Posted        *Job                   `protobuf:"bytes,4,opt,name=posted,proto3" json:"posted,omitempty"` // the job as it was put on the board; unset if it existed, and in answers to Execute
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2197,6 +2198,13 @@ func (x *Posted) GetExisted() bool {
 func (x *Posted) GetError() *Error {
 	if x != nil {
 		return x.Error
+	}
+	return nil
+}
+
+func (x *Posted) GetPosted() *Job {
+	if x != nil {
+		return x.Posted
 	}
 	return nil
 }
@@ -2599,11 +2607,12 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04kind\";\n" +
 	"\n" +
 	"PostResult\x12-\n" +
-	"\x06posted\x18\x01 \x03(\v2\x15.conductord.v1.PostedR\x06posted\"`\n" +
+	"\x06posted\x18\x01 \x03(\v2\x15.conductord.v1.PostedR\x06posted\"\x8c\x01\n" +
 	"\x06Posted\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\x12*\n" +
-	"\x05error\x18\x03 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"?\n" +
+	"\x05error\x18\x03 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12*\n" +
+	"\x06posted\x18\x04 \x01(\v2\x12.conductord.v1.JobR\x06posted\"?\n" +
 	"\vClaimResult\x120\n" +
 	"\agranted\x18\x01 \x03(\v2\x16.conductord.v1.GrantedR\agranted\"G\n" +
 	"\aGranted\x12\x10\n" +
@@ -2677,7 +2686,8 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*SlotDecision)(nil),            // 42: conductord.v1.SlotDecision
 	(*Error)(nil),                   // 43: conductord.v1.Error
 	(*Session)(nil),                 // 44: conductord.v1.Session
-	(*SlotRecord)(nil),              // 45: conductord.v1.SlotRecord
+	(*Job)(nil),                     // 45: conductord.v1.Job
+	(*SlotRecord)(nil),              // 46: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
@@ -2740,15 +2750,16 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	29, // 57: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
 	24, // 58: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
 	43, // 59: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	26, // 60: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	38, // 61: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	40, // 62: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	45, // 63: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	45, // 60: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	26, // 61: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	38, // 62: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	40, // 63: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	46, // 64: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }

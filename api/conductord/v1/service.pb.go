@@ -32,8 +32,11 @@ const (
 )
 
 type PostRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Postings      []*Posting             `protobuf:"bytes,1,rep,name=postings,proto3" json:"postings,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Postings []*Posting             `protobuf:"bytes,1,rep,name=postings,proto3" json:"postings,omitempty"`
+	// Leaves details and store out of the jobs of the answer, but for those that
+	// existed: the caller has them.
+	Brief         bool `protobuf:"varint,2,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -73,6 +76,13 @@ func (x *PostRequest) GetPostings() []*Posting {
 		return x.Postings
 	}
 	return nil
+}
+
+func (x *PostRequest) GetBrief() bool {
+	if x != nil {
+		return x.Brief
+	}
+	return false
 }
 
 type PostResponse struct {
@@ -4212,9 +4222,10 @@ var File_conductord_v1_service_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"A\n" +
+	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"W\n" +
 	"\vPostRequest\x122\n" +
-	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings\"@\n" +
+	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings\x12\x14\n" +
+	"\x05brief\x18\x02 \x01(\bR\x05brief\"@\n" +
 	"\fPostResponse\x120\n" +
 	"\x06posted\x18\x01 \x03(\v2\x18.conductord.v1.PostedJobR\x06posted\"w\n" +
 	"\tPostedJob\x12$\n" +

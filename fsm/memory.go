@@ -1,0 +1,51 @@
+package fsm
+
+import (
+	"google.golang.org/protobuf/proto"
+)
+
+// Bounds of the memory for values. It begins with room for what a busy entry
+// writes, and what a batch of large values needed is not kept beyond it.
+const (
+	firstMemory = 64 << 10
+	keptMemory  = 2 << 20
+)
+
+// memory is where the values of a batch are put, one behind the other. bbolt
+// refers to a value until the commit and has copied it then, so that one batch
+// can use the memory of the one before it: making it anew for each value, and
+// collecting it, was a fifth of what applying a posting costs.
+type memory struct {
+	present []byte // what is in use, with room at its end
+}
+
+// room gives a slice without length and with that capacity.
+func (m *memory) room(size int) []byte {
+	used := len(m.present)
+	if cap(m.present)-used < size {
+		// The values before stay where they are; bbolt keeps them alive.
+		m.present, used = make([]byte, 0, max(size, 2*cap(m.present), firstMemory)), 0
+	}
+	m.present = m.present[:used+size]
+	return m.present[used : used : used+size]
+}
+
+// again takes everything back. Nothing may refer to it any more.
+func (m *memory) again() {
+	if cap(m.present) > keptMemory {
+		m.present = nil
+	}
+	m.present = m.present[:0]
+}
+
+// encode is encode with a value that is good until the end of the batch.
+func (m *memory) encode(prefix []byte, message proto.Message) ([]byte, error) {
+	options := proto.MarshalOptions{Deterministic: true} // as encode
+	size := options.Size(message)
+	options.UseCachedSize = true
+	value, err := options.MarshalAppend(append(m.room(len(prefix)+size), prefix...), message)
+	if err != nil {
+		return nil, unencodable(message, err)
+	}
+	return value, nil
+}
