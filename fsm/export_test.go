@@ -205,6 +205,7 @@ func (c *census) countJob(value []byte) error {
 		want  bool
 	}{
 		{"claimable", c.get(claimableKey(j)) != nil, j.State == jobs.StateClaimable},
+		{"line", c.get(tableLine, lineKey(j)) != nil, j.State == jobs.StateClaimable && len(j.Labels) == 0},
 		{"due", c.get(tableDue, dueKey(j.DueAt, j.Sequence)) != nil, waits},
 		{"claim", j.Claim != nil, j.State == jobs.StateClaimed},
 	} {
@@ -349,6 +350,7 @@ func (c *census) agrees(l ledger) error {
 	}{
 		{"job ids", c.rows[tableJobID], c.rows[tableJob]},
 		{"claimable", c.rows[tableClaimable] + c.rows[tableLabelled], count(jobs.StateClaimable)},
+		{"line", c.rows[tableLine], c.rows[tableClaimable]},
 		{"due", c.rows[tableDue], count(jobs.StateDelayed) + count(jobs.StateCooling)},
 		{"finished", c.rows[tableFinished], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
 		{"keys", c.rows[tableKey], c.keyed},

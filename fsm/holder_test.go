@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,5 +93,32 @@ func TestOldSnapshotsHaveFewerTables(t *testing.T) {
 	other.posted(keyed("b", 0, false))
 	if job := other.job(id("b")); job.Key != "the key" {
 		t.Errorf("posted %+v", job)
+	}
+}
+
+// TestOldSnapshotsAreLinedUp: who takes any kind finds the jobs of a snapshot that
+// knows no line, in their order.
+func TestOldSnapshotsAreLinedUp(t *testing.T) {
+	r := newRig(t)
+	for i, name := range []string{"a", "b", "c", "d"} {
+		p := posting(name, fmt.Sprint("kind ", 9-i))
+		p.Priority, p.Front = int32(i%2), i == 2
+		r.posted(p)
+	}
+	if err := fsm.DropLaterTables(r.Machine); err != nil {
+		t.Fatal(err)
+	}
+	other := newRig(t)
+	if err := other.Restore(strings.NewReader(string(snapshot(t, r.Machine)))); err != nil {
+		t.Fatal(err)
+	}
+	other.index = r.index
+	other.ok(open("ann"))
+	var got []string
+	for _, granted := range other.ok(claimNext("ann", "all", 9, nil, nil)).GetClaim().Granted {
+		got = append(got, other.job(granted.Job).Name)
+	}
+	if want := []string{"b", "d", "c", "a"}; !slices.Equal(got, want) {
+		t.Errorf("given %v, want %v", got, want)
 	}
 }

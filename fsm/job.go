@@ -141,6 +141,9 @@ func (t *txn) leave(j *jobRecord) {
 	switch j.State {
 	case jobs.StateClaimable:
 		t.delete(claimableKey(j))
+		if len(j.Labels) == 0 {
+			t.delete(tableLine, lineKey(j))
+		}
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.delete(tableDue, dueKey(j.DueAt, j.Sequence))
 	case jobs.StateCompleted, jobs.StateTrashed:
@@ -155,6 +158,9 @@ func (t *txn) enter(j *jobRecord) {
 	case jobs.StateClaimable:
 		where, key := claimableKey(j)
 		t.put(where, key, nil)
+		if len(j.Labels) == 0 {
+			t.put(tableLine, lineKey(j), nil)
+		}
 		t.becameClaimable(laneOf(j))
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)

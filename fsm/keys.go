@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -67,6 +68,8 @@ const (
 	tableSlotWaiting   // schedule id, number → nothing: slots that wait for others to finish
 	tableScheduleJob   // schedule id, sequence → nothing: its unfinished jobs
 	tableJobSchedule   // sequence → schedule id: the same the other way round
+
+	tableLine // board, inverted priority, sequence → nothing: as claimable, for who takes any kind
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -84,7 +87,7 @@ var tableNames = [...]string{
 	tableError: "error", tableErrorRoad: "error_road",
 	tableSchedule: "schedule", tableTemplate: "template", tableScheduleName: "schedule_name", tableScheduleCount: "schedule_count",
 	tableScheduleDue: "schedule_due", tableSlot: "slot", tableSlotWaiting: "slot_waiting",
-	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule",
+	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",
 }
 
 const (
@@ -152,6 +155,26 @@ func claimableKey(job *jobRecord) (table, []byte) {
 		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)
 	}
 	return where, binary.BigEndian.AppendUint64(key, job.Sequence)
+}
+
+// lineKey is the place of a claimable job among those of all kinds of its board.
+func lineKey(job *jobRecord) []byte {
+	_, lane := laneKey(laneOf(job))
+	_, key := claimableKey(job)
+	return append(boardKey(job.Board), key[len(lane):]...)
+}
+
+// lineOfClaimable is the key of the line that belongs to one of the lanes.
+func lineOfClaimable(key []byte) ([]byte, error) {
+	board := 1
+	if len(key) > 0 {
+		board += int(key[0])
+	}
+	if len(key) <= board || len(key) <= board+int(key[board]) {
+		return nil, corrupt("a key of %d bytes is that of no claimable job", len(key))
+	}
+	order := key[board+1+int(key[board]):]
+	return append(bytes.Clone(key[:board]), order...), nil
 }
 
 // keyKey is where the job that has a key is to be found.

@@ -103,8 +103,9 @@ type laneStart struct {
 }
 
 // lanesOf are the lanes in which a request looks, each once. Where it names no
-// kinds, and where jobs want labels, they are found by leaping from lane to lane:
-// for labels that costs a leap for each set of them that waits.
+// kinds, the line of the board stands for all of those without labels. Those of
+// jobs that want labels are found by leaping from lane to lane: that costs a
+// leap for each set of labels that waits.
 func (v *view) lanesOf(request jobs.ClaimRequest) []laneStart {
 	var lanes []laneStart
 	boards := request.Boards
@@ -113,9 +114,7 @@ func (v *view) lanesOf(request jobs.ClaimRequest) []laneStart {
 	}
 	for _, board := range distinct(boards) {
 		if len(request.Kinds) == 0 {
-			for _, prefix := range v.leap(tableClaimable, boardKey(board), 1) {
-				lanes = append(lanes, laneStart{tableClaimable, prefix})
-			}
+			lanes = append(lanes, laneStart{tableLine, boardKey(board)})
 			lanes = append(lanes, v.labelled(request.Labels, boardKey(board), 2)...)
 		}
 		for _, kind := range distinct(request.Kinds) {

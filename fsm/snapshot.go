@@ -293,10 +293,8 @@ func (m *Machine) adopt(restored *database, header snapshotHeader) (after *statu
 		return nil, err
 	}
 	err = restored.bolt.Update(func(tx *bolt.Tx) error {
-		for _, name := range tableNames[firstTables:] {
-			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
-				return fmt.Errorf("cannot add table %s: %w", name, err)
-			}
+		if err := addLaterTables(tx); err != nil {
+			return err
 		}
 		v := &view{tx: tx}
 		kept, err := v.ledgerOf()
@@ -317,6 +315,31 @@ func (m *Machine) adopt(restored *database, header snapshotHeader) (after *statu
 		return v.bucket(tableLedger).Put(ledgerKey, kept.encode())
 	})
 	return after, err
+}
+
+// addLaterTables makes the tables that a snapshot of an earlier program lacks.
+// All but one of them were empty: the line follows from the lanes.
+func addLaterTables(tx *bolt.Tx) error {
+	line := tx.Bucket([]byte(tableNames[tableLine]))
+	for _, name := range tableNames[firstTables:] {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+			return fmt.Errorf("cannot add table %s: %w", name, err)
+		}
+	}
+	if line != nil {
+		return nil
+	}
+	v := &view{tx: tx}
+	return v.scan(tableClaimable, nil, func(key, _ []byte) (bool, error) {
+		place, err := lineOfClaimable(key)
+		if err != nil {
+			return false, err
+		}
+		if err := v.bucket(tableLine).Put(place, nil); err != nil {
+			return false, fmt.Errorf("cannot write to table %s: %w", tableNames[tableLine], err)
+		}
+		return true, nil
+	})
 }
 
 // checkDatabase has bbolt check every page.
