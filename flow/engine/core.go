@@ -32,6 +32,7 @@ type core struct {
 	vertices []vertex
 	strays   map[string]vertex                  // of instances that the plan does not have in this round, by step
 	lists    map[*flow.Gathered]json.RawMessage // that were gathered for somebody
+	taken    map[string][]json.RawMessage       // the elements of openings, by step, when somebody has asked for them
 	done     int                                // steps in SUCCESS or IGNORE
 	undone   int                                // while reverting: steps that are REVERTED or never started
 	running  int                                // attempts that this run has begun and not ended
@@ -58,25 +59,20 @@ type core struct {
 type vertex struct {
 	state     logbook.AtomState
 	intention logbook.Intention
-	recorded  bool // the logbook has an atom of it, or will with the next update
-	outdated  bool // the atom has the version of a step that has changed before it was begun
-	started   bool // at least one execution was begun
-	open      bool // this run has begun an attempt and not ended it
-	released  bool // those behind it have been told that it is done
-	before    int
-	after     int
-	behind    int              // for countUndone alone
+	recorded  bool  // the logbook has an atom of it, or will with the next update
+	outdated  bool  // the atom has the version of a step that has changed before it was begun
+	started   bool  // at least one execution was begun
+	open      bool  // this run has begun an attempt and not ended it
+	released  bool  // those behind it have been told that it is done
+	before    int32 // these are small, because there is one of each for every step
+	after     int32
+	behind    int32            // for countUndone alone
 	attempt   *logbook.Attempt // the one that is open, as its mark in the update says, or that waits to be asked again; not to be written to
 
-	executions, reverts          int  // attempts begun
-	resets                       int  // by persons
-	runs, undoings               int  // executions and reverts that were loaded since then
-	failedExecutions, failedUndo int  // attempts that have ended in a failure
-	undoFailed                   bool // the last revert that was loaded
-	undone                       bool // the last attempt that was loaded is a revert
+	executions, reverts          int // attempts begun
+	failedExecutions, failedUndo int // attempts that have ended in a failure
 	result                       []byte
-	fields                       logbook.Values    // of the result, when somebody has asked for one
-	list                         []json.RawMessage // the elements of the result, of an opening
+	fields                       logbook.Values // of the result, when somebody has asked for one
 	failure                      *logbook.Failure
 	retryAt                      time.Time
 	progress                     *logbook.Progress // to be recorded with the next change; nil: none

@@ -81,13 +81,12 @@ func (c *core) loadStray(atom *logbook.AtomDetail) error {
 		return errors.New("it is recorded twice")
 	}
 	v := vertex{state: atom.State, intention: atom.Intention, recorded: true}
-	for i := range atom.Attempts {
-		if err := v.loadAttempt(&atom.Attempts[i], c.hands.counts(&atom.Attempts[i])); err != nil {
-			return err
-		}
+	past, err := c.loadAttempts(&v, atom)
+	if err != nil {
+		return err
 	}
 	if atom.Version != step.Version() {
-		if v.runs > 0 {
+		if past.runs > 0 {
 			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, step.Version())
 		}
 		v.outdated = true
@@ -148,7 +147,8 @@ func (c *core) takeList(step int, room *int, now time.Time) {
 	c.move(now)
 	v.executions++
 	begun := []logbook.Attempt{{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}}
-	v.started, v.open, v.failure, v.list, v.attempt = true, true, nil, nil, &begun[0]
+	v.started, v.open, v.failure, v.attempt = true, true, nil, &begun[0]
+	delete(c.taken, c.plan.Step(step).Name())
 	c.change(step, logbook.AtomChange{State: logbook.AtomRunning, Attempts: begun}, now)
 	c.running++
 	list, err := c.listFor(step, room)
@@ -191,11 +191,16 @@ func (c *core) listFor(step int, room *int) (json.RawMessage, error) {
 
 // elements are those of an opening that has taken its list.
 func (c *core) elements(step int) []json.RawMessage {
-	v := &c.vertices[step]
-	if v.list == nil {
-		v.list, _ = elementsOf(v.result) // which was checked when it was taken, or loaded
+	name := c.plan.Step(step).Name()
+	elements, known := c.taken[name]
+	if !known {
+		elements, _ = elementsOf(c.vertices[step].result) // which was checked when it was taken, or loaded
+		if c.taken == nil {
+			c.taken = make(map[string][]json.RawMessage)
+		}
+		c.taken[name] = elements
 	}
-	return v.list
+	return elements
 }
 
 // grow goes on with the plan for other numbers of elements. It is like a
@@ -307,7 +312,7 @@ func (c *core) moveQueues(to []int) {
 func (c *core) countBefore(decided map[flow.ChoicePlace]bool) {
 	var reached []int
 	for v := range c.vertices {
-		if c.vertices[v].before = len(c.plan.Previous(v)); c.vertices[v].before == 0 {
+		if c.vertices[v].before = int32(len(c.plan.Previous(v))); c.vertices[v].before == 0 {
 			reached = append(reached, v)
 		}
 	}

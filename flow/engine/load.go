@@ -49,7 +49,7 @@ func loadCore(o *Options, revision *revision, work *handiwork) (*core, error) {
 	c.scopes = make([]scope, len(o.Plan.Scopes()))
 	c.vertices = make([]vertex, o.Plan.Vertices())
 	for i := range c.vertices {
-		c.vertices[i] = vertex{state: logbook.AtomPending, intention: logbook.IntendExecute, before: len(o.Plan.Previous(i))}
+		c.vertices[i] = vertex{state: logbook.AtomPending, intention: logbook.IntendExecute, before: int32(len(o.Plan.Previous(i)))}
 	}
 	for i := range o.Detail.Atoms {
 		if c.forgets(&o.Detail.Atoms[i]) {
@@ -110,24 +110,23 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	}
 	v := &c.vertices[step]
 	v.recorded, v.state, v.intention, v.retryAt = true, atom.State, atom.Intention, atom.RetryAt
-	for i := range atom.Attempts {
-		if err := v.loadAttempt(&atom.Attempts[i], c.hands.counts(&atom.Attempts[i])); err != nil {
-			return err
-		}
+	past, err := c.loadAttempts(v, atom)
+	if err != nil {
+		return err
 	}
 	if version := c.plan.Step(step).Version(); atom.Version != version {
-		if v.runs > 0 {
+		if past.runs > 0 {
 			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, version)
 		}
 		v.outdated = true
 	}
 	last, _ := atom.Last(logbook.ActionExecute)
-	if v.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {
+	if past.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {
 		last = nil // a retry has begun its flow again since
 		v.failedExecutions, v.failedUndo = 0, 0
 	}
 	v.started = last != nil
-	if err := c.checkState(step, last); err != nil {
+	if err := c.checkState(step, last, past); err != nil {
 		return err
 	}
 	if last != nil && last.Ended() {
@@ -135,7 +134,7 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	} else if last != nil && (atom.State == logbook.AtomRunning || atom.State == logbook.AtomRetrying || atom.State == logbook.AtomPending) {
 		v.attempt = last
 	}
-	if undo, ok := atom.Last(logbook.ActionRevert); ok && v.undone && atom.State == logbook.AtomReverting && !undo.Ended() && undo.Asked > 0 {
+	if undo, ok := atom.Last(logbook.ActionRevert); ok && past.undone && atom.State == logbook.AtomReverting && !undo.Ended() && undo.Asked > 0 {
 		v.attempt = undo
 	}
 	if c.plan.Step(step).IsRetry() {
@@ -144,17 +143,34 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	return nil
 }
 
+// history is what the attempts of an atom tell besides what the run counts on.
+type history struct {
+	resets         int  // by persons
+	runs, undoings int  // executions and reverts since then
+	undone         bool // the last of them is a revert
+	undoFailed     bool // the last revert has failed
+}
+
+func (c *core) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past history, err error) {
+	for i := range atom.Attempts {
+		if err := v.loadAttempt(&atom.Attempts[i], &past, c.hands.counts(&atom.Attempts[i])); err != nil {
+			return past, err
+		}
+	}
+	return past, nil
+}
+
 // loadAttempt takes over an attempt, a failure of which counts for the step's
 // policy or does not.
-func (v *vertex) loadAttempt(attempt *logbook.Attempt, counts bool) error {
+func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *history, counts bool) error {
 	number, failed := &v.executions, &v.failedExecutions
 	switch attempt.Action {
 	case logbook.ActionExecute:
-		v.runs++
+		past.runs++
 	case logbook.ActionRevert:
 		number, failed = &v.reverts, &v.failedUndo
 	case logbook.ActionReset:
-		number = &v.resets
+		number = &past.resets
 	default:
 		return fmt.Errorf("there is no action %q", attempt.Action)
 	}
@@ -162,14 +178,14 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, counts bool) error {
 		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
 	}
 	if attempt.Action == logbook.ActionReset {
-		v.resets++
-		v.failedExecutions, v.failedUndo, v.runs, v.undoings, v.undone, v.undoFailed = 0, 0, 0, 0, false, false
+		v.failedExecutions, v.failedUndo = 0, 0
+		*past = history{resets: past.resets + 1}
 		return nil
 	}
-	if revert := attempt.Action == logbook.ActionRevert; revert != v.undone {
+	if revert := attempt.Action == logbook.ActionRevert; revert != past.undone {
 		// What was tried before belongs to an earlier round, for both actions
 		// once a new one is executed.
-		*failed, v.undone = 0, revert
+		*failed, past.undone = 0, revert
 		if !revert {
 			v.failedUndo = 0
 		}
@@ -179,14 +195,14 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, counts bool) error {
 		*failed++
 	}
 	if attempt.Action == logbook.ActionRevert {
-		v.undoings++
-		v.undoFailed = attempt.Failure != nil
+		past.undoings++
+		past.undoFailed = attempt.Failure != nil
 	}
 	return nil
 }
 
 // checkState holds a state against the last execution, nil if there was none.
-func (c *core) checkState(step int, last *logbook.Attempt) error {
+func (c *core) checkState(step int, last *logbook.Attempt, past history) error {
 	v := &c.vertices[step]
 	succeeded := last != nil && last.Ended() && last.Failure == nil
 	failed := last != nil && last.Ended() && last.Failure != nil
@@ -205,7 +221,7 @@ func (c *core) checkState(step int, last *logbook.Attempt) error {
 	case logbook.AtomReverting, logbook.AtomReverted:
 		possible = last != nil
 	case logbook.AtomRevertFailure:
-		possible = last != nil && v.undoFailed
+		possible = last != nil && past.undoFailed
 	case logbook.AtomRetrying:
 		possible = last != nil && c.plan.Step(step).IsRetry()
 	default:
@@ -213,8 +229,8 @@ func (c *core) checkState(step int, last *logbook.Attempt) error {
 	}
 	executing := v.state == logbook.AtomPending || v.state == logbook.AtomRunning || v.state == logbook.AtomSuccess ||
 		v.state == logbook.AtomFailure
-	again := c.plan.Governor(step) >= 0 && (last == nil || !v.undone)
-	if !possible || executing && v.undoings > 0 && !again {
+	again := c.plan.Governor(step) >= 0 && (last == nil || !past.undone)
+	if !possible || executing && past.undoings > 0 && !again {
 		return fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", v.state, v.executions, v.reverts)
 	}
 	return nil

@@ -277,7 +277,7 @@ func (c *core) reset(s int, now time.Time) {
 		if vertex == bounds.Retry {
 			return
 		}
-		v.before = len(c.plan.Previous(vertex))
+		v.before = int32(len(c.plan.Previous(vertex)))
 		if vertex < c.plan.Len() {
 			c.resetStep(vertex, now)
 		}
