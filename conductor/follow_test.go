@@ -186,6 +186,47 @@ func TestCancelledJobs(t *testing.T) {
 	}
 }
 
+// A flow that was left where it stands goes on there under a new job, or is
+// undone by it.
+func TestALeftFlowGoesOnUnderANewJob(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		revert  bool
+		outcome jobs.Outcome
+		done    string
+	}{
+		{"forwards", false, jobs.OutcomeSuccess, "fly, stay, drive"},
+		{"backwards", true, jobs.OutcomeCancelled, "fly, stay, undo stay, undo fly"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c, p := openCluster(t), newTrip()
+			o, notices := noticed(c, p.registry(t))
+			running(t, o)
+			left := held(t, c, p)
+			steered(t, notices, c.Cancel, order(left, false))
+			close(p.free)
+			finished(t, c, left.ID)
+			next := postOne(t, c, jobs.Posting{Name: "next", BookID: left.Book, Hold: true})
+			if row.revert {
+				if err := c.Cancel(t.Context(), order(next, true)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !row.revert {
+				if err := c.Change(t.Context(), jobs.Change{Job: next.ID, Release: true, By: "ann"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := finished(t, c, next.ID); got.Outcome != row.outcome || got.Flow != left.Flow {
+				t.Errorf("the next job is %s, %q", got.State, got.Outcome)
+			}
+			if got := p.noted(); got != row.done {
+				t.Errorf("done: %s", got)
+			}
+		})
+	}
+}
+
 // A job that nobody has, and whose flow has begun, is undone by the next one.
 func TestTheNextOwnerUndoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

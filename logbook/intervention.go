@@ -137,7 +137,7 @@ func (f *FlowDetail) admit(i *Intervention) error {
 	switch {
 	case !recorded || i.Kind != InterveneComplete:
 	case atom.Kind != KindTask:
-		return fmt.Errorf("%w: %q is a %s, which cannot be completed by hand", ErrConflict, i.Step, atom.Kind)
+		return fmt.Errorf("%w: %q is of the kind %s, which cannot be completed by hand", ErrConflict, i.Step, atom.Kind)
 	case atom.State == AtomSuccess:
 		return fmt.Errorf("%w: step %q is %s already", ErrConflict, i.Step, atom.State)
 	}
@@ -167,7 +167,7 @@ func (f *FlowDetail) knows(i *Intervention) error {
 	case !known:
 		return fmt.Errorf("%w: it has no step %q", ErrNotFound, i.Step)
 	case i.Kind == InterveneComplete && kind != KindTask:
-		return fmt.Errorf("%w: %q is a %s, which cannot be completed by hand", ErrConflict, i.Step, kind)
+		return fmt.Errorf("%w: %q is of the kind %s, which cannot be completed by hand", ErrConflict, i.Step, kind)
 	}
 	return nil
 }

@@ -139,8 +139,31 @@ func (r *reader) step(t *table) Step {
 	default:
 		r.work(t, &s)
 	}
+	t.elsewhere = elsewhere(t)
 	t.rest()
 	return s
+}
+
+// elsewhere says of the keys that a step of one shape has what shape they
+// belong to: that it is unknown here would be half of the truth.
+func elsewhere(t *table) map[string]string {
+	shape := ""
+	switch {
+	case t.has("flow"):
+		shape = "the use of a part, since it has flow; the steps of the part"
+	case t.has("steps"):
+		shape = "a flow within the flow, since it has steps; its steps"
+	default:
+		const here = "it belongs to a flow within the flow, which has steps"
+		return map[string]string{"pattern": here, "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
+	}
+	keys := map[string]string{}
+	for _, key := range []string{
+		"handler", "revert", "requires", "optional", "inject", "provides", "timeout", "at_most_once", "wait_at_most", "concurrency", "priority", "version",
+	} {
+		keys[key] = "this is " + shape + " have that"
+	}
+	return keys
 }
 
 // claim keeps a name for its first owner: it is that of an atom, or of a flow

@@ -15,12 +15,13 @@ import (
 // Its methods take a key, note what is wrong with its value, and remember the
 // key as known; rest then notes the keys that nobody asked for.
 type table struct {
-	faults *faults
-	path   string // of the table, for the line: steps[0]
-	where  string // of the table, for people: step "book-flight"
-	values map[string]any
-	known  map[string]bool
-	bad    map[string]bool // keys with a fault
+	faults    *faults
+	path      string // of the table, for the line: steps[0]
+	where     string // of the table, for people: step "book-flight"
+	values    map[string]any
+	known     map[string]bool
+	bad       map[string]bool   // keys with a fault
+	elsewhere map[string]string // keys that tables of another shape have, and what to say of them
 }
 
 func newTable(f *faults, path, where string, values map[string]any) *table {
@@ -47,7 +48,9 @@ func (t *table) has(key string) bool {
 // rest notes unknown keys. It is called when all known keys have been asked for.
 func (t *table) rest() {
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
-		if !t.known[key] {
+		if why, is := t.elsewhere[key]; is && !t.known[key] {
+			t.fault(key, "%s", why)
+		} else if !t.known[key] {
 			known := slices.Sorted(maps.Keys(t.known))
 			t.fault(shortened(key), "unknown key%s; known are %s", meant(key, known), strings.Join(known, ", "))
 		}
