@@ -91,48 +91,6 @@ func (p *Program) jobListCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *Program) jobWaitCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "wait ID…",
-		Short: "Wait until jobs are finished; exit 1 unless all are successes",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := parseJobIDs(args)
-			if err != nil {
-				return err
-			}
-			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				return p.waitForJobs(ctx, cluster, ids)
-			})
-		},
-	}
-}
-
-// waitForJobs waits for one after the other, which takes as long as the
-// longest. One job is shown as itself, several as a list.
-func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, ids []jobs.JobID) error {
-	finished := make([]jobs.Job, 0, len(ids))
-	failed := false
-	for _, id := range ids {
-		job, err := cluster.Wait(ctx, id)
-		if err != nil {
-			return because(err, "wait for job %s", id)
-		}
-		failed = failed || job.Outcome != jobs.OutcomeSuccess
-		finished = append(finished, job)
-	}
-	var err error
-	if len(finished) == 1 {
-		err = p.showJob(ctx, cluster, finished[0])
-	} else {
-		err = p.writeJobs(finished)
-	}
-	if err == nil && failed {
-		err = errRunFailed
-	}
-	return err
-}
-
 func checkLimit(limit int) error {
 	if limit < 0 {
 		return usageError{fmt.Errorf("--limit must not be negative: %d", limit)}

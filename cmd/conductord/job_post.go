@@ -104,7 +104,7 @@ func (p *Program) jobPostCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					return p.waitForJobs(ctx, cluster, []jobs.JobID{job.ID})
+					return p.waitForJobs(ctx, cluster, jobs.Waiting{Jobs: []jobs.JobID{job.ID}})
 				})
 			}
 			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {

@@ -151,9 +151,13 @@ func (p *Program) writeEvent(event jobs.Event) error {
 // eventText is one event on one line.
 func eventText(event jobs.Event) string {
 	parts := []string{
-		fmt.Sprintf("%d-%d", event.Position.Index, event.Position.Item),
-		timeText(event.Time), string(event.Kind), event.Job.String(),
+		event.Position.String(),
+		timeText(event.Time), string(event.Kind),
 	}
+	if event.Kind.OfSessions() {
+		return strings.Join(append(parts, sessionParts(&event)...), " ")
+	}
+	parts = append(parts, event.Job.String())
 	if event.Name != "" {
 		parts = append(parts, strconv.Quote(clean(event.Name)))
 	}
@@ -186,4 +190,13 @@ func eventText(event jobs.Event) string {
 		parts = append(parts, "reason="+strconv.Quote(clean(event.Reason)))
 	}
 	return strings.Join(parts, " ")
+}
+
+// sessionParts is what an event of a session or of an entity says.
+func sessionParts(event *jobs.Event) []string {
+	parts := []string{event.Session.String()}
+	if event.Entity != "" {
+		parts = append(parts, clean(event.EntityKind)+"="+strconv.Quote(clean(event.Entity)))
+	}
+	return append(parts, "owner="+clean(event.Owner))
 }

@@ -80,6 +80,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"history", historyRows},
 		{"sessions", sessionRows},
 		{"watching", watchRows},
+		{"awaiting", awaitRows},
 		{"limits", limitRows},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -1,0 +1,105 @@
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	main "github.com/conductord/conductord/cmd/conductord"
+	"github.com/conductord/conductord/fsm/fsmtest"
+	"github.com/conductord/conductord/jobs"
+)
+
+// following runs a command that does not end by itself, until its time is up.
+func following(t *testing.T, cluster *testCluster, args ...string) said {
+	t.Helper()
+	return run(t, cluster, append(args, "--timeout", "300ms")...)
+}
+
+func TestEventsAreSelected(t *testing.T) {
+	cluster := openCluster(t)
+	first := post(t, cluster, "--kind", "k", "--key", "order 7", "--tag", "eu")
+	post(t, cluster, "--kind", "l", "--board", "night")
+	newWorker(t, cluster, first)
+	for _, row := range []struct{ name, args, kinds string }{
+		{"all", "", "posted posted claimed"},
+		{"of two boards", "--board night --board default", "posted posted claimed"},
+		{"of a board", "--board night", "posted"},
+		{"of a job", "--job " + first.String(), "posted claimed"},
+		{"of a kind of event", "--event claimed", "claimed"},
+		{"of a kind of job", "--kind l", "posted"},
+		{"of a tag", "--tag eu", "posted claimed"},
+		{"of an owner", "--owner w1 --sessions", "session_opened claimed"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var kinds []string
+			got := following(t, cluster, append(strings.Fields("-o json events --after 0-0"), strings.Fields(row.args)...)...)
+			for _, line := range strings.Split(strings.TrimSpace(got.out), "\n") {
+				var event jobs.Event
+				if err := json.Unmarshal([]byte(line), &event); err != nil {
+					t.Fatalf("%q: %v", line, err)
+				}
+				kinds = append(kinds, string(event.Kind))
+			}
+			if strings.Join(kinds, " ") != row.kinds {
+				t.Errorf("told %q, not %q (%+v)", kinds, row.kinds, got)
+			}
+		})
+	}
+	if got := following(t, cluster, "events", "--after", "0-0", "--event", "session_opened"); !strings.Contains(got.out, "owner=w1") {
+		t.Errorf("a session is told as %+v", got)
+	}
+	for _, row := range []struct{ args, err string }{
+		{"events --event exploded", "watch kinds"},
+		{"events --after 7", "--after must be INDEX-ITEM"},
+		{"events --job 7", "job id"},
+	} {
+		if got := run(t, cluster, strings.Fields(row.args)...); got.code != main.ExitUsage || !strings.Contains(got.err, row.err) {
+			t.Errorf("%s: %+v", row.args, got)
+		}
+	}
+}
+
+// Whoever asks for events that are gone is told where to go on; whoever asks
+// for all gets all that there are.
+func TestEventsThatAreGone(t *testing.T) {
+	cluster := &testCluster{Board: fsmtest.New(t, fsmtest.Options{EventsKept: 2})}
+	for range 5 {
+		post(t, cluster, "--kind", "k")
+	}
+	got := run(t, cluster, "events", "--after", "3-1")
+	if got.code != main.ExitConflict || !strings.Contains(got.err, "--after 4-1 tells all that is kept") {
+		t.Errorf("got %+v", got)
+	}
+	got = following(t, cluster, "events", "--after", "0-0")
+	if strings.Count(got.out, "posted") != 2 || !strings.Contains(got.err, "events up to 4-1 are no longer kept") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestJobsAreWaitedFor(t *testing.T) {
+	cluster := openCluster(t)
+	first := post(t, cluster, "--kind", "k", "--tag", "eu")
+	second := post(t, cluster, "--kind", "k", "--tag", "eu")
+	worker := newWorker(t, cluster, first)
+	done := make(chan said, 1)
+	go func() { done <- run(t, cluster, "job", "wait", "--tag", "eu") }()
+	end := func(id jobs.JobID, outcome jobs.Outcome, token jobs.Token) {
+		worker.must(cluster.Consume(context.WithoutCancel(t.Context()), jobs.Ending{Job: id, Token: token, Outcome: outcome}))
+	}
+	end(first, jobs.OutcomeSuccess, worker.claimed.Job.Token)
+	other := newWorker(t, cluster, second)
+	end(second, jobs.OutcomeReverted, other.claimed.Job.Token)
+	if got := <-done; (got.code != 0 && got.code != main.ExitFailed) || !strings.Contains(got.out, "finished") {
+		t.Errorf("got %+v", got)
+	}
+	if got := run(t, cluster, "-o", "json", "job", "wait", "--board", "default"); got.code != 0 || !strings.Contains(got.out, `"finished": 0`) {
+		t.Errorf("an empty board: %+v", got)
+	}
+	for _, args := range []string{"job wait", "job wait --kind k " + first.String()} {
+		if got := run(t, cluster, strings.Fields(args)...); got.code != main.ExitUsage {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// MaxAwaited bounds the unfinished jobs that one Await keeps count of, each in
+// a few bytes of the waiter's memory.
+const MaxAwaited = 1_000_000
+
+// Waiting says for which jobs to wait. Its zero value is all jobs of all boards.
+type Waiting struct {
+	Board string   // empty: any
+	Kind  string   // empty: any
+	Key   string   // empty: any
+	Tags  []string // jobs that have all of them
+	Jobs  []JobID  // only these; empty: all that the rest selects, those posted meanwhile too
+
+	// Progress is told how it stands: at the beginning and after every change.
+	// The waiting goes on when it returns.
+	Progress func(Tally)
+}
+
+// Tally is how a waiting stands.
+type Tally struct {
+	Left     int             // unfinished jobs
+	Finished int             // that were unfinished when the waiting began, or since
+	Outcomes map[Outcome]int // of those that were completed
+	Trashed  int             // of those that were finished
+}
+
+// Await waits until none of the jobs is unfinished: the named ones, or all that
+// are selected, so that the board is empty of them at that moment. It is told
+// by events and does not poll; where those that it needs are no longer kept, it
+// looks at the jobs again and goes on. A named job that does not exist is
+// ErrNotFound, unless it vanishes while it is waited for; more unfinished jobs
+// than MaxAwaited are ErrLimit.
+func Await(ctx context.Context, board Reader, waiting Waiting) (Tally, error) {
+	w := &waiter{Waiting: waiting, board: board, named: make(map[JobID]bool), left: make(map[JobID]bool), tally: Tally{Outcomes: make(map[Outcome]int)}}
+	for _, id := range waiting.Jobs {
+		w.named[id] = true
+	}
+	for {
+		err := w.follow(ctx)
+		switch {
+		case errors.Is(err, ErrCompacted):
+			continue
+		case err != nil:
+			return w.tally, fmt.Errorf("cannot wait for jobs: %w", err)
+		}
+		return w.tally, nil
+	}
+}
+
+// waiter is one Await.
+type waiter struct {
+	Waiting
+	board Reader
+	named map[JobID]bool // those of Jobs
+	left  map[JobID]bool
+	tally Tally
+	known bool // it has looked at the jobs once
+}
+
+// follow looks at the jobs once events are told, so that nothing comes between,
+// and then keeps count by the events. Some of them are of before the look, and
+// change nothing about what it has seen but for a moment.
+func (w *waiter) follow(ctx context.Context) error {
+	watch := Watch{
+		Board: w.Board, JobKind: w.Kind, Key: w.Key, Tags: w.Tags, Begin: true,
+		Kinds: []EventKind{EventPosted, EventCompleted, EventTrashed, EventReopened, EventRestored, EventPurged},
+	}
+	if len(w.Jobs) == 1 {
+		watch.Job = w.Jobs[0]
+	}
+	for event, err := range w.board.Watch(ctx, watch) {
+		if err != nil {
+			return err
+		}
+		if event.Kind == EventBegun {
+			err = w.look(ctx)
+		} else {
+			err = w.hear(&event)
+		}
+		if err != nil {
+			return err
+		}
+		if len(w.left) == 0 {
+			return nil
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: the watch has ended", ErrUnavailable)
+}
+
+// look finds the unfinished jobs.
+func (w *waiter) look(ctx context.Context) error {
+	before := w.left
+	w.left = make(map[JobID]bool)
+	if len(w.Jobs) > 0 {
+		for _, id := range w.Jobs {
+			job, err := w.board.Job(ctx, id)
+			if errors.Is(err, ErrNotFound) && w.known {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if !job.State.Finished() {
+				w.left[id] = true
+			}
+		}
+	} else if err := w.lookAtAll(ctx); err != nil {
+		return err
+	}
+	w.known = true
+	for id := range before {
+		if !w.left[id] {
+			w.tally.Finished++ // how, nobody has told
+		}
+	}
+	w.report()
+	return nil
+}
+
+func (w *waiter) lookAtAll(ctx context.Context) error {
+	query := Query{Board: w.Board, Kind: w.Kind, Key: w.Key, Tags: w.Tags}
+	for _, state := range States {
+		if !state.Finished() {
+			query.States = append(query.States, state)
+		}
+	}
+	for job, err := range All(ctx, w.board, query) {
+		if err != nil {
+			return err
+		}
+		w.left[job.ID] = true
+		if err := w.bounded(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hear keeps count.
+func (w *waiter) hear(event *Event) error {
+	if len(w.Jobs) > 0 && !w.named[event.Job] {
+		return nil
+	}
+	over := event.State.Finished() || event.Kind == EventPurged
+	if over == !w.left[event.Job] {
+		return nil
+	}
+	if !over {
+		w.left[event.Job] = true
+		w.report()
+		return w.bounded()
+	}
+	delete(w.left, event.Job)
+	w.tally.Finished++
+	switch event.Kind {
+	case EventCompleted:
+		w.tally.Outcomes[event.Outcome]++
+	case EventTrashed:
+		w.tally.Trashed++
+	}
+	w.report()
+	return nil
+}
+
+func (w *waiter) bounded() error {
+	if len(w.left) > MaxAwaited {
+		return &logbook.LimitError{Field: "unfinished jobs", Limit: MaxAwaited, Size: int64(len(w.left)), Unit: "jobs"}
+	}
+	return nil
+}
+
+func (w *waiter) report() {
+	w.tally.Left = len(w.left)
+	if w.Progress != nil {
+		tally := w.tally
+		tally.Outcomes = maps.Clone(w.tally.Outcomes)
+		w.Progress(tally)
+	}
+}
+
+// All yields the jobs that a query selects, page by page, in posting order. It
+// ends with an error, the last thing that is yielded, or with the last job. A
+// limit of the query is that of a page.
+func All(ctx context.Context, board Reader, query Query) iter.Seq2[Job, error] {
+	return func(yield func(Job, error) bool) {
+		for {
+			page, err := board.Jobs(ctx, query)
+			if err != nil {
+				yield(Job{}, err)
+				return
+			}
+			for _, job := range page.Jobs {
+				if !yield(job, nil) {
+					return
+				}
+			}
+			if page.Next == 0 {
+				return
+			}
+			query.After = page.Next
+		}
+	}
+}
+
+// AllClaims yields the claims that a query selects, page by page, as All does
+// jobs.
+func AllClaims(ctx context.Context, board Attendant, query ClaimQuery) iter.Seq2[HeldClaim, error] {
+	return func(yield func(HeldClaim, error) bool) {
+		for {
+			page, err := board.Claims(ctx, query)
+			if err != nil {
+				yield(HeldClaim{}, err)
+				return
+			}
+			for _, held := range page.Claims {
+				if !yield(held, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			query.After = page.Next
+		}
+	}
+}

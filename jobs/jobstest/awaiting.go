@@ -1,0 +1,142 @@
+package jobstest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+var awaitRows = []row{
+	{"a board is waited for until it is empty", boardAwaited},
+	{"named jobs are waited for, and no others", jobsAwaited},
+	{"jobs that are posted meanwhile are waited for too", laterJobsAwaited},
+	{"waiting for nothing ends at once", nothingAwaited},
+	{"all jobs, claims and books are gone through", allGoneThrough},
+}
+
+// outcome of a waiting in a goroutine.
+type awaited struct {
+	tally jobs.Tally
+	err   error
+}
+
+// await waits in a goroutine of its own. The first is how it stands at the
+// beginning.
+func (k *kit) await(waiting jobs.Waiting) (first <-chan jobs.Tally, end <-chan awaited) {
+	begun, done := make(chan jobs.Tally, 1), make(chan awaited, 1)
+	waiting.Progress = func(tally jobs.Tally) {
+		select {
+		case begun <- tally:
+		default:
+		}
+	}
+	go func() { // ends with the row
+		tally, err := jobs.Await(k.ctx, k.Board, waiting)
+		done <- awaited{tally, err}
+	}()
+	return begun, done
+}
+
+func boardAwaited(k *kit) {
+	session := k.session("worker")
+	first, second, third := k.owned(session, "a"), k.owned(session, "b"), k.owned(session, "c")
+	k.wants("Consume", k.Board.Consume(k.ctx, success(third)), nil) // before the waiting
+	begun, end := k.await(jobs.Waiting{Board: k.board})
+	if tally := answer(k, "Await", begun); tally.Left != 2 || tally.Finished != 0 {
+		k.Errorf("began with %+v", tally)
+	}
+	k.wants("Consume", k.Board.Consume(k.ctx, success(first)), nil)
+	k.wants("Trash", k.Board.Trash(k.ctx, release(second)), nil)
+	got := answer(k, "Await", end)
+	k.wants("Await", got.err, nil)
+	if got.tally.Left != 0 || got.tally.Finished != 2 || got.tally.Trashed != 1 || got.tally.Outcomes[jobs.OutcomeSuccess] != 1 {
+		k.Errorf("ended with %+v", got.tally)
+	}
+}
+
+func jobsAwaited(k *kit) {
+	session := k.session("worker")
+	first, other := k.owned(session, "a"), k.posted("other")
+	begun, end := k.await(jobs.Waiting{Jobs: []jobs.JobID{first.Job.ID}})
+	answer(k, "Await", begun)
+	k.wants("Consume", k.Board.Consume(k.ctx, success(first)), nil)
+	got := answer(k, "Await", end)
+	if got.err != nil || got.tally.Finished != 1 {
+		k.Errorf("ended with %+v, %v", got.tally, got.err)
+	}
+	_, err := jobs.Await(k.ctx, k.Board, jobs.Waiting{Jobs: []jobs.JobID{first.Job.ID, jobs.NewJobID()}})
+	k.wants("Await of an unknown job", err, jobs.ErrNotFound)
+	ctx, cancel := context.WithCancel(k.ctx)
+	tally, err := jobs.Await(ctx, k.Board, jobs.Waiting{
+		Jobs: []jobs.JobID{first.Job.ID, other.ID}, Progress: func(jobs.Tally) { cancel() },
+	})
+	k.wants("Await that is given up", err, context.Canceled)
+	if tally.Left != 1 {
+		k.Errorf("given up with %+v", tally)
+	}
+}
+
+func laterJobsAwaited(k *kit) {
+	session := k.session("worker")
+	early := k.owned(session, "early")
+	tagged := k.posting("late")
+	tagged.Tags = []string{"eu"}
+	begun, end := k.await(jobs.Waiting{Board: k.board, Kind: k.kind})
+	answer(k, "Await", begun)
+	late := k.post(tagged)[0]
+	k.wants("Consume", k.Board.Consume(k.ctx, success(early)), nil)
+	k.wants("Consume", k.Board.Consume(k.ctx, success(k.claim(session, late.ID))), nil)
+	got := answer(k, "Await", end)
+	if got.err != nil || got.tally.Finished != 2 || got.tally.Outcomes[jobs.OutcomeSuccess] != 2 {
+		k.Errorf("ended with %+v, %v", got.tally, got.err)
+	}
+}
+
+func nothingAwaited(k *kit) {
+	job := k.posted("a") // of another kind than is waited for
+	for what, waiting := range map[string]jobs.Waiting{
+		"a kind":  {Board: k.board, Kind: "none"},
+		"a tag":   {Board: k.board, Tags: []string{"none"}},
+		"a key":   {Board: k.board, Key: "none"},
+		"a board": {Board: k.board + " too"},
+	} {
+		tally, err := jobs.Await(k.ctx, k.Board, waiting)
+		if err != nil || tally.Left != 0 || tally.Finished != 0 {
+			k.Errorf("%s that has no job: %+v, %v", what, tally, err)
+		}
+	}
+	k.same("the job", k.job(job.ID).State, jobs.StateClaimable)
+}
+
+func allGoneThrough(k *kit) {
+	session := k.session("worker")
+	var want []string
+	for i := range 5 {
+		want = append(want, fmt.Sprint(i))
+		k.owned(session, fmt.Sprint(i))
+	}
+	var found []string
+	for job, err := range jobs.All(k.ctx, k.Board, jobs.Query{Board: k.board, Limit: 2}) {
+		k.wants("All", err, nil)
+		found = append(found, job.Name)
+	}
+	k.same("jobs", found, want)
+	found = nil
+	for held, err := range jobs.AllClaims(k.ctx, k.Board, jobs.ClaimQuery{Session: session, Limit: 2}) {
+		k.wants("AllClaims", err, nil)
+		found = append(found, held.Name)
+	}
+	k.same("claims", found, want)
+	book := journey("out")
+	k.wants("SaveBook", k.Logbook.SaveBook(k.ctx, book), nil)
+	seen := false
+	for other, err := range logbook.AllBooks(k.ctx, k.Logbook) {
+		k.wants("AllBooks", err, nil)
+		seen = seen || other.ID == book.ID
+	}
+	if !seen {
+		k.Errorf("the book is not among all of them")
+	}
+}
