@@ -181,13 +181,20 @@ func (d Difference) String() string {
 	case ChangeRemoved:
 		return fmt.Sprintf("%s %q is gone", d.Was, d.Step)
 	case ChangeKind:
-		return fmt.Sprintf("%q is a %s, and was a %s", d.Step, d.Is, d.Was)
+		return fmt.Sprintf("%q is %s, and was %s", d.Step, withArticle(d.Is), withArticle(d.Was))
 	case ChangeVersion:
 		return fmt.Sprintf("step %q has %s, and had %s", d.Step, versionText(d.Is), versionText(d.Was))
 	case ChangePorts:
 		return fmt.Sprintf("step %q requires, provides or injects something else", d.Step)
 	}
 	return fmt.Sprintf("step %q waits for other steps", d.Step)
+}
+
+func withArticle(kind string) string {
+	if kind == string(logbook.KindEach) {
+		return "an " + kind
+	}
+	return "a " + kind
 }
 
 func versionText(version string) string {
