@@ -256,3 +256,43 @@ func TestWordsOfSteps(t *testing.T) {
 		t.Errorf("another step's words:\n%s", got.out)
 	}
 }
+
+// TestJobListByOutcome finds the flows that need a person among all others,
+// also behind more jobs than are listed.
+func TestJobListByOutcome(t *testing.T) {
+	cluster := openCluster(t)
+	newWorker(t, cluster, postHello(t, cluster)).succeed()
+	first, _ := stuckFlow(t, cluster)
+	second, _ := stuckFlow(t, cluster)
+	post(t, cluster, "--kind", "k")
+	for _, row := range []struct {
+		args string
+		want []string
+		err  string
+	}{
+		{"--outcome failed", []string{first.String(), second.String()}, ""},
+		{"--outcome failed --limit 2", []string{first.String(), second.String()}, ""},
+		{"--outcome failed --limit 1", []string{first.String()}, "there are more"},
+		{"--outcome Reverted", nil, ""},
+		{"--outcome failed --state claimable", nil, ""},
+	} {
+		got := run(t, cluster, append([]string{"job", "list", "-o", "json"}, strings.Fields(row.args)...)...)
+		var listed []jobs.Job
+		if err := json.Unmarshal([]byte(got.out), &listed); err != nil {
+			t.Fatal(err)
+		}
+		ids := []string{}
+		for _, job := range listed {
+			ids = append(ids, job.ID.String())
+		}
+		if strings.Join(ids, " ") != strings.Join(row.want, " ") {
+			t.Errorf("%s lists %s", row.args, ids)
+		}
+		if row.err == "" && got.err != "" || !strings.Contains(got.err, row.err) {
+			t.Errorf("%s says %q", row.args, got.err)
+		}
+	}
+	if got := run(t, cluster, "job", "list", "--outcome", "stuck"); got.code != main.ExitUsage || !strings.Contains(got.err, "success, reverted, failed, cancelled") {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -54,6 +54,7 @@ func (p *Program) jobListCommand() *cobra.Command {
 	var (
 		query  jobs.Query
 		states []string
+		ended  string
 		limit  int
 	)
 	cmd := &cobra.Command{
@@ -69,8 +70,17 @@ func (p *Program) jobListCommand() *cobra.Command {
 			if err := checkLimit(limit); err != nil {
 				return err
 			}
+			wanted := jobs.Outcome(strings.ToLower(ended))
+			if wanted != "" {
+				if !slices.Contains(outcomes, wanted) {
+					return usageError{fmt.Errorf("--outcome must be one of %s, not %.64q", outcomeNames(), ended)}
+				}
+				if len(states) == 0 {
+					query.States = []jobs.State{jobs.StateCompleted} // no other has one
+				}
+			}
 			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				listed, more, err := listJobs(ctx, cluster, query, limit)
+				listed, more, err := listJobs(ctx, cluster, query, wanted, limit)
 				if err != nil {
 					return because(err, "list jobs")
 				}
@@ -84,6 +94,7 @@ func (p *Program) jobListCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&query.Board, "board", "", "only of this board")
 	flags.StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
+	flags.StringVar(&ended, "outcome", "", "only completed ones that ended so: "+outcomeNames()+"; with failed, those that need a person")
 	flags.StringVar(&query.Kind, "kind", "", "only of this kind")
 	flags.StringVar(&query.Key, "key", "", "only with this key")
 	flags.StringSliceVar(&query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
@@ -98,23 +109,39 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// listJobs gathers pages. A limit of 0 gathers all.
-func listJobs(ctx context.Context, reader jobs.Reader, query jobs.Query, limit int) (listed []jobs.Job, more bool, err error) {
+// outcomes are all that there are.
+var outcomes = []jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled}
+
+func outcomeNames() string {
+	names := make([]string, 0, len(outcomes))
+	for _, outcome := range outcomes {
+		names = append(names, string(outcome))
+	}
+	return strings.Join(names, ", ")
+}
+
+// listJobs gathers pages of jobs with an outcome, if one is wanted: that is
+// looked for here, among all that the query finds. A limit of 0 gathers all.
+func listJobs(ctx context.Context, reader jobs.Reader, query jobs.Query, wanted jobs.Outcome, limit int) (listed []jobs.Job, more bool, err error) {
 	listed = []jobs.Job{}
 	for {
-		if limit > 0 {
+		if limit > 0 && wanted == "" {
 			query.Limit = min(limit-len(listed), logbook.MaxPage)
 		}
 		page, err := reader.Jobs(ctx, query)
 		if err != nil {
 			return nil, false, err
 		}
-		listed = append(listed, page.Jobs...)
+		for i := range page.Jobs {
+			if wanted != "" && page.Jobs[i].Outcome != wanted {
+				continue
+			}
+			if listed = append(listed, page.Jobs[i]); limit > 0 && len(listed) == limit {
+				return listed, page.Next != 0 || i+1 < len(page.Jobs), nil
+			}
+		}
 		if page.Next == 0 {
 			return listed, false, nil
-		}
-		if limit > 0 && len(listed) >= limit {
-			return listed, true, nil
 		}
 		query.After = page.Next
 	}
