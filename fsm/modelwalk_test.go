@@ -325,7 +325,7 @@ var (
 		"abandon", "abandon conflict", "abandon fenced", "abandon not_found", "begin_leadership", "cancel", "cancel conflict",
 		"change", "change conflict", "claim", "claim not_found", "claim session_expired", "claim unclaimable", "claim_next",
 		"claim_next session_expired", "close_session", "close_session session_expired", "consume", "consume fenced", "consume invalid",
-		"expire_session", "expire_session session_expired", "expire_claim", "expire_claim conflict", "expire_claim fenced", "extend_claim", "extend_claim fenced",
+		"expire_claim", "expire_claim fenced", "expire_session", "expire_session session_expired", "extend_claim", "extend_claim fenced", "expire_claim", "expire_claim conflict", "expire_claim fenced", "extend_claim", "extend_claim fenced",
 		"intervene", "intervene conflict", "intervene not_found",
 		"open_session", "open_session session_expired", "post", "posting", "posting conflict", "posting existed",
 		"purge", "purge conflict", "purge not_found", "restore", "restore conflict", "restore not_found", "resume", "resume conflict", "suspend", "suspend conflict", "sweep", "trash", "trash fenced",
