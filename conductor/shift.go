@@ -193,7 +193,8 @@ func (s *shift) takePlaces(ctx context.Context) int {
 	}
 }
 
-// claimNext asks for jobs until it has an answer. The nonce stays the same
+// claimNext asks for jobs until it has an answer. The time has room for a call
+// whose node stops at the last moment, and for another that settles it. The nonce stays the same
 // meanwhile, so that claims whose announcement was lost are found again.
 func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait interface {
 	Reset()
@@ -204,7 +205,7 @@ func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait inter
 		Kinds: s.options.Registry.Kinds(), Max: places, Wait: claimWait,
 	}
 	for ctx.Err() == nil {
-		callCtx, cancel := context.WithTimeout(ctx, claimWait+callTime)
+		callCtx, cancel := context.WithTimeout(ctx, claimWait+2*callTime)
 		claimed, err := s.options.Board.ClaimNext(callCtx, request)
 		cancel()
 		if err == nil {

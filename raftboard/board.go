@@ -259,8 +259,7 @@ func (c *Client) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jo
 	}
 	until := time.Now().Add(request.Wait)
 	for {
-		wait := max(0, min(time.Until(until), pollTime))
-		answer, err := c.claimNext(ctx, request, wait)
+		answer, err := c.claimNext(ctx, request, until)
 		if err != nil {
 			return nil, err
 		}
@@ -270,13 +269,21 @@ func (c *Client) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jo
 	}
 }
 
-func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, wait time.Duration) (*v1.ClaimNextResponse, error) {
+// claimNext asks until it has an answer. Each try waits for what is left of the
+// time: one that is lost is followed by one that says, by its nonce, whether it
+// has claimed, and the caller is not left in doubt.
+func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, until time.Time) (*v1.ClaimNextResponse, error) {
 	fields := command.ClaimRequestToProto(&request)
 	message := &v1.ClaimNextRequest{
 		Session: fields.GetSession(), Nonce: fields.GetNonce(), Boards: fields.GetBoards(), Kinds: fields.GetKinds(),
-		Labels: fields.GetLabels(), Max: fields.GetMax(), Expiry: fields.GetExpiry(), Wait: command.DurationToProto(wait),
+		Labels: fields.GetLabels(), Max: fields.GetMax(), Expiry: fields.GetExpiry(),
 	}
-	op := operation{name: "claim jobs", try: wait + pollGrace}
+	op := operation{name: "claim jobs"}
+	op.each = func() time.Duration {
+		wait := max(0, min(time.Until(until), pollTime))
+		message.Wait = command.DurationToProto(wait)
+		return wait + pollGrace
+	}
 	return call(ctx, c.core, op, message, func(p *peer) unary[v1.ClaimNextRequest, v1.ClaimNextResponse] { return p.board.ClaimNext })
 }
 

@@ -22,11 +22,17 @@ import (
 // Times of one try. A try that takes longer counts as one whose answer is
 // lost, and is repeated at another node.
 const (
-	tryTime       = 5 * time.Second
+	// tryTime leaves room within the life of a session of the default length: a
+	// write to a node that has stopped is settled at another one before the
+	// claim that it is written under can be over.
+	tryTime       = 3 * time.Second
 	keepAliveTime = time.Second      // a session of the default length has three tries
 	pollTime      = 30 * time.Second // of a long poll; asked for again and again
 	pollGrace     = 5 * time.Second  // for the answer to a long poll
 )
+
+// A write that hangs once must not cost a session.
+const _ = uint64(jobs.DefaultTTL - tryTime - keepAliveTime)
 
 // operation is what the machinery must know about a call.
 type operation struct {
@@ -34,6 +40,9 @@ type operation struct {
 	reads bool          // it changes nothing, so that it is never uncertain
 	stale bool          // any node may answer
 	try   time.Duration // the time of one try; zero: tryTime
+	// each is called before every try and gives its time, so that a call which
+	// waits asks for no more than what is left. Nil: all tries are alike.
+	each func() time.Duration
 }
 
 // unary is a call of the generated clients.
@@ -49,6 +58,9 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 		p, err := h.next(bounded)
 		if err != nil {
 			return nil, h.giveUp(op, ctx, bounded)
+		}
+		if op.each != nil {
+			op.try = op.each()
 		}
 		answer, failed := exchange(bounded, c, p, op, message, at(p))
 		if failed == nil {

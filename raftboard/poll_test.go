@@ -83,6 +83,48 @@ func TestClaimNextWithoutWaitAsksOnce(t *testing.T) {
 	}
 }
 
+// A call that is lost while it waits is followed by one that waits for the rest
+// of the time only, so that it is settled when the time is up.
+func TestClaimNextWaitsForTheRest(t *testing.T) {
+	s := &script{faults: []fault{dropAfter, dropAfter, dropAfter, refuses, answers}}
+	s.poll = func(string, int) any {
+		return &v1.ClaimNextResponse{Claimed: []*v1.Claimed{{Job: job(jobs.NewJobID().String(), "claimed")}}}
+	}
+	const wait = 20 * time.Second
+	client := open(t, time.Minute, start(t, s, "a")...)
+	claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: jobs.NewNonce(), Wait: wait})
+	if err != nil || len(claimed) != 1 || len(s.waits) != 5 {
+		t.Fatalf("got %+v, %v after asking for %v", claimed, err, s.waits)
+	}
+	for i, asked := range s.waits {
+		if asked > wait || (i > 0 && asked >= s.waits[i-1]) {
+			t.Errorf("try %d was to wait for %s, after %v", i+1, asked, s.waits[:i])
+		}
+	}
+	// When the time is up, one more call settles what the lost one has done.
+	s = &script{faults: []fault{unsure, answers}}
+	s.poll = func(string, int) any { return &v1.ClaimNextResponse{} }
+	client = open(t, time.Minute, start(t, s, "b")...)
+	claimed, err = client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: jobs.NewNonce(), Wait: time.Millisecond})
+	if err != nil || len(claimed) != 0 || s.waits[len(s.waits)-1] != 0 {
+		t.Errorf("got %+v, %v after asking for %v", claimed, err, s.waits)
+	}
+}
+
+// A write to a node that takes it and says nothing is settled at another one
+// while the session of its writer lives.
+func TestWriteThatHangsCostsNoSession(t *testing.T) {
+	s := &script{faults: []fault{hangs, answers}}
+	client := open(t, time.Minute, start(t, s, "a", "b")...)
+	began := time.Now()
+	if err := client.Consume(t.Context(), jobs.Ending{Job: jobs.NewJobID(), Token: jobs.Token{Generation: 1, Index: 1}, Outcome: jobs.OutcomeSuccess}); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took >= jobs.DefaultTTL {
+		t.Errorf("the write took %s, and a session of the default length lives for %s", took, jobs.DefaultTTL)
+	}
+}
+
 // flowPages are the parts of a flow of n atoms, two in each.
 func flowPages(id logbook.FlowID, n int, sequence func(page int) uint64) func(string, int) any {
 	return func(method string, call int) any {

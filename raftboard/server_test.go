@@ -53,6 +53,8 @@ type script struct {
 
 	members []*v1.Member // of Status, besides the node itself
 
+	waits []time.Duration // that ClaimNext was asked for
+
 	index uint64 // of Conductord-Index
 	poll  func(method string, n int) any
 	watch func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
@@ -75,6 +77,12 @@ func (s *script) begin(node, method string, header http.Header) fault {
 		s.faults = s.faults[1:]
 	}
 	return next
+}
+
+func (s *script) asked(wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = append(s.waits, wait)
 }
 
 // count tells how many calls of a method came to a node; an empty node means
@@ -335,6 +343,7 @@ func (n boardService) Claim(ctx context.Context, request *connect.Request[v1.Cla
 
 func (n boardService) ClaimNext(ctx context.Context, request *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error) {
 	n.script.apply("nonce " + request.Msg.GetNonce())
+	n.script.asked(request.Msg.GetWait().AsDuration())
 	return polled[v1.ClaimNextRequest, v1.ClaimNextResponse](ctx, n.node, "ClaimNext", request)
 }
 
