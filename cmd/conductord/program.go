@@ -108,7 +108,7 @@ func (p *Program) rootCommand() *cobra.Command {
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (30s; commands that wait for a job: never)")
 	root.AddCommand(
 		p.jobCommand(), p.trashCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(), p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
-		p.clusterCommand(), p.checkConfigCommand(), p.versionCommand(),
+		p.clusterCommand(), p.benchCommand(), p.checkConfigCommand(), p.versionCommand(),
 	)
 	root.AddCommand(p.daemonCommands()...)
 	return root

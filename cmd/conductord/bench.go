@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/load"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+const (
+	// benchBoard is where no conductor looks unless it is told to, so that
+	// posts stay posts.
+	benchBoard = "bench"
+	benchKind  = "bench"
+	// maxBenchClients bounds the callers of one process: beyond that, it is the
+	// process that is measured.
+	maxBenchClients  = 4096
+	minBenchDuration = 100 * time.Millisecond
+	// clearLine goes to the beginning of a terminal's line and empties it.
+	clearLine = "\r\x1b[K"
+)
+
+// benchFlags are what every benchmark can be given, and post besides.
+type benchFlags struct {
+	clients  int
+	duration time.Duration
+	board    string
+	batch    int
+	size     int
+}
+
+// benchRun is a benchmark that is ready: its call, and what is to be done when
+// it is over, also after an interruption.
+type benchRun struct {
+	call load.Call
+	end  func(context.Context) error
+}
+
+func (p *Program) benchCommand() *cobra.Command {
+	return noun("bench", "Measure a cluster from here",
+		p.benchVerb("post", "Post jobs, which stay on the board: bench claim takes them away", p.benchPost),
+		p.benchVerb("claim", "Claim jobs that bench post has posted, and complete them", p.benchClaim),
+		p.benchVerb("flow", "Post jobs with a flow of three steps that do nothing, run them here, and wait for each", p.benchFlow),
+		p.benchVerb("read", "Read a job, linearizably", p.benchRead))
+}
+
+func (p *Program) benchVerb(verb, short string, start func(context.Context, Cluster, benchFlags) (*benchRun, error)) *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   verb,
+		Short: short,
+		Long: short + ".\n\nClients call again and again, each with one call in flight. They share one connection, which packs\n" +
+			"what waits at the same time into one call, as programs with the client library do.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(verb); err != nil {
+				return usageError{err}
+			}
+			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				return p.bench(ctx, cluster, verb, f, start)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	const clients, duration, size = 64, 10 * time.Second, 512
+	flags.IntVar(&f.clients, "clients", clients, "callers at once")
+	flags.DurationVar(&f.duration, "duration", duration, "for how long")
+	flags.StringVar(&f.board, "board", benchBoard, "the board to use")
+	f.batch, f.size = 1, size
+	if verb == "post" {
+		flags.IntVar(&f.batch, "batch", 1, "jobs in a call, up to "+strconv.Itoa(command.MaxPostings))
+		flags.IntVar(&f.size, "size", size, "bytes of details of a job")
+	}
+	return cmd
+}
+
+func (f benchFlags) check(verb string) error {
+	most := maxBenchClients
+	if verb == "claim" {
+		most = jobs.MaxClaims // they share a session
+	}
+	const quotes = 2
+	switch {
+	case f.clients < 1 || f.clients > most:
+		return fmt.Errorf("--clients must be 1 to %d, not %d", most, f.clients)
+	case f.duration < minBenchDuration:
+		return fmt.Errorf("--duration must be at least %s, not %s", minBenchDuration, f.duration)
+	case f.batch < 1 || f.batch > command.MaxPostings:
+		return fmt.Errorf("--batch must be 1 to %d, not %d", command.MaxPostings, f.batch)
+	case f.size < quotes:
+		return fmt.Errorf("--size must be at least %d, not %d: details are a text in quotes", quotes, f.size)
+	}
+	return nil
+}
+
+// bench does one benchmark and shows what came of it.
+func (p *Program) bench(ctx context.Context, cluster Cluster, verb string, f benchFlags,
+	start func(context.Context, Cluster, benchFlags) (*benchRun, error),
+) (err error) {
+	run, err := start(ctx, cluster, f)
+	if err != nil {
+		return because(err, "prepare bench %s", verb)
+	}
+	result := load.Drive(ctx, load.Load{Callers: f.clients, Duration: f.duration}, run.call, p.benchProgress())
+	if p.Terminal {
+		fmt.Fprint(p.Err, clearLine)
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := run.end(ending); err != nil {
+		p.note("%v", because(err, "clean up after bench %s", verb))
+	}
+	if result.Operations == 0 && result.First != nil {
+		return because(result.First, "bench %s", verb)
+	}
+	if err := p.writeBench(verb, f, result); err != nil {
+		return err
+	}
+	if result.First != nil {
+		p.note("%d calls have failed; the first: %v", result.Errors, result.First)
+	}
+	return ctx.Err()
+}
+
+// benchProgress draws one line over itself, on a terminal only.
+func (p *Program) benchProgress() func(load.Progress) {
+	if !p.Terminal {
+		return nil
+	}
+	return func(now load.Progress) {
+		fmt.Fprintf(p.Err, clearLine+"%s: %d operations, %.0f a second, %d errors",
+			now.Elapsed.Round(time.Second), now.Operations, now.PerSecond, now.Errors)
+	}
+}
+
+// benchResult is the result as JSON, with times in milliseconds.
+type benchResult struct {
+	Bench      string  `json:"bench"`
+	Clients    int     `json:"clients"`
+	Batch      int     `json:"batch"`
+	Seconds    float64 `json:"seconds"`
+	Operations uint64  `json:"operations"`
+	PerSecond  float64 `json:"per_second"`
+	P50        float64 `json:"p50_ms"` // of a call, as the others
+	P95        float64 `json:"p95_ms"`
+	P99        float64 `json:"p99_ms"`
+	P999       float64 `json:"p999_ms"`
+	Max        float64 `json:"max_ms"`
+	Errors     uint64  `json:"errors"`
+	FirstError string  `json:"first_error,omitempty"`
+}
+
+func (p *Program) writeBench(verb string, f benchFlags, r *load.Result) error {
+	milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	shown := benchResult{
+		Bench: verb, Clients: f.clients, Batch: f.batch, Seconds: r.Elapsed.Seconds(), Operations: r.Operations, PerSecond: r.PerSecond,
+		P50: milliseconds(r.Calls.Quantile(0.5)), P95: milliseconds(r.Calls.Quantile(0.95)), P99: milliseconds(r.Calls.Quantile(0.99)),
+		P999: milliseconds(r.Calls.Quantile(0.999)), Max: milliseconds(r.Calls.Max()), Errors: r.Errors,
+	}
+	if r.First != nil {
+		shown.FirstError = r.First.Error()
+	}
+	if p.json() {
+		return p.writeJSON(shown)
+	}
+	row := []string{strconv.FormatUint(shown.Operations, 10), fmt.Sprintf("%.0f", shown.PerSecond)}
+	for _, value := range []float64{shown.P50, shown.P95, shown.P99, shown.P999, shown.Max} {
+		row = append(row, fmt.Sprintf("%.2f ms", value))
+	}
+	row = append(row, strconv.FormatUint(shown.Errors, 10))
+	return p.writeTable([]string{"operations", "a second", "p50", "p95", "p99", "p99.9", "max", "errors"}, [][]string{row})
+}
+
+// benchPost posts jobs that nobody takes.
+func (p *Program) benchPost(_ context.Context, cluster Cluster, f benchFlags) (*benchRun, error) {
+	details := json.RawMessage(`"` + string(bytes.Repeat([]byte{'d'}, f.size-len(`""`))) + `"`)
+	return &benchRun{
+		call: func(ctx context.Context) (int, error) {
+			postings := make([]jobs.Posting, f.batch)
+			for i := range postings {
+				postings[i] = jobs.Posting{Board: f.board, Name: "bench", Kind: benchKind, Details: details}
+			}
+			posted, err := cluster.Post(ctx, postings...)
+			for i := 0; i < len(posted) && err == nil; i++ {
+				err = posted[i].Err
+			}
+			return len(posted), err
+		},
+		end: func(context.Context) error { return nil },
+	}, nil
+}

@@ -1,0 +1,103 @@
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	main "github.com/conductord/conductord/cmd/conductord"
+	"github.com/conductord/conductord/jobs"
+)
+
+// TestBench does each benchmark for a moment: what is posted can be claimed,
+// and nothing is left behind but what is said to be.
+func TestBench(t *testing.T) {
+	t.Parallel()
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		args string
+		left jobs.State // in which jobs are, after it
+	}{
+		{"post --clients 2 --batch 5 --size 40", jobs.StateClaimable},
+		{"claim --clients 2 --duration 2s", jobs.StateCompleted},
+		{"flow --clients 2", jobs.StateCompleted},
+		{"read --clients 2", jobs.StateCompleted},
+	} {
+		args := append([]string{"bench"}, strings.Fields(row.args)...)
+		if !strings.Contains(row.args, "--duration") {
+			args = append(args, "--duration", "300ms")
+		}
+		got := run(t, cluster, append(args, "-o", "json")...)
+		var result struct {
+			Bench              string
+			Operations, Errors uint64
+			PerSecond          float64 `json:"per_second"`
+			P50                float64 `json:"p50_ms"`
+			Max                float64 `json:"max_ms"`
+		}
+		if err := json.Unmarshal([]byte(got.out), &result); err != nil || got.code != 0 {
+			t.Fatalf("%s ends with %d, %v: %s%s", row.args, got.code, err, got.out, got.err)
+		}
+		if verb, _, _ := strings.Cut(row.args, " "); result.Bench != verb || result.Operations == 0 || result.Errors != 0 ||
+			result.PerSecond <= 0 || result.P50 <= 0 || result.Max < result.P50 {
+			t.Errorf("%s: %s", row.args, got.out)
+		}
+		page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: []jobs.State{row.left}, Limit: 1})
+		if err != nil || len(page.Jobs) == 0 {
+			t.Errorf("%s leaves no job %s (%v)", row.args, row.left, err)
+		}
+	}
+	if sessions, err := cluster.Sessions(t.Context()); err != nil || len(sessions) != 0 {
+		t.Errorf("sessions are left: %v, %v", sessions, err)
+	}
+	others := slices.DeleteFunc(slices.Clone(jobs.States), func(s jobs.State) bool { return s == jobs.StateClaimable || s == jobs.StateCompleted })
+	if page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: others}); err != nil || len(page.Jobs) != 0 {
+		t.Errorf("jobs are left: %v, %v", page.Jobs, err)
+	}
+	table := run(t, cluster, "bench", "post", "--duration", "100ms")
+	if table.code != 0 || !strings.Contains(table.out, "P99.9") || !strings.Contains(table.out, " ms ") {
+		t.Errorf("as a table: %+v", table)
+	}
+}
+
+// fitful is a cluster of which every other post fails, or all.
+type fitful struct {
+	main.Cluster
+	every int64
+	calls atomic.Int64
+}
+
+func (f *fitful) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Posted, error) {
+	if f.calls.Add(1)%f.every == 0 {
+		return nil, fmt.Errorf("no: %w", jobs.ErrUnavailable)
+	}
+	return f.Cluster.Post(ctx, postings...)
+}
+
+func TestBenchCountsErrors(t *testing.T) {
+	t.Parallel()
+	some := run(t, &fitful{Cluster: openCluster(t), every: 2}, "bench", "post", "--clients", "1", "--duration", "300ms", "-o", "json")
+	if some.code != 0 || !strings.Contains(some.out, `"first_error": "no: `) || !strings.Contains(some.err, "calls have failed") {
+		t.Errorf("some calls fail: %+v", some)
+	}
+	all := run(t, &fitful{Cluster: openCluster(t), every: 1}, "bench", "post", "--clients", "1", "--duration", "100ms")
+	if all.code != main.ExitUnavailable || all.out != "" {
+		t.Errorf("all calls fail: %+v", all)
+	}
+}
+
+func TestBenchRefusals(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"post --clients 0", "post --clients 4097", "claim --clients 257", "post --batch 0", "post --batch 1001", "post --size 1",
+		"read --duration 99ms", "claim --batch 2", "flow extra", "everything",
+	} {
+		if got := run(t, nil, append([]string{"bench"}, strings.Fields(line)...)...); got.code != main.ExitUsage {
+			t.Errorf("bench %s ends with %d: %s", line, got.code, got.err)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+// Package load puts a load on a system and counts what becomes of it: callers
+// that call again and again for a time, each with one call in flight.
+//
+// Calls count when they end within that time. Errors are counted, and the load
+// goes on: whoever looks at a cluster that loses its leader wants to see for how
+// long. Memory does not grow with the length of a run.
+package load
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// errorPause is how long a caller rests after an error, so that a call
+	// which fails at once does not become a busy loop.
+	errorPause = 100 * time.Millisecond
+	// progressEvery is how often progress is told.
+	progressEvery = time.Second
+)
+
+// Load says how many call, and for how long.
+type Load struct {
+	Callers  int // at once; at least 1
+	Duration time.Duration
+}
+
+// Call makes one call, and says how many operations that were. A call without
+// operations, which found nothing to do, is not counted.
+type Call func(ctx context.Context) (operations int, err error)
+
+// Progress is how far a run is.
+type Progress struct {
+	Elapsed            time.Duration
+	Operations, Errors uint64 // so far
+	PerSecond          float64
+}
+
+// Result is what came of a load.
+type Result struct {
+	Elapsed    time.Duration
+	Operations uint64
+	PerSecond  float64   // operations
+	Errors     uint64    // calls that failed
+	First      error     // the first of them; nil if there was none
+	Calls      Histogram // how long the calls took that did not fail
+}
+
+// Drive puts a load on a call, until the time is over or ctx ends, and returns
+// when every caller has. Calls that are in flight at the end are waited for and
+// not counted. Progress is told every second, from one goroutine, and may be nil.
+func Drive(ctx context.Context, load Load, call Call, progress func(Progress)) *Result {
+	d := &drive{call: call, began: time.Now(), latencies: make([]Histogram, load.Callers)}
+	d.ends = d.began.Add(load.Duration)
+	over := make(chan struct{})
+	var telling sync.WaitGroup
+	if progress != nil {
+		telling.Go(func() { d.tell(over, progress) }) // ends when every caller has
+	}
+	var callers sync.WaitGroup
+	for i := range load.Callers {
+		callers.Go(func() { d.callAgain(ctx, &d.latencies[i]) }) // ends with the time, or with ctx
+	}
+	callers.Wait()
+	close(over)
+	telling.Wait()
+	return d.result(load.Duration)
+}
+
+// drive is a run.
+type drive struct {
+	call        Call
+	began, ends time.Time
+	operations  atomic.Uint64
+	errors      atomic.Uint64
+	first       atomic.Pointer[error]
+	latencies   []Histogram // of each caller
+}
+
+func (d *drive) callAgain(ctx context.Context, latencies *Histogram) {
+	for {
+		began := time.Now()
+		if ctx.Err() != nil || !began.Before(d.ends) {
+			return
+		}
+		operations, err := d.call(ctx)
+		ended := time.Now()
+		if ctx.Err() != nil || !ended.Before(d.ends) {
+			return
+		}
+		if err != nil {
+			d.errors.Add(1)
+			d.first.CompareAndSwap(nil, &err)
+			rest(ctx)
+			continue
+		}
+		if operations > 0 {
+			d.operations.Add(uint64(operations))
+			latencies.Record(ended.Sub(began))
+		}
+	}
+}
+
+func rest(ctx context.Context) {
+	pause := time.NewTimer(errorPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	}
+}
+
+// tell tells progress, with the rate since the time before.
+func (d *drive) tell(over <-chan struct{}, progress func(Progress)) {
+	ticks := time.NewTicker(progressEvery)
+	defer ticks.Stop()
+	last, lastAt := uint64(0), d.began
+	for {
+		select {
+		case <-over:
+			return
+		case <-ticks.C:
+		}
+		now, operations := time.Now(), d.operations.Load()
+		progress(Progress{
+			Elapsed: now.Sub(d.began), Operations: operations, Errors: d.errors.Load(),
+			PerSecond: float64(operations-last) / now.Sub(lastAt).Seconds(),
+		})
+		last, lastAt = operations, now
+	}
+}
+
+func (d *drive) result(planned time.Duration) *Result {
+	r := &Result{Elapsed: min(time.Since(d.began), planned), Operations: d.operations.Load(), Errors: d.errors.Load()}
+	if first := d.first.Load(); first != nil {
+		r.First = *first
+	}
+	if r.Elapsed > 0 {
+		r.PerSecond = float64(r.Operations) / r.Elapsed.Seconds()
+	}
+	for i := range d.latencies {
+		r.Calls.Add(&d.latencies[i])
+	}
+	return r
+}
