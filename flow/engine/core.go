@@ -44,6 +44,9 @@ type core struct {
 	lost    []int                         // at-most-once steps that were found RUNNING
 	starts  []start                       // what next gives, so that it need not make one each time
 
+	attempts slab[logbook.Attempt]
+	calls    slab[flow.Call]
+
 	scopes     []scope // as those of the plan
 	unresolved []int   // steps that were found FAILURE, and nobody has decided about
 	undecided  []int   // gates that were found reached, and whose choice was not made
@@ -176,7 +179,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	} else {
 		v.failure = nil
 	}
-	begun := []logbook.Attempt{{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now}}
+	begun := c.attempts.one(logbook.Attempt{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now})
 	if v.isAsked(action) {
 		begun[0].StartedAt, begun[0].Asked = v.attempt.StartedAt, v.attempt.Asked
 	} else {
@@ -188,7 +191,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	c.change(step, logbook.AtomChange{State: state, Attempts: begun}, now)
 	c.running++
 
-	call := c.call
+	call := &c.calls.one(c.call)[0]
 	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
 	arguments, failure := c.arguments(step, action)
 	if failure != nil {
@@ -202,7 +205,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	if action == logbook.ActionRevert {
 		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
 	}
-	return start{plan: c.plan, step: step, call: &call}, true
+	return start{plan: c.plan, step: step, call: call}, true
 }
 
 // move says that the flow runs, or reverts. A retry that undoes its own part
@@ -254,7 +257,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	if s, ok := c.plan.ScopeOf(step); ok {
 		c.scopes[s].rounds = append(c.scopes[s].rounds, flow.Round{Value: attempt.Result})
 	}
-	c.change(step, logbook.AtomChange{State: logbook.AtomSuccess, Attempts: []logbook.Attempt{attempt}}, now)
+	c.change(step, logbook.AtomChange{State: logbook.AtomSuccess, Attempts: c.attempts.one(attempt)}, now)
 	if v.intention == logbook.IntendRevert {
 		c.tryRevert(step, now)
 		return

@@ -136,7 +136,14 @@ func (d *drawing) each(name string, depth int) flow.Node {
 	seen, outer := len(d.gives), d.around
 	d.around = append(outer[:len(outer):len(outer)], name)
 	body := d.node(name+".body", depth)
+	inside := d.gives[seen:]
 	d.gives, d.around = d.gives[:seen], outer
+	if len(inside) > 0 && rapid.Bool().Draw(d.rt, "gathers") {
+		d.has("gathers")
+		symbol := rapid.SampledFrom(inside).Draw(d.rt, "gathered")
+		options = append(options, flow.Gather(symbol, "g"+symbol))
+		d.gives = append(d.gives, "g"+symbol)
+	}
 	f := flow.Each(name, list, "x"+name, body, options...)
 	if retry != nil {
 		d.has("each under a retry")
@@ -291,6 +298,14 @@ func (d *drawing) step() *flow.Step {
 	if !a.once && d.oneIn(5, "not yet") {
 		a.asks = rapid.IntRange(1, 2).Draw(d.rt, "asks")
 	}
+	if d.oneIn(4, "key") {
+		d.has("concurrency key")
+		a.key = rapid.SampledFrom([]string{"k", "l"}).Draw(d.rt, "name of the key")
+		options = append(options, flow.Concurrency(a.key+"-{input}", drawnAtOnce))
+	}
+	if a.says = d.oneIn(5, "says how far it is"); a.says {
+		d.has("progress")
+	}
 	d.failures(a)
 	a.undo = !d.oneIn(4, "no revert")
 	d.undoing(a)
@@ -361,8 +376,12 @@ type actors struct {
 	event   func()   // called when a step begins
 	begun   map[string]int
 	effects map[string]bool // by step: it has done something that is not undone
+	running map[string]int  // by key
 	faults  []error
 }
+
+// drawnAtOnce is how many steps of one key may run at once.
+const drawnAtOnce = 1
 
 func (w *actors) fault(format string, arguments ...any) {
 	w.mu.Lock()
@@ -380,6 +399,8 @@ type actor struct {
 	once     bool
 	undo     bool
 	asks     int // so often it says "not yet", before anything else
+	key      string
+	says     bool // how far it is
 
 	flaw       string
 	fails      int // so many recorded failures in a round
@@ -432,7 +453,42 @@ func (a *actor) begin(call *flow.Call, want logbook.AtomState) *logbook.AtomDeta
 	if a.once && w.begun[call.Step] > 1 {
 		w.faults = append(w.faults, fmt.Errorf("step %s is at most once, and has begun %d times", call.Step, w.begun[call.Step]))
 	}
+	if a.key != "" {
+		if w.running[a.key]++; w.running[a.key] > drawnAtOnce {
+			w.faults = append(w.faults, fmt.Errorf("%d steps run at once under the key %s", w.running[a.key], a.key))
+		}
+	}
 	return atom
+}
+
+// over notes that a call has ended, whichever way.
+func (a *actor) over() {
+	a.world.mu.Lock()
+	defer a.world.mu.Unlock()
+	a.world.running[a.key]--
+}
+
+// tell says how far the step is, for so long that it is recorded on the way.
+func (a *actor) tell(call *flow.Call) {
+	if a.says {
+		_ = call.Progress(1, 2, nil)
+		<-time.After(1500 * time.Millisecond)
+		_ = call.Progress(2, 2, nil)
+	}
+}
+
+// isOf tells whether a value is one that can be under a symbol: the result of
+// its step, or, where an each has gathered it, a list of such for two elements
+// or none.
+func isOf(value json.RawMessage, symbol string) bool {
+	if symbol[0] != 'g' {
+		return strings.HasPrefix(string(value), `"`+symbol[1:]+`@`)
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(value, &items); err != nil || len(items)%2 != 0 {
+		return false
+	}
+	return !slices.ContainsFunc(items, func(item json.RawMessage) bool { return string(item) != "null" && !isOf(item, symbol[1:]) })
 }
 
 // failuresIn counts those of one action in the present round, from the record:
@@ -465,9 +521,11 @@ func (a *actor) rounds(call *flow.Call) []int {
 
 func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	atom := a.begin(call, logbook.AtomRunning)
+	defer a.over()
 	a.world.event()
+	a.tell(call)
 	for _, symbol := range a.given {
-		if value, ok := call.Arguments[symbol]; ok && !strings.HasPrefix(string(value), `"`+symbol[1:]+`@`) {
+		if value, ok := call.Arguments[symbol]; ok && !isOf(value, symbol) {
 			a.world.fault("step %s was given %s as %s", a.name, value, symbol)
 		}
 	}
@@ -509,6 +567,7 @@ type undoingActor struct{ *actor }
 
 func (a *undoingActor) Revert(ctx context.Context, call *flow.Call) error {
 	atom := a.begin(call, logbook.AtomReverting)
+	defer a.over()
 	a.world.event()
 	if last, ok := atom.Last(logbook.ActionExecute); ok && string(last.Result) != string(call.Result) {
 		a.world.fault("the revert of step %s was given %s, and %s is recorded", call.Step, call.Result, last.Result)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -23,6 +24,8 @@ const (
 	// generatedParts is how often rapid's number of flows is drawn: 500 in
 	// all, with its default. -rapid.checks=10000 looks longer.
 	generatedParts = 5
+	// mostParked is more often than any drawn flow has to wait.
+	mostParked = 500
 	// countedFlows is the least number of flows of which something can be
 	// said about what has occurred.
 	countedFlows = 500
@@ -75,6 +78,7 @@ func inFakeTime(t *testing.T, f func()) {
 var least = map[string]int{
 	"linear": 100, "unordered": 100, "graph": 100, "nested": 100, "empty flow": 50, "link": 60, "strict": 80,
 	"each": 80, "each in an each": 12, "each under a retry": 40, "each begins again after its undo": 7,
+	"gathers": 33, "concurrency key": 90, "progress": 80, "given back while it waits": 20,
 	"requires another's result": 70, "optional": 100, "revert arguments": 90, "no revert": 90,
 	"decider says yes": 15, "decider says no": 20, "decider says later": 11, "decider says error": 10, "decider says panic": 10,
 	"depth all": 6, "depth flow": 6, "depth neighbors": 6, "depth atom": 6, "leaves task IGNORE": 5,
@@ -126,6 +130,7 @@ type trial struct {
 	plan    *flow.Plan
 	grown   *flow.Plan // with all instances that there can be
 	workers int
+	park    time.Duration // 0: a run waits in place
 	random  *rand.Rand
 	updates []logbook.Update // of all runs of a series
 	runs    []string         // what has befallen them, for a person
@@ -143,7 +148,8 @@ func drawCase(rt *rapid.T) *trial {
 		rt.Fatalf("cannot grow: %v", err)
 	}
 	seed := rapid.Uint64().Draw(rt, "seed")
-	return &trial{drawing: d, plan: plan, grown: grown, workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"), random: rand.New(rand.NewPCG(seed, 0))}
+	return &trial{drawing: d, plan: plan, grown: grown, workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"),
+		park: rapid.SampledFrom([]time.Duration{0, time.Nanosecond, 10 * time.Minute}).Draw(rt, "given back where it waits for"), random: rand.New(rand.NewPCG(seed, 0))}
 }
 
 // String is the flow and what was drawn for its steps.
@@ -195,6 +201,7 @@ type finish struct {
 	detail    logbook.FlowDetail
 	cut       bool // some run was interrupted
 	cancelled bool
+	parked    int  // so often a run was given back because it only waited
 	holes     bool // an each was ignored, so that its instances are not recorded
 	crashes   int
 }
@@ -202,10 +209,10 @@ type finish struct {
 // series runs a flow until it ends, with a mishap in each of the first runs.
 func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 	w := c.world
-	w.journal, w.begun, w.effects = newJournal(newDetail()), make(map[string]int), make(map[string]bool)
+	w.journal, w.begun, w.effects, w.running = newJournal(newDetail()), make(map[string]int), make(map[string]bool), make(map[string]int)
 	c.updates, c.runs = nil, nil
 	f := finish{}
-	for claim := range len(mishaps) + 1 {
+	for claim := 0; claim < len(mishaps)+1+f.parked; claim++ {
 		m := mishap{crash: -1, suspend: -1, cancel: -1}
 		if claim < len(mishaps) {
 			if m = mishaps[claim]; m.crash >= 0 && m.suspend == 0 && m.cancel == 0 {
@@ -225,6 +232,12 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 			c.settled(rt, f)
 			if end.State.Finished() {
 				break
+			}
+			if !end.WaitUntil.IsZero() {
+				if f.parked++; f.parked > mostParked {
+					rt.Fatalf("no end after %d waits\n%s", f.parked, c)
+				}
+				<-time.After(time.Until(end.WaitUntil))
 			}
 		}
 		w.journal = newJournal(f.detail)
@@ -261,7 +274,7 @@ func (c *trial) run(claim uint64, m mishap, f *finish) (engine.End, error) {
 	}
 	w.event()
 	end, err := engine.Run(context.Background(), engine.Options{Plan: c.plan, Detail: w.journal.snapshot(), Journal: w.journal, Store: drawnStore,
-		Token: logbook.Token{Index: claim}, Owner: "o", Workers: c.workers, Suspend: suspend, Revert: cancel, Limits: drawnLimits})
+		Token: logbook.Token{Index: claim}, Owner: "o", Workers: c.workers, Suspend: suspend, Revert: cancel, Limits: drawnLimits, Park: c.park})
 	if err == nil && end.Update != nil {
 		err = w.journal.apply(*end.Update)
 	}
@@ -271,6 +284,8 @@ func (c *trial) run(claim uint64, m mishap, f *finish) (engine.End, error) {
 // befell notes how one run has ended before its time.
 func (c *trial) befell(end engine.End, err error, f *finish) {
 	switch {
+	case !end.WaitUntil.IsZero():
+		c.has("given back while it waits")
 	case errors.Is(err, errCrash):
 		if c.has("crashed"); f.crashes > 0 {
 			c.has("crashed twice")
@@ -362,7 +377,7 @@ func (c *trial) settled(rt *rapid.T, f finish) {
 		// gets there; and what waits to be tried again may wait.
 		n := len(atom.Attempts)
 		open := n > 0 && !atom.Attempts[n-1].Ended()
-		waits := f.end.State == logbook.FlowSuspended || f.end.State == logbook.FlowFailure && atom.State != logbook.AtomRunning
+		waits := !f.end.WaitUntil.IsZero() || f.end.State == logbook.FlowSuspended || f.end.State == logbook.FlowFailure && atom.State != logbook.AtomRunning
 		if !waits || open && atom.Attempts[n-1].Token.Index == f.claim && atom.Attempts[n-1].Asked == 0 || atom.State == logbook.AtomRunning && !open {
 			rt.Errorf("%s is left %s in a flow that is %s", atom.Name, atom.State, f.end.State)
 		}

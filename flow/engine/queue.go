@@ -110,3 +110,23 @@ func (h *heapOrder) Pop() any {
 	*h = (*h)[:len(*h)-1]
 	return last
 }
+
+// slab makes slices of one item, of which a run needs two for every step, many
+// at a time: each allocation costs more than what is done with it.
+type slab[T any] struct{ free []T }
+
+// The first of a flow are few, since most flows are short; later ones are as
+// many as are not too much to be held for the sake of a single one.
+const (
+	smallSlab = 4
+	largeSlab = 64
+)
+
+func (s *slab[T]) one(item T) []T {
+	if len(s.free) == cap(s.free) {
+		s.free = make([]T, 0, min(max(smallSlab, 4*cap(s.free)), largeSlab))
+	}
+	n := len(s.free)
+	s.free = append(s.free, item)
+	return s.free[n : n+1 : n+1]
+}

@@ -190,7 +190,7 @@ func (c *core) nothingUndone(step int, now time.Time) logbook.Attempt {
 }
 
 func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
-	c.change(step, logbook.AtomChange{State: logbook.AtomReverted, Attempts: []logbook.Attempt{attempt}}, now)
+	c.change(step, logbook.AtomChange{State: logbook.AtomReverted, Attempts: c.attempts.one(attempt)}, now)
 	c.undone++
 	for _, previous := range c.plan.Previous(step) {
 		if c.vertices[previous].after--; c.vertices[previous].after == 0 {
