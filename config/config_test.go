@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 		{"list of numbers", good + "[conductor]\nboards = [1]", []string{`18: conductor.boards: must be a list of strings, and holds the number 1`}},
 		{"members no tables", "node=\"n1\"\ndata_dir=\"/d\"\n[cluster]\nid=\"c\"\nmembers = \"n1\"", []string{`5: cluster.members: must be a list of tables`}},
 		{"below the range", good + "[conductor]\nmax_jobs = 0", []string{"18: conductor.max_jobs: is 0, and must be from 1 to 256"}},
-		{"above the range", good + "[limits]\nname = 256", []string{"18: limits.name: is 256, and must be from 16 to 255"}},
+		{"above the range", good + "[limits]\nname = 256", []string{"18: limits.name: is 256, and must be from 32 to 255"}},
 		{"duration above the range", good + "[sessions]\nttl = \"61m\"", []string{"18: sessions.ttl: is 1h1m, and must be from 500ms to 1h"}},
 		{"lease over heartbeat", good + "[raft]\nleader_lease = \"600ms\"", []string{"18: raft.leader_lease: is 600ms, and must not be over raft.heartbeat, 500ms"}},
 		{"election under heartbeat", good + "[raft]\nelection = \"400ms\"", []string{"18: raft.election: is 400ms, and must not be under raft.heartbeat"}},

@@ -106,7 +106,9 @@ func sessionSettings() []setting {
 
 func limitSettings() []setting {
 	return []setting{
-		{key: "limits.name", target: func(c *Config) any { return &c.Limits.Name }, low: 16, high: maxName,
+		// No lower than the kinds of failure are long, such as flow.intervention:
+		// cut, they would be matched by nobody.
+		{key: "limits.name", target: func(c *Config) any { return &c.Limits.Name }, low: 32, high: maxName,
 			doc: "Bytes of a name"},
 		{key: "limits.value", target: func(c *Config) any { return &c.Limits.Value }, low: 1 << 10, high: maxValue,
 			doc: "Bytes of one JSON value: a result, an argument, a job's details"},

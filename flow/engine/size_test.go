@@ -26,7 +26,7 @@ func TestUpdatesOfManyRoundsFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, limits := range []logbook.Limits{{}, {Name: 16, Value: 1 << 10, Command: 64 << 10}} {
+	for _, limits := range []logbook.Limits{{}, {Name: 32, Value: 1 << 10, Command: 64 << 10}} {
 		var steps []flow.Node
 		for i := range 16 {
 			steps = append(steps, flow.Func(fmt.Sprintf("s%d", i), func(_ context.Context, in struct {
