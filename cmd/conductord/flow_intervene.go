@@ -399,15 +399,19 @@ func listed(what string, names []string) string {
 	return what + ": " + strings.Join(shown, ", ")
 }
 
-// waysOn are the commands that would get a failed flow on.
+// waysOn are the commands that would get a flow on that has failed or is undone.
 func waysOn(detail *logbook.FlowDetail) []string {
-	if detail.State != logbook.FlowFailure {
+	if detail.State != logbook.FlowFailure && detail.State != logbook.FlowReverted {
 		return nil
 	}
 	if detail.Resumable() {
 		return []string{"nothing is needed: what was said last is carried out when its job is claimed"}
 	}
 	id := detail.ID.String()
+	again := fmt.Sprintf("conductord flow rerun %s   # run all of it again", id)
+	if detail.State == logbook.FlowReverted {
+		return []string{again}
+	}
 	const most = 3 // steps to skip; of more, the steps above tell
 	lines := []string{fmt.Sprintf("conductord flow retry-revert %s   # undo further, after you have mended the cause", id)}
 	stuck := stepsIn(detail, logbook.AtomRevertFailure)
@@ -419,7 +423,7 @@ func waysOn(detail *logbook.FlowDetail) []string {
 			fmt.Sprintf("conductord flow complete %s %s --result JSON   # its work is done; go on forwards", id, quoted(step)),
 			fmt.Sprintf("conductord flow rerun %s --from %s   # run it and all behind it again", id, quoted(step)))
 	}
-	return append(lines, fmt.Sprintf("conductord flow rerun %s   # run all of it again", id))
+	return append(lines, again)
 }
 
 // unfinishedStep is the step for whose sake the flow reverts, or else one that

@@ -255,6 +255,9 @@ func TestWordsOfSteps(t *testing.T) {
 	if !strings.Contains(steady(got.out), "failed step: say-greeting\nfailure: handler.exit: exit status 3\nstderr: connecting\n") {
 		t.Errorf("another step's words:\n%s", got.out)
 	}
+	if got := run(t, cluster, "flow", "show", flow); !strings.Contains(got.out, "conductord flow rerun "+flow+"   #") || strings.Contains(got.out, "skip") {
+		t.Errorf("a flow that is undone can be run again, and nothing else:\n%s", got.out)
+	}
 }
 
 // TestJobListByOutcome finds the flows that need a person among all others,
