@@ -18,6 +18,9 @@ import (
 
 // What the tests of this package see of its insides.
 
+// SetWatchPatience is for before the first watch.
+func SetWatchPatience(n *Node, patience time.Duration) { n.watchPatience = patience }
+
 // Deadlines are the sessions' timers.
 type Deadlines struct{ *deadlines[jobs.SessionID] }
 

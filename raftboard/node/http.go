@@ -74,7 +74,7 @@ func (n *Node) handler() http.Handler {
 	mux := http.NewServeMux()
 	board := &boardService{n}
 	path, boardHandler := conductordv1connect.NewBoardServiceHandler(board, options...)
-	mux.Handle(path, n.watchLines(board, boardHandler))
+	mux.Handle(path, n.dropSlowWatches(n.watchLines(board, boardHandler)))
 	mux.Handle(conductordv1connect.NewSessionServiceHandler(&sessionService{n}, options...))
 	mux.Handle(conductordv1connect.NewLogbookServiceHandler(&logbookService{n}, options...))
 	mux.Handle(conductordv1connect.NewScheduleServiceHandler(&scheduleService{n}, options...))

@@ -58,6 +58,8 @@ type Node struct {
 	started  time.Time
 	fatal    func(error)
 
+	watchPatience time.Duration // shorter in tests; never written once calls come
+
 	machine    *fsm.Machine
 	log        *guardedLog
 	stream     *streamLayer
@@ -105,6 +107,8 @@ func Open(options Options) (*Node, error) {
 		parking:    newParking(),
 		leadership: newMoments(),
 		met:        map[string]error{},
+
+		watchPatience: watchPatience,
 	}
 	n.fatal = n.fatalOnce(options.Fatal)
 	n.metrics = newNodeMetrics(options.Metrics, n)

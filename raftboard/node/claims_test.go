@@ -1,0 +1,87 @@
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// claimedFor opens a session that nobody keeps alive, and claims a job with a
+// time of its own.
+func claimedFor(t *testing.T, client *raftboard.Client, ttl, expiry time.Duration) jobs.Claimed {
+	t.Helper()
+	session := jobs.NewSessionID()
+	if _, err := client.OpenSession(t.Context(), jobs.Opening{ID: session, Name: "w1", TTL: ttl}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "slow", Kind: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Expiry: expiry, Wait: 20 * time.Second})
+	if err != nil || len(claimed) != 1 {
+		t.Fatalf("claimed %d jobs: %v", len(claimed), err)
+	}
+	return claimed[0]
+}
+
+// Whoever leads next gives the claim its full time, and ends it then.
+func TestClaimsOwnTimeOutlivesTheLeader(t *testing.T) {
+	const expiry = 2 * time.Second
+	c := newCluster(t, 3).startAll()
+	leader := c.leader()
+	client := c.client((leader+1)%3, (leader+2)%3)
+	claimed := claimedFor(t, client, jobs.MaxTTL, expiry)
+	stopped := time.Now() // the next leader begins after this
+	c.stop(leader)
+	for event, err := range client.Watch(t.Context(), jobs.Watch{After: &jobs.Position{}, Job: claimed.Job.ID, Kinds: []jobs.EventKind{jobs.EventExpired}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(stopped); took < expiry {
+			t.Errorf("the new leader has ended the claim after %s, and owed it %s", took, expiry)
+		}
+		if event.Token != claimed.Job.Token || event.Owner != "w1" {
+			t.Errorf("told %+v", event)
+		}
+		break
+	}
+	if sessions, err := client.Sessions(t.Context()); err != nil || len(sessions) != 1 {
+		t.Errorf("sessions %v, %v: the session goes on", sessions, err)
+	}
+}
+
+// A session that is silent for longer than one that is well is suspect, and
+// whoever asks for its jobs is told, at whatever node.
+func TestSilentSessionIsSuspect(t *testing.T) {
+	const ttl = time.Second
+	c := newCluster(t, 3, func(o *node.Options) {
+		o.Sessions = node.SessionTimings{Grace: time.Minute, CoolDown: 100 * time.Millisecond}
+	}).startAll()
+	client := c.client((c.leader() + 1) % 3)
+	claimed := claimedFor(t, client, ttl, 0)
+	eventually(t, "the session to be suspect", func() bool {
+		page, err := client.Claims(t.Context(), jobs.ClaimQuery{Owner: "w1"})
+		if err != nil || len(page.Claims) != 1 {
+			t.Fatalf("claims %+v, %v", page, err)
+		}
+		held := page.Claims[0]
+		if held.Suspect != (held.Silent > jobs.SuspectAfter(ttl)) || held.Left > ttl+time.Minute || held.Left == 0 {
+			t.Fatalf("held as %+v", held)
+		}
+		return held.Suspect
+	})
+	explained, err := client.Explain(t.Context(), claimed.Job.ID)
+	if err != nil || explained.Cause != jobs.CauseSuspect || explained.Until.Before(time.Now()) {
+		t.Errorf("explained as %+v, %v", explained, err)
+	}
+	if err := client.KeepAlive(t.Context(), claimed.Job.Claim.Session); err != nil {
+		t.Fatal(err)
+	}
+	page, err := client.Claims(t.Context(), jobs.ClaimQuery{Session: claimed.Job.Claim.Session})
+	if err != nil || len(page.Claims) != 1 || page.Claims[0].Silent > ttl {
+		t.Errorf("after a keep-alive: %+v, %v", page, err)
+	}
+}

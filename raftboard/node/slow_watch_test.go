@@ -1,0 +1,82 @@
+package node_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// A reader that stops is dropped, and goes on behind the last position that it
+// has seen: nothing is told twice, and nothing is left out.
+func TestReaderThatStopsIsDropped(t *testing.T) {
+	const total, patience = 3_000, 300 * time.Millisecond
+	c := newCluster(t, 1).startAll()
+	node.SetWatchPatience(c.nodes[0], patience)
+	client := c.client()
+	var postings []jobs.Posting
+	for i := range total {
+		postings = append(postings, jobs.Posting{Name: fmt.Sprint(i), Kind: "none"})
+	}
+	if _, err := client.Post(t.Context(), postings...); err != nil {
+		t.Fatal(err)
+	}
+
+	transport := &http.Transport{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10, MaxReceiveBufferPerConnection: 128 << 10}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	address := "http://" + c.endpoints()[0] + "/conductord.v1.BoardService/Watch"
+	answer, err := (&http.Client{Transport: transport}).Post(address, "application/json", strings.NewReader(`{"after": {}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	<-time.After(3 * patience) // the reader has stopped
+
+	seen, last := 0, jobs.Position{}
+	lines := bufio.NewReader(answer.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break // dropped
+		}
+		var message struct {
+			Events []struct{ Name string }
+			// In the JSON of the wire an index is a text, since it has 64 bits.
+			Position struct {
+				Index uint64 `json:",string"`
+				Item  uint32
+			}
+		}
+		if err := json.Unmarshal(line, &message); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		for _, event := range message.Events {
+			if event.Name != fmt.Sprint(seen) {
+				t.Fatalf("event %d is of job %q", seen, event.Name)
+			}
+			seen++
+		}
+		if seen >= total {
+			t.Fatalf("the reader that stopped was told all %d events", seen)
+		}
+		last = jobs.Position{Index: message.Position.Index, Item: message.Position.Item}
+	}
+	for event, err := range client.Watch(t.Context(), jobs.Watch{After: &last}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Name != fmt.Sprint(seen) {
+			t.Fatalf("after %s the event of job %q comes, not of %d", last, event.Name, seen)
+		}
+		if seen++; seen == total {
+			break
+		}
+	}
+}
