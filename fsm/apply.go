@@ -64,6 +64,7 @@ type txn struct {
 
 	changes Changes
 	lanes   map[Lane]bool     // those in changes.Claimable
+	tallies map[string]*tally // those that the batch has looked at, by key
 	vacated []jobs.ScheduleID // whose last unfinished job the present command has finished
 
 	// writes counts what was written, and fault is the first that could not
@@ -111,6 +112,7 @@ func (m *Machine) applyBatch(present *database, entries []Entry) ([][]*v1.Result
 	t := &txn{
 		view: view{tx: tx}, ledger: m.status.Load().ledger,
 		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool), memory: &m.memory,
+		tallies: make(map[string]*tally),
 	}
 	defer m.memory.again()
 	results := make([][]*v1.Result, len(entries))
@@ -223,6 +225,16 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 		return nil, t.purge(kind.Purge)
 	case *v1.Command_ExtendClaim:
 		return nil, t.extendClaim(kind.ExtendClaim)
+	case *v1.Command_CreateBoard:
+		return nil, t.createBoard(kind.CreateBoard)
+	case *v1.Command_LimitBoard:
+		return nil, t.limitBoard(kind.LimitBoard)
+	case *v1.Command_PauseBoard:
+		return nil, t.pauseBoard(kind.PauseBoard)
+	case *v1.Command_ResumeBoard:
+		return nil, t.resumeBoard(kind.ResumeBoard)
+	case *v1.Command_DeleteBoard:
+		return nil, t.deleteBoard(kind.DeleteBoard)
 	case *v1.Command_DeleteSchedule:
 		return nil, t.deleteSchedule(kind.DeleteSchedule)
 	case *v1.Command_PauseSchedule:
@@ -258,6 +270,7 @@ func (t *txn) commit() (*status, error) {
 			return nil, err
 		}
 	}
+	t.saveTallies()
 	after := &status{ledger: t.ledger}
 	if err := t.bucket(tableLedger).Put(ledgerKey, t.ledger.encode()); err != nil {
 		return nil, fmt.Errorf("cannot write the ledger: %w", err)

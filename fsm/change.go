@@ -43,7 +43,7 @@ func (t *txn) change(c *v1.Change) error {
 // alter changes what decides about the place of an unfinished job, and brings
 // it there.
 func (t *txn) alter(j *jobRecord, how func()) {
-	cooled := cooledAt(j)
+	cooled, before := cooledAt(j), j.State
 	t.leave(j)
 	how()
 	if j.State != jobs.StateClaimed {
@@ -54,6 +54,7 @@ func (t *txn) alter(j *jobRecord, how func()) {
 		j.DueAt = due
 	}
 	j.ModifiedAt = t.now
+	t.noteClaimable(j, before)
 	t.enter(j)
 	t.saveJob(j)
 }

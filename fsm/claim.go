@@ -42,6 +42,8 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 		return nil, fmt.Errorf("cannot claim job %s: %w: %s holds it under token %s", id, jobs.ErrUnclaimable, j.Claim.Owner, j.Token)
 	case j.State != jobs.StateClaimable:
 		return nil, fmt.Errorf("cannot claim job %s: %w: it is %s", id, jobs.ErrUnclaimable, j.State)
+	case t.paused(j.Board):
+		return nil, fmt.Errorf("cannot claim job %s: %w: board %q is paused", id, jobs.ErrUnclaimable, j.Board)
 	case t.overdue(j):
 		return nil, fmt.Errorf("cannot claim job %s: %w: its deadline, %s, has passed", id, jobs.ErrUnclaimable, deadlineText(j))
 	case j.Token == t.token():
@@ -133,6 +135,7 @@ func (t *txn) grant(session jobs.Session, claims sessionClaims, found []*jobReco
 		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now, Expiry: how.expiry}
 		j.Token, j.end = t.token(), endNone
 		j.Claims++
+		t.countHolder(j)
 		t.move(j, jobs.StateClaimed, time.Time{})
 		row := claimRow{sequence: j.Sequence, token: j.Token, nonce: how.nonce}
 		t.put(tableClaim, row.key(session.ID), row.value(false))
@@ -151,6 +154,7 @@ func (t *txn) grant(session jobs.Session, claims sessionClaims, found []*jobReco
 // enough to know a request again, so that of the claim stays only if it is the
 // last one of its request.
 func (t *txn) release(j *jobRecord, how end) {
+	t.uncountHolder(j)
 	session, row := j.Claim.Session, claimRow{sequence: j.Sequence, token: j.Claim.Token}
 	if value := t.get(tableClaim, row.key(session)); len(value) >= idSize {
 		copy(row.nonce.UUID[:], value)

@@ -69,7 +69,7 @@ func Verify(m *Machine) error {
 		if err != nil {
 			return err
 		}
-		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64)}
+		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), tallies: make(map[string]*tally)}
 		for t := range tableNames {
 			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
 				seen.rows[table(t)]++
@@ -89,12 +89,13 @@ type census struct {
 	rows      map[table]uint64
 	jobs      [stateCount]uint64
 	held      uint64
-	busy      uint64 // unfinished jobs with a flow
-	owned     uint64 // flows with an unfinished job
-	told      uint64 // bytes of events
-	keyed     uint64 // unfinished jobs with a key
-	roads     uint64 // to errors
-	scheduled uint64 // schedules with a next slot
+	busy      uint64            // unfinished jobs with a flow
+	owned     uint64            // flows with an unfinished job
+	told      uint64            // bytes of events
+	keyed     uint64            // unfinished jobs with a key
+	roads     uint64            // to errors
+	scheduled uint64            // schedules with a next slot
+	tallies   map[string]*tally // as counted from the jobs, without rates
 	books     map[logbook.BookID]uint64
 }
 
@@ -138,6 +139,8 @@ func (c *census) row(t table, key, value []byte) error {
 		return err
 	case tableError:
 		return c.checkError(key, value)
+	case tableTally: // its table comes after that of the jobs
+		return c.checkTally(key, value)
 	case tableBook:
 		_, err := decode(value, &v1.Book{}, command.BookFromProto)
 		return err
@@ -195,6 +198,10 @@ func (c *census) countJob(value []byte) error {
 		return err
 	}
 	c.jobs[stateNumber(j.State)]++
+	c.countOnBoard(j)
+	if key := waitingKey(j); key != nil && c.get(tableWaiting, key) == nil {
+		return fmt.Errorf("job %s is %s, and not among those of its board that wait", j.ID, j.State)
+	}
 	if id := c.get(tableJobID, j.ID.UUID[:]); id == nil || !bytes.HasPrefix(id, sequenceKey(j.Sequence)) {
 		return fmt.Errorf("job %s is not found by its id", j.ID)
 	}
@@ -237,6 +244,49 @@ func (c *census) countJob(value []byte) error {
 		err = fmt.Errorf("job %s has a flow that knows job number %d", j.ID, flow.job)
 	}
 	return err
+}
+
+// countOnBoard counts as the machine should have.
+func (c *census) countOnBoard(j *jobRecord) {
+	tallyOf := func(what byte, of []byte) *tally {
+		key := string(tallyKey(j.Board, what, of))
+		if c.tallies[key] == nil {
+			c.tallies[key] = &tally{}
+		}
+		return c.tallies[key]
+	}
+	state := stateNumber(j.State)
+	tallyOf(tallyKind, []byte(j.Kind)).jobs[state]++
+	board := tallyOf(tallyBoard, nil)
+	board.jobs[state]++
+	if !j.State.Finished() {
+		board.bytes += j.Size
+	}
+	if j.Claim != nil {
+		tallyOf(tallyHolder, j.Claim.Session.UUID[:]).jobs[state]++
+	}
+}
+
+// checkTally: what is kept is what was counted, and nothing else is kept but
+// the rates of a board without jobs.
+func (c *census) checkTally(key, value []byte) error {
+	kept, err := decode(value, &v1.Tally{}, tallyFromProto)
+	if err != nil {
+		return err
+	}
+	counted := c.tallies[string(key)]
+	if counted == nil {
+		counted = &tally{}
+	}
+	delete(c.tallies, string(key))
+	if kept.jobs != counted.jobs || kept.bytes != counted.bytes || kept.empty() {
+		return fmt.Errorf("tally %q is %v with %d bytes, and the jobs are %v with %d", key, kept.jobs, kept.bytes, counted.jobs, counted.bytes)
+	}
+	board := string(key[1:][:key[0]])
+	if c.get(tableBoard, []byte(board)) == nil {
+		return fmt.Errorf("board %q is counted, and not kept", board)
+	}
+	return nil
 }
 
 // checkInterventions: the record of a flow knows the token of the last one.
@@ -352,6 +402,9 @@ func (c *census) agrees(l ledger) error {
 		{"claimable", c.rows[tableClaimable] + c.rows[tableLabelled], count(jobs.StateClaimable)},
 		{"line", c.rows[tableLine], c.rows[tableClaimable]},
 		{"due", c.rows[tableDue], count(jobs.StateDelayed) + count(jobs.StateCooling)},
+		{"waiting", c.rows[tableWaiting], count(jobs.StateClaimable) + count(jobs.StateDelayed) + count(jobs.StateCooling)},
+		{"number of boards", c.boardCount(), c.rows[tableBoard]},
+		{"tallies that are missing", uint64(len(c.tallies)), 0},
 		{"finished", c.rows[tableFinished], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
 		{"keys", c.rows[tableKey], c.keyed},
 		{"held claims", c.held, count(jobs.StateClaimed)},

@@ -135,6 +135,7 @@ func (r *rig) reopened(before jobs.Job, flow logbook.FlowDetail, kind, step stri
 	want := before
 	want.State, want.Outcome, want.Reason, want.Failure = jobs.StateClaimable, "", "", nil
 	want.FinishedAt, want.ModifiedAt, want.Token = time.Time{}, r.now, job.Token
+	want.ClaimableAt = job.ClaimableAt
 	if fmt.Sprintf("%+v", job) != fmt.Sprintf("%+v", want) || job.Token.Compare(before.Token) <= 0 {
 		r.Errorf("the job is\n%+v, not\n%+v", job, want)
 	}

@@ -128,8 +128,10 @@ func (t *txn) setEvidence(j *jobRecord, failure *logbook.Failure) {
 // move brings a job from the state in which it is to another, and keeps the
 // indexes and counters in step. A due time is for delayed and cooling jobs.
 func (t *txn) move(j *jobRecord, to jobs.State, due time.Time) {
+	before := j.State
 	t.leave(j)
 	j.State, j.DueAt, j.ModifiedAt = to, due, t.now
+	t.noteClaimable(j, before)
 	t.enter(j)
 	t.saveJob(j)
 }
@@ -137,7 +139,7 @@ func (t *txn) move(j *jobRecord, to jobs.State, due time.Time) {
 // leave and enter are each other's reverse: what the one removes for a state,
 // the other adds.
 func (t *txn) leave(j *jobRecord) {
-	t.Jobs[stateNumber(j.State)]--
+	t.uncount(j)
 	switch j.State {
 	case jobs.StateClaimable:
 		t.delete(claimableKey(j))
@@ -153,7 +155,7 @@ func (t *txn) leave(j *jobRecord) {
 }
 
 func (t *txn) enter(j *jobRecord) {
-	t.Jobs[stateNumber(j.State)]++
+	t.count(j)
 	switch j.State {
 	case jobs.StateClaimable:
 		where, key := claimableKey(j)
@@ -169,6 +171,7 @@ func (t *txn) enter(j *jobRecord) {
 		t.dropDeadline(j)
 		j.FinishedAt = t.now
 		t.Finishes++
+		t.noteFinish(j)
 		t.put(tableFinished, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))
 		t.changes.Finished = append(t.changes.Finished, j.ID)
 		t.leaveSchedule(j)
@@ -223,7 +226,7 @@ func (v *view) finishOf(j *jobRecord) ([]byte, error) {
 // caller's. The error is a fault.
 func (t *txn) removeJob(j *jobRecord) error {
 	key := sequenceKey(j.Sequence)
-	t.Jobs[stateNumber(j.State)]--
+	t.uncount(j)
 	t.delete(tableJobID, j.ID.UUID[:])
 	t.delete(tableJob, key)
 	t.delete(tablePosting, key)

@@ -70,6 +70,13 @@ const (
 	tableJobSchedule   // sequence → schedule id: the same the other way round
 
 	tableLine // board, inverted priority, sequence → nothing: as claimable, for who takes any kind
+
+	// Of boards.
+
+	tableBoard      // name → board without its counts
+	tableBoardCount // one row: how many boards there are
+	tableTally      // board, and what of it is counted → tally; absent where there is nothing
+	tableWaiting    // board, what a job waits for, since or until when, sequence → nothing
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -88,6 +95,7 @@ var tableNames = [...]string{
 	tableSchedule: "schedule", tableTemplate: "template", tableScheduleName: "schedule_name", tableScheduleCount: "schedule_count",
 	tableScheduleDue: "schedule_due", tableSlot: "slot", tableSlotWaiting: "slot_waiting",
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",
+	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
 }
 
 const (

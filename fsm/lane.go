@@ -102,10 +102,11 @@ type laneStart struct {
 	prefix []byte
 }
 
-// lanesOf are the lanes in which a request looks, each once. Where it names no
-// kinds, the line of the board stands for all of those without labels. Those of
-// jobs that want labels are found by leaping from lane to lane: that costs a
-// leap for each set of labels that waits.
+// lanesOf are the lanes in which a request looks, each once; those of a paused
+// board are left out. Where it names no kinds, the line of the board stands for
+// all of those without labels. Those of jobs that want labels are found by
+// leaping from lane to lane: that costs a leap for each set of labels that
+// waits.
 func (v *view) lanesOf(request jobs.ClaimRequest) []laneStart {
 	var lanes []laneStart
 	boards := request.Boards
@@ -113,6 +114,9 @@ func (v *view) lanesOf(request jobs.ClaimRequest) []laneStart {
 		boards = []string{jobs.DefaultBoard}
 	}
 	for _, board := range distinct(boards) {
+		if v.paused(board) {
+			continue
+		}
 		if len(request.Kinds) == 0 {
 			lanes = append(lanes, laneStart{tableLine, boardKey(board)})
 			lanes = append(lanes, v.labelled(request.Labels, boardKey(board), 2)...)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -71,6 +73,10 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	if err != nil {
 		return nil, err
 	}
+	j.Size = uint64(proto.Size(p))
+	if err := t.admit(j); err != nil {
+		return nil, fmt.Errorf("cannot post job %s: %w", posting.ID, err)
+	}
 	t.Sequence++
 	j.Sequence = t.Sequence
 	known := binary.BigEndian.AppendUint64(t.memory.room(sequenceSize+len(digest)), j.Sequence)
@@ -81,6 +87,7 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	}
 	t.takeKey(j)
 	t.keepDeadline(j)
+	t.notePosting(j)
 	t.enter(j)
 	message := t.saveJob(j)
 	t.event(jobs.EventPosted, j, jobs.Event{})
@@ -120,6 +127,7 @@ func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 		j.Front = t.Index
 	}
 	j.State, j.DueAt = t.waits(j, time.Time{})
+	t.noteClaimable(j, "")
 	if size := max(len(j.Board), len(j.Kind), len(j.Key), len(labelText(j.Labels))); size > maxKeyName {
 		return nil, &logbook.LimitError{Field: "posting board, kind, key or labels", Limit: maxKeyName, Size: int64(size), Unit: "bytes"}
 	}

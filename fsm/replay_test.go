@@ -53,8 +53,28 @@ func (a *author) next() *v1.Command {
 		a.intervention, a.intervention, a.correction, a.correction,
 		a.extend,
 		a.schedule, a.fire, a.fire, a.fire,
+		a.boards,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
+}
+
+// boards draws what a person says about a board, with limits that are reached.
+func (a *author) boards() *v1.Command {
+	c := &v1.BoardCommand{Board: a.oneOf("board", "", "night", "other")}
+	switch a.draw("about a board", 5) {
+	case 0:
+		return &v1.Command{Kind: &v1.Command_CreateBoard{CreateBoard: c}}
+	case 1:
+		return &v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: &v1.LimitBoardCommand{Board: c.Board, Limits: &v1.BoardLimits{
+			Jobs: uint64(a.draw("jobs", 5)), Bytes: uint64(100 * a.draw("bytes", 3)), PostingsPerSecond: uint64(a.draw("rate", 2)),
+		}}}}
+	case 2:
+		c.By = "ann"
+		return &v1.Command{Kind: &v1.Command_PauseBoard{PauseBoard: c}}
+	case 3:
+		return &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: c}}
+	}
+	return &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: c}}
 }
 
 func (a *author) post() *v1.Command {
@@ -455,7 +475,8 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 		return true, false // a job whose record and which itself are gone is made anew
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule, *v1.Command_BackfillSchedule,
-		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Restore: // an order may have been followed by another
+		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Restore,
+		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard: // an order may have been followed by another
 		return true, false
 	}
 	return false, false

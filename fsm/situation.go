@@ -19,6 +19,11 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error
 		if s.Job, err = v.complete(j); err != nil || j.State != jobs.StateClaimable {
 			return err
 		}
+		board, _, err := v.board(j.Board)
+		if err != nil {
+			return err
+		}
+		s.Paused = board.Pause
 		if s.Conductors, err = v.entities(jobs.EntityConductor); err != nil {
 			return err
 		}

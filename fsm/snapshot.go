@@ -293,6 +293,7 @@ func (m *Machine) adopt(restored *database, header snapshotHeader) (after *statu
 		return nil, err
 	}
 	err = restored.bolt.Update(func(tx *bolt.Tx) error {
+		counted := tx.Bucket([]byte(tableNames[tableTally])) != nil
 		if err := addLaterTables(tx); err != nil {
 			return err
 		}
@@ -306,6 +307,11 @@ func (m *Machine) adopt(restored *database, header snapshotHeader) (after *statu
 		}
 		kept.Generation = max(kept.Generation, m.options.Generation)
 		after = &status{ledger: kept}
+		if !counted {
+			if err := (&txn{view: *v, ledger: kept, memory: &memory{}, tallies: make(map[string]*tally)}).countAnew(); err != nil {
+				return err
+			}
+		}
 		if after.nextDue, err = v.nextDue(); err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ type Board interface {
 	Attendant
 	Controller
 	Historian
+	Boards
 }
 
 // Poster puts jobs on boards.

@@ -42,6 +42,11 @@ const (
 	EventSessionExpired EventKind = "session_expired" // it was not kept alive
 	EventRegistered     EventKind = "registered"      // an entity is known, or another than before
 	EventGone           EventKind = "gone"            // an entity has ended with its session
+
+	// Of a board, and of no job: nobody can claim from it, or everybody again.
+
+	EventBoardPaused  EventKind = "board_paused"
+	EventBoardResumed EventKind = "board_resumed"
 )
 
 // EventKinds are all kinds that a watch can ask for.
@@ -50,6 +55,7 @@ var EventKinds = []EventKind{
 	EventSuspended, EventResumed, EventOrdered, EventChanged, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
+	EventBoardPaused, EventBoardResumed,
 }
 
 // OfSessions tells whether events of the kind are of sessions or entities.

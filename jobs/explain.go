@@ -23,6 +23,7 @@ const (
 	CauseHeld        Cause = "held"         // nobody has released it yet
 	CauseDelayed     Cause = "delayed"      // its time has not come
 	CauseCooling     Cause = "cooling"      // it was just let go of
+	CauseBoardPaused Cause = "board_paused" // nobody can claim from its board
 	CauseNoConductor Cause = "no_conductor" // no live conductor takes its kind from its board
 	CauseLabels      Cause = "labels"       // none of those offers all the labels that it wants
 	CauseFull        Cause = "full"         // all of those have as many jobs as they take
@@ -33,7 +34,7 @@ const (
 // Causes are all causes, in their order.
 var Causes = []Cause{
 	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseHeld, CauseDelayed, CauseCooling,
-	CauseNoConductor, CauseLabels, CauseFull, CauseBehind, CauseReady,
+	CauseBoardPaused, CauseNoConductor, CauseLabels, CauseFull, CauseBehind, CauseReady,
 }
 
 // Explanation is why a job does not run now, and what would change that.
@@ -50,6 +51,7 @@ type Explanation struct {
 type Situation struct {
 	Job        Job
 	Now        time.Time
+	Paused     *BoardPause       // of its board; nil: it is not paused
 	Conductors []Entity          // the live ones
 	Claims     map[SessionID]int // how many jobs the sessions of these hold
 	Ahead      int               // jobs of its board, kind and labels that are claimed before it
@@ -75,6 +77,8 @@ func Explain(s *Situation) Explanation {
 		e.claimed(s)
 	case !s.Job.Deadline.IsZero() && !s.Job.Deadline.After(s.Now) && !cancelling(&s.Job):
 		e.say(CauseOverdue, "its deadline, %s, has passed, and the board is about to cancel it", moment(s.Job.Deadline))
+	case s.Job.State == StateClaimable && s.Paused != nil:
+		e.boardPaused(s)
 	case s.Job.State == StateClaimable:
 		e.claimable(s)
 	default:
@@ -148,6 +152,15 @@ func (e *Explanation) kept(s *Situation) {
 		e.say(CauseCooling, "it cools until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner let go of it"))
 		e.Until = s.Job.DueAt
 	}
+}
+
+// boardPaused explains a job that nobody can claim for the sake of its board.
+func (e *Explanation) boardPaused(s *Situation) {
+	e.say(CauseBoardPaused, "board %q was paused by %s at %s", s.Job.Board, cmp.Or(s.Paused.By, "somebody"), moment(s.Paused.At))
+	if s.Paused.Reason != "" {
+		e.Text += ": " + s.Paused.Reason
+	}
+	e.Remedy = "conductord board resume " + s.Job.Board
 }
 
 // claimable explains a job that anybody could claim who takes such jobs.

@@ -68,6 +68,12 @@ func TestExplain(t *testing.T) {
 		{"cooling", func(s *jobs.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "its owner c1 vanished"
 		}, jobs.CauseCooling, "cools until 2030-01-02T13:00:00Z: its owner c1 vanished", ""},
+		{"of a paused board", func(s *jobs.Situation) {
+			s.Paused, s.Conductors = &jobs.BoardPause{By: "ann", Reason: "it rains", At: noon}, nil
+		}, jobs.CauseBoardPaused, `board "default" was paused by ann at 2030-01-02T12:00:00Z: it rains`, "conductord board resume default"},
+		{"delayed on a paused board", func(s *jobs.Situation) {
+			s.Job.State, s.Job.DueAt, s.Paused = jobs.StateDelayed, noon.Add(time.Hour), &jobs.BoardPause{At: noon}
+		}, jobs.CauseDelayed, "not due before", "job delay ID --for 0s"},
 		{"no conductor at all", func(s *jobs.Situation) { s.Conductors = nil },
 			jobs.CauseNoConductor, `no live conductor takes jobs of kind "k" from board "default"`, "conductor list"},
 		{"none of the kind", func(s *jobs.Situation) { s.Job.Kind = "m" }, jobs.CauseNoConductor, `kind "m"`, "conductor list"},

@@ -222,11 +222,14 @@ type Job struct {
 	Labels     []string `json:"labels,omitempty"` // in their order
 
 	Deadline time.Time `json:"deadline,omitzero"`
+	Size     uint64    `json:"size,omitempty"` // bytes of the posting, which count against the limits of its board
 
 	PostedAt   time.Time `json:"posted_at"`
 	ModifiedAt time.Time `json:"modified_at"`
 	FinishedAt time.Time `json:"finished_at,omitzero"`
-	DueAt      time.Time `json:"due_at,omitzero"` // when a delayed or cooling job becomes claimable; of a suspended or held one, not before which
+	// ClaimableAt is since when a claimable job is that.
+	ClaimableAt time.Time `json:"claimable_at,omitzero"`
+	DueAt       time.Time `json:"due_at,omitzero"` // when a delayed or cooling job becomes claimable; of a suspended or held one, not before which
 
 	Claim *Claim `json:"claim,omitempty"` // set while the job is claimed
 	// Token is that of the present or the last claim; it outlives the claim,

@@ -138,15 +138,21 @@ type directive struct {
 }
 
 func checkDirective(l logbook.Limits, what string, d directive) error {
-	switch {
-	case d.job.IsZero():
+	if d.job.IsZero() {
 		return &logbook.InvalidError{Field: what + " job", Reason: "unset"}
-	case len(d.reason) > MaxReason:
-		return &logbook.LimitError{Field: what + " reason", Limit: MaxReason, Size: int64(len(d.reason)), Unit: "bytes"}
-	case !utf8.ValidString(d.reason):
+	}
+	return checkSaid(l, what, d.by, d.reason)
+}
+
+// checkSaid checks who says something, and why.
+func checkSaid(l logbook.Limits, what, by, reason string) error {
+	switch {
+	case len(reason) > MaxReason:
+		return &logbook.LimitError{Field: what + " reason", Limit: MaxReason, Size: int64(len(reason)), Unit: "bytes"}
+	case !utf8.ValidString(reason):
 		return &logbook.InvalidError{Field: what + " reason", Reason: "not UTF-8"}
 	}
-	return checkOptionalName(l, what+" by", d.by)
+	return checkOptionalName(l, what+" by", by)
 }
 
 // CheckOpening checks an opening before it is written. A TTL of zero means

@@ -107,7 +107,8 @@ func (p *Program) rootCommand() *cobra.Command {
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (30s; commands that wait for a job: never)")
 	root.AddCommand(
-		p.jobCommand(), p.trashCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(), p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
+		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
+		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
 		p.clusterCommand(), p.benchCommand(), p.checkConfigCommand(), p.versionCommand(),
 	)
 	root.AddCommand(p.daemonCommands()...)

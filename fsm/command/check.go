@@ -85,6 +85,16 @@ func checkClient(limits logbook.Limits, c *v1.Command) error {
 		return checkIntervention(limits, kind.Intervene)
 	case *v1.Command_ExtendClaim:
 		return checkExtend(kind.ExtendClaim)
+	case *v1.Command_CreateBoard:
+		return checkBoardName(limits, kind.CreateBoard)
+	case *v1.Command_DeleteBoard:
+		return checkBoardName(limits, kind.DeleteBoard)
+	case *v1.Command_LimitBoard:
+		return checkLimitBoard(limits, kind.LimitBoard)
+	case *v1.Command_PauseBoard:
+		return checkBoardOrder(limits, kind.PauseBoard)
+	case *v1.Command_ResumeBoard:
+		return checkBoardOrder(limits, kind.ResumeBoard)
 	case *v1.Command_DeleteSchedule:
 		return checkScheduleName(limits, kind.DeleteSchedule)
 	case *v1.Command_PauseSchedule:

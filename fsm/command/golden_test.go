@@ -131,6 +131,13 @@ func samples() []*v1.Command {
 		}}},
 		{Kind: &v1.Command_Restore{Restore: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "the handler is there now"}}},
 		{Kind: &v1.Command_Purge{Purge: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "never to be done"}}},
+		{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: "night"}}},
+		{Kind: &v1.Command_LimitBoard{LimitBoard: &v1.LimitBoardCommand{
+			Board: "night", Limits: &v1.BoardLimits{Jobs: 1_000, Bytes: 1 << 20, PostingsPerSecond: 50},
+		}}},
+		{Kind: &v1.Command_PauseBoard{PauseBoard: &v1.BoardCommand{Board: "night", By: "ann@h1", Reason: "the disk is full"}}},
+		{Kind: &v1.Command_ResumeBoard{ResumeBoard: &v1.BoardCommand{Board: "night", By: "ann@h1", Reason: "a new disk"}}},
+		{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: "night"}}},
 		{Kind: &v1.Command_DeleteSchedule{DeleteSchedule: &v1.DeleteScheduleCommand{Board: "night", Name: "backup"}}},
 		{Kind: &v1.Command_PauseSchedule{PauseSchedule: &v1.PauseScheduleCommand{
 			Board: "night", Name: "backup", By: "ann@h1", Reason: "the disk is full",

@@ -34,6 +34,7 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	t.Run("Explanation", func(t *testing.T) {
 		roundTrip(t, explanations, command.ExplanationToProto, command.ExplanationFromProto)
 	})
+	t.Run("Board", func(t *testing.T) { roundTrip(t, boardStatuses, command.BoardToProto, command.BoardFromProto) })
 	t.Run("Schedule", func(t *testing.T) { roundTrip(t, schedules, command.ScheduleToProto, command.ScheduleFromProto) })
 	t.Run("SlotRecord", func(t *testing.T) {
 		roundTrip(t, slotRecords, command.SlotRecordToProto, command.SlotRecordFromProto)

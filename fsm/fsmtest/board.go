@@ -294,6 +294,55 @@ func (b *Board) Intervene(ctx context.Context, intervention logbook.Intervention
 	return jobs.ParseJobID(result.GetIntervene().GetJob())
 }
 
+// CreateBoard makes a board; one that exists stays as it is.
+func (b *Board) CreateBoard(ctx context.Context, name string) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: name}}})
+	return err
+}
+
+// LimitBoard replaces the limits of a board.
+func (b *Board) LimitBoard(ctx context.Context, name string, limits jobs.BoardLimits) error {
+	limit := &v1.LimitBoardCommand{Board: name, Limits: command.BoardLimitsToProto(limits)}
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: limit}})
+	return err
+}
+
+// PauseBoard keeps everybody from claiming.
+func (b *Board) PauseBoard(ctx context.Context, order jobs.BoardOrder) error {
+	pause := &v1.BoardCommand{Board: order.Board, By: order.By, Reason: order.Reason}
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_PauseBoard{PauseBoard: pause}})
+	return err
+}
+
+// ResumeBoard ends a pause.
+func (b *Board) ResumeBoard(ctx context.Context, order jobs.BoardOrder) error {
+	resume := &v1.BoardCommand{Board: order.Board, By: order.By, Reason: order.Reason}
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: resume}})
+	return err
+}
+
+// DeleteBoard forgets a board that nothing names any more.
+func (b *Board) DeleteBoard(ctx context.Context, name string) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: name}}})
+	return err
+}
+
+// BoardStatus reads a board.
+func (b *Board) BoardStatus(ctx context.Context, name string) (jobs.BoardStatus, error) {
+	if err := ctx.Err(); err != nil {
+		return jobs.BoardStatus{}, err
+	}
+	return b.machine.BoardStatus(name, time.Now())
+}
+
+// BoardList reads boards by name.
+func (b *Board) BoardList(ctx context.Context, after string, limit int) ([]jobs.BoardStatus, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return b.machine.BoardList(after, limit, time.Now())
+}
+
 // OpenSession opens a session.
 func (b *Board) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
 	result, err := b.run(ctx, &v1.Command{Kind: &v1.Command_OpenSession{OpenSession: command.OpeningToProto(&opening)}})

@@ -78,6 +78,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"labels", labelRows},
 		{"interventions", interventionRows},
 		{"history", historyRows},
+		{"boards", boardRows},
 		{"sessions", sessionRows},
 		{"watching", watchRows},
 		{"awaiting", awaitRows},

@@ -47,7 +47,7 @@ func postedReadsBack(k *kit) {
 	}
 	k.same("job", got, jobs.Job{
 		ID: posting.ID, Board: k.board, Name: "plain", Kind: k.kind, Priority: jobs.High, State: jobs.StateClaimable,
-		Sequence: got.Sequence, PostedAt: got.PostedAt, ModifiedAt: got.ModifiedAt,
+		Sequence: got.Sequence, PostedAt: got.PostedAt, ModifiedAt: got.ModifiedAt, ClaimableAt: got.PostedAt, Size: got.Size,
 	})
 }
 

@@ -109,6 +109,11 @@ type Command struct {
 	//	*Command_ExtendClaim
 	//	*Command_DeleteSchedule
 	//	*Command_PauseSchedule
+	//	*Command_CreateBoard
+	//	*Command_LimitBoard
+	//	*Command_PauseBoard
+	//	*Command_ResumeBoard
+	//	*Command_DeleteBoard
 	//	*Command_BeginLeadership
 	//	*Command_ExpireSession
 	//	*Command_WakeDue
@@ -359,6 +364,51 @@ func (x *Command) GetPauseSchedule() *PauseScheduleCommand {
 	return nil
 }
 
+func (x *Command) GetCreateBoard() *BoardCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_CreateBoard); ok {
+			return x.CreateBoard
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetLimitBoard() *LimitBoardCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_LimitBoard); ok {
+			return x.LimitBoard
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPauseBoard() *BoardCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PauseBoard); ok {
+			return x.PauseBoard
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetResumeBoard() *BoardCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ResumeBoard); ok {
+			return x.ResumeBoard
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteBoard() *BoardCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_DeleteBoard); ok {
+			return x.DeleteBoard
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetBeginLeadership() *BeginLeadershipCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_BeginLeadership); ok {
@@ -541,6 +591,26 @@ type Command_PauseSchedule struct {
 	PauseSchedule *PauseScheduleCommand `protobuf:"bytes,29,opt,name=pause_schedule,json=pauseSchedule,proto3,oneof"`
 }
 
+type Command_CreateBoard struct {
+	CreateBoard *BoardCommand `protobuf:"bytes,16,opt,name=create_board,json=createBoard,proto3,oneof"`
+}
+
+type Command_LimitBoard struct {
+	LimitBoard *LimitBoardCommand `protobuf:"bytes,17,opt,name=limit_board,json=limitBoard,proto3,oneof"`
+}
+
+type Command_PauseBoard struct {
+	PauseBoard *BoardCommand `protobuf:"bytes,18,opt,name=pause_board,json=pauseBoard,proto3,oneof"`
+}
+
+type Command_ResumeBoard struct {
+	ResumeBoard *BoardCommand `protobuf:"bytes,19,opt,name=resume_board,json=resumeBoard,proto3,oneof"`
+}
+
+type Command_DeleteBoard struct {
+	DeleteBoard *BoardCommand `protobuf:"bytes,30,opt,name=delete_board,json=deleteBoard,proto3,oneof"`
+}
+
 type Command_BeginLeadership struct {
 	// From here on: proposed by the leader alone.
 	BeginLeadership *BeginLeadershipCommand `protobuf:"bytes,32,opt,name=begin_leadership,json=beginLeadership,proto3,oneof"`
@@ -627,6 +697,16 @@ func (*Command_ExtendClaim) isCommand_Kind() {}
 func (*Command_DeleteSchedule) isCommand_Kind() {}
 
 func (*Command_PauseSchedule) isCommand_Kind() {}
+
+func (*Command_CreateBoard) isCommand_Kind() {}
+
+func (*Command_LimitBoard) isCommand_Kind() {}
+
+func (*Command_PauseBoard) isCommand_Kind() {}
+
+func (*Command_ResumeBoard) isCommand_Kind() {}
+
+func (*Command_DeleteBoard) isCommand_Kind() {}
 
 func (*Command_BeginLeadership) isCommand_Kind() {}
 
@@ -1493,6 +1573,119 @@ func (x *DeleteScheduleCommand) GetName() string {
 	return ""
 }
 
+// BoardCommand is what a person says about a board.
+type BoardCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`         // of pause and resume only
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // of pause and resume only
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoardCommand) Reset() {
+	*x = BoardCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardCommand) ProtoMessage() {}
+
+func (x *BoardCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardCommand.ProtoReflect.Descriptor instead.
+func (*BoardCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *BoardCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *BoardCommand) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *BoardCommand) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type LimitBoardCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Limits        *BoardLimits           `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"` // all of them: what is unset is not bounded any more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitBoardCommand) Reset() {
+	*x = LimitBoardCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitBoardCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitBoardCommand) ProtoMessage() {}
+
+func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
+func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *LimitBoardCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *LimitBoardCommand) GetLimits() *BoardLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 type PauseScheduleCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
@@ -1505,7 +1698,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1710,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1723,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -1577,7 +1770,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1782,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1795,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -1654,7 +1847,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1859,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1872,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -1733,7 +1926,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1938,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1951,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -1809,7 +2002,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2014,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2027,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -1879,7 +2072,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2084,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2097,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -1961,7 +2154,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2166,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2179,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Result) GetError() *Error {
@@ -2106,7 +2299,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2311,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2324,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -2153,7 +2346,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2358,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2371,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Posted) GetJob() string {
@@ -2218,7 +2411,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2423,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2436,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -2263,7 +2456,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2468,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2481,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Granted) GetJob() string {
@@ -2315,7 +2508,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2520,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2533,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -2366,7 +2559,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2571,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2584,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -2411,7 +2604,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2616,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2629,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -2460,7 +2653,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"a\n" +
 	"\x05Entry\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\x96\x10\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xe1\x12\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -2486,7 +2679,14 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05purge\x18\x19 \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x05purge\x12F\n" +
 	"\fextend_claim\x18\x1a \x01(\v2!.conductord.v1.ExtendClaimCommandH\x00R\vextendClaim\x12O\n" +
 	"\x0fdelete_schedule\x18\x1c \x01(\v2$.conductord.v1.DeleteScheduleCommandH\x00R\x0edeleteSchedule\x12L\n" +
-	"\x0epause_schedule\x18\x1d \x01(\v2#.conductord.v1.PauseScheduleCommandH\x00R\rpauseSchedule\x12R\n" +
+	"\x0epause_schedule\x18\x1d \x01(\v2#.conductord.v1.PauseScheduleCommandH\x00R\rpauseSchedule\x12@\n" +
+	"\fcreate_board\x18\x10 \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\vcreateBoard\x12C\n" +
+	"\vlimit_board\x18\x11 \x01(\v2 .conductord.v1.LimitBoardCommandH\x00R\n" +
+	"limitBoard\x12>\n" +
+	"\vpause_board\x18\x12 \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\n" +
+	"pauseBoard\x12@\n" +
+	"\fresume_board\x18\x13 \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\vresumeBoard\x12@\n" +
+	"\fdelete_board\x18\x1e \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\vdeleteBoard\x12R\n" +
 	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12L\n" +
 	"\x0eexpire_session\x18! \x01(\v2#.conductord.v1.ExpireSessionCommandH\x00R\rexpireSession\x12:\n" +
 	"\bwake_due\x18\" \x01(\v2\x1d.conductord.v1.WakeDueCommandH\x00R\awakeDue\x123\n" +
@@ -2560,7 +2760,14 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x03max\x18\x04 \x01(\rR\x03max\"A\n" +
 	"\x15DeleteScheduleCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"h\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"L\n" +
+	"\fBoardCommand\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"]\n" +
+	"\x11LimitBoardCommand\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x122\n" +
+	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\"h\n" +
 	"\x14PauseScheduleCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
@@ -2639,7 +2846,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                   // 0: conductord.v1.Entry
 	(*Command)(nil),                 // 1: conductord.v1.Command
@@ -2657,109 +2864,118 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*WakeDueCommand)(nil),          // 13: conductord.v1.WakeDueCommand
 	(*SweepCommand)(nil),            // 14: conductord.v1.SweepCommand
 	(*DeleteScheduleCommand)(nil),   // 15: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),    // 16: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),     // 17: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),   // 18: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),     // 19: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),      // 20: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil), // 21: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                  // 22: conductord.v1.Result
-	(*PostResult)(nil),              // 23: conductord.v1.PostResult
-	(*Posted)(nil),                  // 24: conductord.v1.Posted
-	(*ClaimResult)(nil),             // 25: conductord.v1.ClaimResult
-	(*Granted)(nil),                 // 26: conductord.v1.Granted
-	(*CountResult)(nil),             // 27: conductord.v1.CountResult
-	(*InterveneResult)(nil),         // 28: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),          // 29: conductord.v1.ScheduleResult
-	(*Ending)(nil),                  // 30: conductord.v1.Ending
-	(*Opening)(nil),                 // 31: conductord.v1.Opening
-	(*Book)(nil),                    // 32: conductord.v1.Book
-	(*Update)(nil),                  // 33: conductord.v1.Update
-	(*Change)(nil),                  // 34: conductord.v1.Change
-	(*Intervention)(nil),            // 35: conductord.v1.Intervention
-	(*Posting)(nil),                 // 36: conductord.v1.Posting
-	(*durationpb.Duration)(nil),     // 37: google.protobuf.Duration
-	(*Token)(nil),                   // 38: conductord.v1.Token
-	(*Entity)(nil),                  // 39: conductord.v1.Entity
-	(*Schedule)(nil),                // 40: conductord.v1.Schedule
-	(*timestamppb.Timestamp)(nil),   // 41: google.protobuf.Timestamp
-	(*SlotDecision)(nil),            // 42: conductord.v1.SlotDecision
-	(*Error)(nil),                   // 43: conductord.v1.Error
-	(*Session)(nil),                 // 44: conductord.v1.Session
-	(*Job)(nil),                     // 45: conductord.v1.Job
-	(*SlotRecord)(nil),              // 46: conductord.v1.SlotRecord
+	(*BoardCommand)(nil),            // 16: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),       // 17: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),    // 18: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),     // 19: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),   // 20: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),     // 21: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),      // 22: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil), // 23: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                  // 24: conductord.v1.Result
+	(*PostResult)(nil),              // 25: conductord.v1.PostResult
+	(*Posted)(nil),                  // 26: conductord.v1.Posted
+	(*ClaimResult)(nil),             // 27: conductord.v1.ClaimResult
+	(*Granted)(nil),                 // 28: conductord.v1.Granted
+	(*CountResult)(nil),             // 29: conductord.v1.CountResult
+	(*InterveneResult)(nil),         // 30: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),          // 31: conductord.v1.ScheduleResult
+	(*Ending)(nil),                  // 32: conductord.v1.Ending
+	(*Opening)(nil),                 // 33: conductord.v1.Opening
+	(*Book)(nil),                    // 34: conductord.v1.Book
+	(*Update)(nil),                  // 35: conductord.v1.Update
+	(*Change)(nil),                  // 36: conductord.v1.Change
+	(*Intervention)(nil),            // 37: conductord.v1.Intervention
+	(*Posting)(nil),                 // 38: conductord.v1.Posting
+	(*durationpb.Duration)(nil),     // 39: google.protobuf.Duration
+	(*Token)(nil),                   // 40: conductord.v1.Token
+	(*Entity)(nil),                  // 41: conductord.v1.Entity
+	(*BoardLimits)(nil),             // 42: conductord.v1.BoardLimits
+	(*Schedule)(nil),                // 43: conductord.v1.Schedule
+	(*timestamppb.Timestamp)(nil),   // 44: google.protobuf.Timestamp
+	(*SlotDecision)(nil),            // 45: conductord.v1.SlotDecision
+	(*Error)(nil),                   // 46: conductord.v1.Error
+	(*Session)(nil),                 // 47: conductord.v1.Session
+	(*Job)(nil),                     // 48: conductord.v1.Job
+	(*SlotRecord)(nil),              // 49: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
 	2,  // 1: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	3,  // 2: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	4,  // 3: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	30, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	30, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	30, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	31, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	32, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	32, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	32, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	33, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
 	6,  // 8: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
 	7,  // 9: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	32, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	33, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	34, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	35, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	8,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
 	9,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.OrderCommand
 	9,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
 	9,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
-	34, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	35, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	36, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	37, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
 	9,  // 18: conductord.v1.Command.restore:type_name -> conductord.v1.OrderCommand
 	9,  // 19: conductord.v1.Command.purge:type_name -> conductord.v1.OrderCommand
 	5,  // 20: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
 	15, // 21: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	16, // 22: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	10, // 23: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	11, // 24: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	13, // 25: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	14, // 26: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	12, // 27: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	17, // 28: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	18, // 29: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	19, // 30: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	20, // 31: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	21, // 32: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	36, // 33: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	37, // 34: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	38, // 35: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	37, // 36: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	39, // 37: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	37, // 38: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	38, // 39: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	37, // 40: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	37, // 41: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	40, // 42: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	41, // 43: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	41, // 44: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	42, // 45: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	42, // 46: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	41, // 47: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	42, // 48: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	41, // 49: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	41, // 50: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	43, // 51: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	23, // 52: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	25, // 53: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	44, // 54: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	27, // 55: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	28, // 56: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	29, // 57: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	24, // 58: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	43, // 59: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	45, // 60: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	26, // 61: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	38, // 62: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	40, // 63: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	46, // 64: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	18, // 22: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	16, // 23: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	17, // 24: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	16, // 25: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	16, // 26: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	16, // 27: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	10, // 28: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	11, // 29: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	13, // 30: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	14, // 31: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	12, // 32: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	19, // 33: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	20, // 34: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	21, // 35: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	22, // 36: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	23, // 37: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	38, // 38: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	39, // 39: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	40, // 40: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	39, // 41: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	41, // 42: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	39, // 43: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	40, // 44: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	39, // 45: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	39, // 46: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	42, // 47: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	43, // 48: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	44, // 49: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	44, // 50: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	45, // 51: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	45, // 52: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	44, // 53: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	45, // 54: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	44, // 55: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	44, // 56: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	46, // 57: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	25, // 58: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	27, // 59: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	47, // 60: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	29, // 61: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	30, // 62: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	31, // 63: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	26, // 64: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	46, // 65: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	48, // 66: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	28, // 67: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	40, // 68: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	43, // 69: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	49, // 70: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -2791,6 +3007,11 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_ExtendClaim)(nil),
 		(*Command_DeleteSchedule)(nil),
 		(*Command_PauseSchedule)(nil),
+		(*Command_CreateBoard)(nil),
+		(*Command_LimitBoard)(nil),
+		(*Command_PauseBoard)(nil),
+		(*Command_ResumeBoard)(nil),
+		(*Command_DeleteBoard)(nil),
 		(*Command_BeginLeadership)(nil),
 		(*Command_ExpireSession)(nil),
 		(*Command_WakeDue)(nil),
@@ -2802,7 +3023,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_RunSchedule)(nil),
 		(*Command_BackfillSchedule)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[22].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[24].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
@@ -2816,7 +3037,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

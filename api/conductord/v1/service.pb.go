@@ -31,6 +31,646 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type CreateBoardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateBoardRequest) Reset() {
+	*x = CreateBoardRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateBoardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateBoardRequest) ProtoMessage() {}
+
+func (x *CreateBoardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateBoardRequest.ProtoReflect.Descriptor instead.
+func (*CreateBoardRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CreateBoardRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+type CreateBoardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateBoardResponse) Reset() {
+	*x = CreateBoardResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateBoardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateBoardResponse) ProtoMessage() {}
+
+func (x *CreateBoardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateBoardResponse.ProtoReflect.Descriptor instead.
+func (*CreateBoardResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{1}
+}
+
+type GetBoardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // answer from this node's own state, however old
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBoardRequest) Reset() {
+	*x = GetBoardRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBoardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBoardRequest) ProtoMessage() {}
+
+func (x *GetBoardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBoardRequest.ProtoReflect.Descriptor instead.
+func (*GetBoardRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *GetBoardRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *GetBoardRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type GetBoardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         *Board                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBoardResponse) Reset() {
+	*x = GetBoardResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBoardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBoardResponse) ProtoMessage() {}
+
+func (x *GetBoardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBoardResponse.ProtoReflect.Descriptor instead.
+func (*GetBoardResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetBoardResponse) GetBoard() *Board {
+	if x != nil {
+		return x.Board
+	}
+	return nil
+}
+
+type ListBoardsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"` // a name
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBoardsRequest) Reset() {
+	*x = ListBoardsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBoardsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBoardsRequest) ProtoMessage() {}
+
+func (x *ListBoardsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBoardsRequest.ProtoReflect.Descriptor instead.
+func (*ListBoardsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListBoardsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ListBoardsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListBoardsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListBoardsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Boards        []*Board               `protobuf:"bytes,1,rep,name=boards,proto3" json:"boards,omitempty"` // by name, without kinds and holders
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBoardsResponse) Reset() {
+	*x = ListBoardsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBoardsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBoardsResponse) ProtoMessage() {}
+
+func (x *ListBoardsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBoardsResponse.ProtoReflect.Descriptor instead.
+func (*ListBoardsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListBoardsResponse) GetBoards() []*Board {
+	if x != nil {
+		return x.Boards
+	}
+	return nil
+}
+
+type LimitBoardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Limits        *BoardLimits           `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"` // all of them: what is unset is not bounded any more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitBoardRequest) Reset() {
+	*x = LimitBoardRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitBoardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitBoardRequest) ProtoMessage() {}
+
+func (x *LimitBoardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitBoardRequest.ProtoReflect.Descriptor instead.
+func (*LimitBoardRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LimitBoardRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *LimitBoardRequest) GetLimits() *BoardLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+type LimitBoardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitBoardResponse) Reset() {
+	*x = LimitBoardResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitBoardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitBoardResponse) ProtoMessage() {}
+
+func (x *LimitBoardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitBoardResponse.ProtoReflect.Descriptor instead.
+func (*LimitBoardResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{7}
+}
+
+type PauseBoardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseBoardRequest) Reset() {
+	*x = PauseBoardRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseBoardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseBoardRequest) ProtoMessage() {}
+
+func (x *PauseBoardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseBoardRequest.ProtoReflect.Descriptor instead.
+func (*PauseBoardRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PauseBoardRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *PauseBoardRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PauseBoardRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseBoardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseBoardResponse) Reset() {
+	*x = PauseBoardResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseBoardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseBoardResponse) ProtoMessage() {}
+
+func (x *PauseBoardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseBoardResponse.ProtoReflect.Descriptor instead.
+func (*PauseBoardResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
+}
+
+type ResumeBoardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeBoardRequest) Reset() {
+	*x = ResumeBoardRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeBoardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeBoardRequest) ProtoMessage() {}
+
+func (x *ResumeBoardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeBoardRequest.ProtoReflect.Descriptor instead.
+func (*ResumeBoardRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ResumeBoardRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ResumeBoardRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ResumeBoardRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ResumeBoardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeBoardResponse) Reset() {
+	*x = ResumeBoardResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeBoardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeBoardResponse) ProtoMessage() {}
+
+func (x *ResumeBoardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeBoardResponse.ProtoReflect.Descriptor instead.
+func (*ResumeBoardResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
+}
+
+type DeleteBoardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteBoardRequest) Reset() {
+	*x = DeleteBoardRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteBoardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteBoardRequest) ProtoMessage() {}
+
+func (x *DeleteBoardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteBoardRequest.ProtoReflect.Descriptor instead.
+func (*DeleteBoardRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DeleteBoardRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+type DeleteBoardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteBoardResponse) Reset() {
+	*x = DeleteBoardResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteBoardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteBoardResponse) ProtoMessage() {}
+
+func (x *DeleteBoardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteBoardResponse.ProtoReflect.Descriptor instead.
+func (*DeleteBoardResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
+}
+
 type PostRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Postings []*Posting             `protobuf:"bytes,1,rep,name=postings,proto3" json:"postings,omitempty"`
@@ -43,7 +683,7 @@ type PostRequest struct {
 
 func (x *PostRequest) Reset() {
 	*x = PostRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -55,7 +695,7 @@ func (x *PostRequest) String() string {
 func (*PostRequest) ProtoMessage() {}
 
 func (x *PostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -68,7 +708,7 @@ func (x *PostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostRequest.ProtoReflect.Descriptor instead.
 func (*PostRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{0}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PostRequest) GetPostings() []*Posting {
@@ -94,7 +734,7 @@ type PostResponse struct {
 
 func (x *PostResponse) Reset() {
 	*x = PostResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -106,7 +746,7 @@ func (x *PostResponse) String() string {
 func (*PostResponse) ProtoMessage() {}
 
 func (x *PostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -119,7 +759,7 @@ func (x *PostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResponse.ProtoReflect.Descriptor instead.
 func (*PostResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{1}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PostResponse) GetPosted() []*PostedJob {
@@ -140,7 +780,7 @@ type PostedJob struct {
 
 func (x *PostedJob) Reset() {
 	*x = PostedJob{}
-	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -152,7 +792,7 @@ func (x *PostedJob) String() string {
 func (*PostedJob) ProtoMessage() {}
 
 func (x *PostedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -165,7 +805,7 @@ func (x *PostedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostedJob.ProtoReflect.Descriptor instead.
 func (*PostedJob) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PostedJob) GetJob() *Job {
@@ -199,7 +839,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -211,7 +851,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -224,7 +864,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{3}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -250,7 +890,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +902,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +915,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -301,7 +941,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +953,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +966,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsRequest) GetBoard() string {
@@ -395,7 +1035,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[6]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -407,7 +1047,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[6]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -420,7 +1060,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -447,7 +1087,7 @@ type WaitJobRequest struct {
 
 func (x *WaitJobRequest) Reset() {
 	*x = WaitJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[7]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +1099,7 @@ func (x *WaitJobRequest) String() string {
 func (*WaitJobRequest) ProtoMessage() {}
 
 func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[7]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +1112,7 @@ func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobRequest.ProtoReflect.Descriptor instead.
 func (*WaitJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WaitJobRequest) GetId() string {
@@ -498,7 +1138,7 @@ type WaitJobResponse struct {
 
 func (x *WaitJobResponse) Reset() {
 	*x = WaitJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +1150,7 @@ func (x *WaitJobResponse) String() string {
 func (*WaitJobResponse) ProtoMessage() {}
 
 func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +1163,7 @@ func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobResponse.ProtoReflect.Descriptor instead.
 func (*WaitJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WaitJobResponse) GetJob() *Job {
@@ -543,7 +1183,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +1195,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +1208,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -599,7 +1239,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +1251,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +1264,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExplainResponse) GetJob() string {
@@ -688,7 +1328,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +1340,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +1353,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchRequest) GetAfter() *Position {
@@ -806,7 +1446,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +1458,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1471,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -859,7 +1499,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1511,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1524,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClaimRequest) GetSession() string {
@@ -917,7 +1557,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1569,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1582,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ClaimResponse) GetClaimed() *Claimed {
@@ -968,7 +1608,7 @@ type ClaimNextRequest struct {
 
 func (x *ClaimNextRequest) Reset() {
 	*x = ClaimNextRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1620,7 @@ func (x *ClaimNextRequest) String() string {
 func (*ClaimNextRequest) ProtoMessage() {}
 
 func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1633,7 @@ func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextRequest.ProtoReflect.Descriptor instead.
 func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ClaimNextRequest) GetSession() string {
@@ -1061,7 +1701,7 @@ type ClaimNextResponse struct {
 
 func (x *ClaimNextResponse) Reset() {
 	*x = ClaimNextResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1713,7 @@ func (x *ClaimNextResponse) String() string {
 func (*ClaimNextResponse) ProtoMessage() {}
 
 func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1726,7 @@ func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextResponse.ProtoReflect.Descriptor instead.
 func (*ClaimNextResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClaimNextResponse) GetClaimed() []*Claimed {
@@ -1107,7 +1747,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1759,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1772,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExtendRequest) GetJob() string {
@@ -1164,7 +1804,7 @@ type ExtendResponse struct {
 
 func (x *ExtendResponse) Reset() {
 	*x = ExtendResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1816,7 @@ func (x *ExtendResponse) String() string {
 func (*ExtendResponse) ProtoMessage() {}
 
 func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1829,7 @@ func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendResponse.ProtoReflect.Descriptor instead.
 func (*ExtendResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 type ListClaimsRequest struct {
@@ -1205,7 +1845,7 @@ type ListClaimsRequest struct {
 
 func (x *ListClaimsRequest) Reset() {
 	*x = ListClaimsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1857,7 @@ func (x *ListClaimsRequest) String() string {
 func (*ListClaimsRequest) ProtoMessage() {}
 
 func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1870,7 @@ func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
 func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListClaimsRequest) GetOwner() string {
@@ -1278,7 +1918,7 @@ type ListClaimsResponse struct {
 
 func (x *ListClaimsResponse) Reset() {
 	*x = ListClaimsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1930,7 @@ func (x *ListClaimsResponse) String() string {
 func (*ListClaimsResponse) ProtoMessage() {}
 
 func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1943,7 @@ func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
 func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
@@ -1329,7 +1969,7 @@ type EndingRequest struct {
 
 func (x *EndingRequest) Reset() {
 	*x = EndingRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1981,7 @@ func (x *EndingRequest) String() string {
 func (*EndingRequest) ProtoMessage() {}
 
 func (x *EndingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1994,7 @@ func (x *EndingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndingRequest.ProtoReflect.Descriptor instead.
 func (*EndingRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EndingRequest) GetEnding() *Ending {
@@ -1372,7 +2012,7 @@ type EndingResponse struct {
 
 func (x *EndingResponse) Reset() {
 	*x = EndingResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +2024,7 @@ func (x *EndingResponse) String() string {
 func (*EndingResponse) ProtoMessage() {}
 
 func (x *EndingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +2037,7 @@ func (x *EndingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndingResponse.ProtoReflect.Descriptor instead.
 func (*EndingResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 type OrderRequest struct {
@@ -1412,7 +2052,7 @@ type OrderRequest struct {
 
 func (x *OrderRequest) Reset() {
 	*x = OrderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +2064,7 @@ func (x *OrderRequest) String() string {
 func (*OrderRequest) ProtoMessage() {}
 
 func (x *OrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +2077,7 @@ func (x *OrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
 func (*OrderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OrderRequest) GetJob() string {
@@ -1476,7 +2116,7 @@ type OrderResponse struct {
 
 func (x *OrderResponse) Reset() {
 	*x = OrderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +2128,7 @@ func (x *OrderResponse) String() string {
 func (*OrderResponse) ProtoMessage() {}
 
 func (x *OrderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +2141,7 @@ func (x *OrderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResponse.ProtoReflect.Descriptor instead.
 func (*OrderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 type ChangeRequest struct {
@@ -1513,7 +2153,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +2165,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +2178,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ChangeRequest) GetChange() *Change {
@@ -1556,7 +2196,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +2208,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +2221,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 type InterveneRequest struct {
@@ -1593,7 +2233,7 @@ type InterveneRequest struct {
 
 func (x *InterveneRequest) Reset() {
 	*x = InterveneRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +2245,7 @@ func (x *InterveneRequest) String() string {
 func (*InterveneRequest) ProtoMessage() {}
 
 func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +2258,7 @@ func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneRequest.ProtoReflect.Descriptor instead.
 func (*InterveneRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *InterveneRequest) GetIntervention() *Intervention {
@@ -1637,7 +2277,7 @@ type InterveneResponse struct {
 
 func (x *InterveneResponse) Reset() {
 	*x = InterveneResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +2289,7 @@ func (x *InterveneResponse) String() string {
 func (*InterveneResponse) ProtoMessage() {}
 
 func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +2302,7 @@ func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResponse.ProtoReflect.Descriptor instead.
 func (*InterveneResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *InterveneResponse) GetJob() string {
@@ -1692,7 +2332,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +2344,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +2357,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListErrorsRequest) GetJob() string {
@@ -1815,7 +2455,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +2467,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2480,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListErrorsResponse) GetErrors() []*JobError {
@@ -1873,7 +2513,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2525,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2538,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -1917,7 +2557,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2569,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2582,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -1961,7 +2601,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2613,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2626,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -2005,7 +2645,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2657,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2670,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -2049,7 +2689,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2701,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2714,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -2092,7 +2732,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2744,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2757,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 type CloseRequest struct {
@@ -2129,7 +2769,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2781,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2794,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CloseRequest) GetSession() string {
@@ -2172,7 +2812,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2824,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2837,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 type RegisterRequest struct {
@@ -2210,7 +2850,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2862,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2875,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RegisterRequest) GetSession() string {
@@ -2260,7 +2900,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2912,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2925,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 type ListSessionsRequest struct {
@@ -2297,7 +2937,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2949,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2962,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -2341,7 +2981,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2993,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +3006,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2386,7 +3026,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +3038,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +3051,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -2437,7 +3077,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +3089,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +3102,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -2481,7 +3121,7 @@ type SaveBookRequest struct {
 
 func (x *SaveBookRequest) Reset() {
 	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +3133,7 @@ func (x *SaveBookRequest) String() string {
 func (*SaveBookRequest) ProtoMessage() {}
 
 func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +3146,7 @@ func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
 func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SaveBookRequest) GetBook() *Book {
@@ -2524,7 +3164,7 @@ type SaveBookResponse struct {
 
 func (x *SaveBookResponse) Reset() {
 	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +3176,7 @@ func (x *SaveBookResponse) String() string {
 func (*SaveBookResponse) ProtoMessage() {}
 
 func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +3189,7 @@ func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
 func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 type GetBookRequest struct {
@@ -2562,7 +3202,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +3214,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +3227,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -2613,7 +3253,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +3265,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +3278,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -2659,7 +3299,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +3311,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +3324,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -2717,7 +3357,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +3369,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +3382,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -2766,7 +3406,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +3418,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +3431,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -2832,7 +3472,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2844,7 +3484,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2857,7 +3497,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -2883,7 +3523,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +3535,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +3548,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -2927,7 +3567,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2939,7 +3579,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2952,7 +3592,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -2971,7 +3611,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2983,7 +3623,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2996,7 +3636,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -3015,7 +3655,7 @@ type DestroyBookRequest struct {
 
 func (x *DestroyBookRequest) Reset() {
 	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +3667,7 @@ func (x *DestroyBookRequest) String() string {
 func (*DestroyBookRequest) ProtoMessage() {}
 
 func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +3680,7 @@ func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
 func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DestroyBookRequest) GetId() string {
@@ -3058,7 +3698,7 @@ type DestroyBookResponse struct {
 
 func (x *DestroyBookResponse) Reset() {
 	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3710,7 @@ func (x *DestroyBookResponse) String() string {
 func (*DestroyBookResponse) ProtoMessage() {}
 
 func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3723,7 @@ func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
 func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 type SaveScheduleRequest struct {
@@ -3095,7 +3735,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3747,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3760,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -3139,7 +3779,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3791,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3804,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -3184,7 +3824,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3836,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3849,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeleteScheduleRequest) GetBoard() string {
@@ -3234,7 +3874,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3246,7 +3886,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3259,7 +3899,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 type GetScheduleRequest struct {
@@ -3275,7 +3915,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3927,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3940,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -3349,7 +3989,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3361,7 +4001,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3374,7 +4014,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3411,7 +4051,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +4063,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +4076,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3483,7 +4123,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +4135,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +4148,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -3530,7 +4170,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +4182,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +4195,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *PauseScheduleRequest) GetBoard() string {
@@ -3594,7 +4234,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +4246,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +4259,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 type ResumeScheduleRequest struct {
@@ -3632,7 +4272,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +4284,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +4297,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -3682,7 +4322,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +4334,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +4347,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 type RunScheduleRequest struct {
@@ -3722,7 +4362,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +4374,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +4387,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -3787,7 +4427,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +4439,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +4452,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -3835,7 +4475,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3847,7 +4487,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3860,7 +4500,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -3907,7 +4547,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +4559,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4572,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -3950,7 +4590,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3962,7 +4602,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3975,7 +4615,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 type StatusResponse struct {
@@ -4003,7 +4643,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4655,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4668,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -4162,7 +4802,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4814,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4827,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Member) GetName() string {
@@ -4222,7 +4862,38 @@ var File_conductord_v1_service_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"W\n" +
+	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"*\n" +
+	"\x12CreateBoardRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\"\x15\n" +
+	"\x13CreateBoardResponse\"=\n" +
+	"\x0fGetBoardRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\">\n" +
+	"\x10GetBoardResponse\x12*\n" +
+	"\x05board\x18\x01 \x01(\v2\x14.conductord.v1.BoardR\x05board\"U\n" +
+	"\x11ListBoardsRequest\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\"B\n" +
+	"\x12ListBoardsResponse\x12,\n" +
+	"\x06boards\x18\x01 \x03(\v2\x14.conductord.v1.BoardR\x06boards\"]\n" +
+	"\x11LimitBoardRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x122\n" +
+	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\"\x14\n" +
+	"\x12LimitBoardResponse\"Q\n" +
+	"\x11PauseBoardRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x14\n" +
+	"\x12PauseBoardResponse\"R\n" +
+	"\x12ResumeBoardRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x15\n" +
+	"\x13ResumeBoardResponse\"*\n" +
+	"\x12DeleteBoardRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\"\x15\n" +
+	"\x13DeleteBoardResponse\"W\n" +
 	"\vPostRequest\x122\n" +
 	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings\x12\x14\n" +
 	"\x05brief\x18\x02 \x01(\bR\x05brief\"@\n" +
@@ -4489,7 +5160,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xcf\f\n" +
+	"apiAddress2\x97\x11\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -4514,7 +5185,17 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05Purge\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12Q\n" +
 	"\n" +
 	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\x12H\n" +
-	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse2\xe4\x03\n" +
+	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse\x12T\n" +
+	"\vCreateBoard\x12!.conductord.v1.CreateBoardRequest\x1a\".conductord.v1.CreateBoardResponse\x12K\n" +
+	"\bGetBoard\x12\x1e.conductord.v1.GetBoardRequest\x1a\x1f.conductord.v1.GetBoardResponse\x12Q\n" +
+	"\n" +
+	"ListBoards\x12 .conductord.v1.ListBoardsRequest\x1a!.conductord.v1.ListBoardsResponse\x12Q\n" +
+	"\n" +
+	"LimitBoard\x12 .conductord.v1.LimitBoardRequest\x1a!.conductord.v1.LimitBoardResponse\x12Q\n" +
+	"\n" +
+	"PauseBoard\x12 .conductord.v1.PauseBoardRequest\x1a!.conductord.v1.PauseBoardResponse\x12T\n" +
+	"\vResumeBoard\x12!.conductord.v1.ResumeBoardRequest\x1a\".conductord.v1.ResumeBoardResponse\x12T\n" +
+	"\vDeleteBoard\x12!.conductord.v1.DeleteBoardRequest\x1a\".conductord.v1.DeleteBoardResponse2\xe4\x03\n" +
 	"\x0eSessionService\x12?\n" +
 	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\x12N\n" +
 	"\tKeepAlive\x12\x1f.conductord.v1.KeepAliveRequest\x1a .conductord.v1.KeepAliveResponse\x12B\n" +
@@ -4553,258 +5234,291 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_conductord_v1_service_proto_goTypes = []any{
-	(*PostRequest)(nil),              // 0: conductord.v1.PostRequest
-	(*PostResponse)(nil),             // 1: conductord.v1.PostResponse
-	(*PostedJob)(nil),                // 2: conductord.v1.PostedJob
-	(*GetJobRequest)(nil),            // 3: conductord.v1.GetJobRequest
-	(*GetJobResponse)(nil),           // 4: conductord.v1.GetJobResponse
-	(*ListJobsRequest)(nil),          // 5: conductord.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),         // 6: conductord.v1.ListJobsResponse
-	(*WaitJobRequest)(nil),           // 7: conductord.v1.WaitJobRequest
-	(*WaitJobResponse)(nil),          // 8: conductord.v1.WaitJobResponse
-	(*ExplainRequest)(nil),           // 9: conductord.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 10: conductord.v1.ExplainResponse
-	(*WatchRequest)(nil),             // 11: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),            // 12: conductord.v1.WatchResponse
-	(*ClaimRequest)(nil),             // 13: conductord.v1.ClaimRequest
-	(*ClaimResponse)(nil),            // 14: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),         // 15: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),        // 16: conductord.v1.ClaimNextResponse
-	(*ExtendRequest)(nil),            // 17: conductord.v1.ExtendRequest
-	(*ExtendResponse)(nil),           // 18: conductord.v1.ExtendResponse
-	(*ListClaimsRequest)(nil),        // 19: conductord.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),       // 20: conductord.v1.ListClaimsResponse
-	(*EndingRequest)(nil),            // 21: conductord.v1.EndingRequest
-	(*EndingResponse)(nil),           // 22: conductord.v1.EndingResponse
-	(*OrderRequest)(nil),             // 23: conductord.v1.OrderRequest
-	(*OrderResponse)(nil),            // 24: conductord.v1.OrderResponse
-	(*ChangeRequest)(nil),            // 25: conductord.v1.ChangeRequest
-	(*ChangeResponse)(nil),           // 26: conductord.v1.ChangeResponse
-	(*InterveneRequest)(nil),         // 27: conductord.v1.InterveneRequest
-	(*InterveneResponse)(nil),        // 28: conductord.v1.InterveneResponse
-	(*ListErrorsRequest)(nil),        // 29: conductord.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),       // 30: conductord.v1.ListErrorsResponse
-	(*ExecuteRequest)(nil),           // 31: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 32: conductord.v1.ExecuteResponse
-	(*OpenRequest)(nil),              // 33: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 34: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 35: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),        // 36: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),             // 37: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),            // 38: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),          // 39: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),         // 40: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),      // 41: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 42: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 43: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 44: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),          // 45: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),         // 46: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),           // 47: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 48: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 49: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 50: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 51: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 52: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 53: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 54: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 55: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),       // 56: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),      // 57: conductord.v1.DestroyBookResponse
-	(*SaveScheduleRequest)(nil),      // 58: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 59: conductord.v1.SaveScheduleResponse
-	(*DeleteScheduleRequest)(nil),    // 60: conductord.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),   // 61: conductord.v1.DeleteScheduleResponse
-	(*GetScheduleRequest)(nil),       // 62: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 63: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 64: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 65: conductord.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),     // 66: conductord.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),    // 67: conductord.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),    // 68: conductord.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),   // 69: conductord.v1.ResumeScheduleResponse
-	(*RunScheduleRequest)(nil),       // 70: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 71: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 72: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 73: conductord.v1.BackfillScheduleResponse
-	(*StatusRequest)(nil),            // 74: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 75: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 76: conductord.v1.Member
-	nil,                              // 77: conductord.v1.StatusResponse.JobsEntry
-	(*Posting)(nil),                  // 78: conductord.v1.Posting
-	(*Job)(nil),                      // 79: conductord.v1.Job
-	(*Error)(nil),                    // 80: conductord.v1.Error
-	(*durationpb.Duration)(nil),      // 81: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 82: google.protobuf.Timestamp
-	(*Position)(nil),                 // 83: conductord.v1.Position
-	(*Event)(nil),                    // 84: conductord.v1.Event
-	(*Claimed)(nil),                  // 85: conductord.v1.Claimed
-	(*Token)(nil),                    // 86: conductord.v1.Token
-	(*HeldClaim)(nil),                // 87: conductord.v1.HeldClaim
-	(*Ending)(nil),                   // 88: conductord.v1.Ending
-	(*Change)(nil),                   // 89: conductord.v1.Change
-	(*Intervention)(nil),             // 90: conductord.v1.Intervention
-	(*JobError)(nil),                 // 91: conductord.v1.JobError
-	(*Command)(nil),                  // 92: conductord.v1.Command
-	(*Result)(nil),                   // 93: conductord.v1.Result
-	(*Opening)(nil),                  // 94: conductord.v1.Opening
-	(*Session)(nil),                  // 95: conductord.v1.Session
-	(*Entity)(nil),                   // 96: conductord.v1.Entity
-	(*Book)(nil),                     // 97: conductord.v1.Book
-	(*FlowDetail)(nil),               // 98: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 99: conductord.v1.Update
-	(*Schedule)(nil),                 // 100: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 101: conductord.v1.SlotRecord
+	(*CreateBoardRequest)(nil),       // 0: conductord.v1.CreateBoardRequest
+	(*CreateBoardResponse)(nil),      // 1: conductord.v1.CreateBoardResponse
+	(*GetBoardRequest)(nil),          // 2: conductord.v1.GetBoardRequest
+	(*GetBoardResponse)(nil),         // 3: conductord.v1.GetBoardResponse
+	(*ListBoardsRequest)(nil),        // 4: conductord.v1.ListBoardsRequest
+	(*ListBoardsResponse)(nil),       // 5: conductord.v1.ListBoardsResponse
+	(*LimitBoardRequest)(nil),        // 6: conductord.v1.LimitBoardRequest
+	(*LimitBoardResponse)(nil),       // 7: conductord.v1.LimitBoardResponse
+	(*PauseBoardRequest)(nil),        // 8: conductord.v1.PauseBoardRequest
+	(*PauseBoardResponse)(nil),       // 9: conductord.v1.PauseBoardResponse
+	(*ResumeBoardRequest)(nil),       // 10: conductord.v1.ResumeBoardRequest
+	(*ResumeBoardResponse)(nil),      // 11: conductord.v1.ResumeBoardResponse
+	(*DeleteBoardRequest)(nil),       // 12: conductord.v1.DeleteBoardRequest
+	(*DeleteBoardResponse)(nil),      // 13: conductord.v1.DeleteBoardResponse
+	(*PostRequest)(nil),              // 14: conductord.v1.PostRequest
+	(*PostResponse)(nil),             // 15: conductord.v1.PostResponse
+	(*PostedJob)(nil),                // 16: conductord.v1.PostedJob
+	(*GetJobRequest)(nil),            // 17: conductord.v1.GetJobRequest
+	(*GetJobResponse)(nil),           // 18: conductord.v1.GetJobResponse
+	(*ListJobsRequest)(nil),          // 19: conductord.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),         // 20: conductord.v1.ListJobsResponse
+	(*WaitJobRequest)(nil),           // 21: conductord.v1.WaitJobRequest
+	(*WaitJobResponse)(nil),          // 22: conductord.v1.WaitJobResponse
+	(*ExplainRequest)(nil),           // 23: conductord.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 24: conductord.v1.ExplainResponse
+	(*WatchRequest)(nil),             // 25: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),            // 26: conductord.v1.WatchResponse
+	(*ClaimRequest)(nil),             // 27: conductord.v1.ClaimRequest
+	(*ClaimResponse)(nil),            // 28: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),         // 29: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),        // 30: conductord.v1.ClaimNextResponse
+	(*ExtendRequest)(nil),            // 31: conductord.v1.ExtendRequest
+	(*ExtendResponse)(nil),           // 32: conductord.v1.ExtendResponse
+	(*ListClaimsRequest)(nil),        // 33: conductord.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 34: conductord.v1.ListClaimsResponse
+	(*EndingRequest)(nil),            // 35: conductord.v1.EndingRequest
+	(*EndingResponse)(nil),           // 36: conductord.v1.EndingResponse
+	(*OrderRequest)(nil),             // 37: conductord.v1.OrderRequest
+	(*OrderResponse)(nil),            // 38: conductord.v1.OrderResponse
+	(*ChangeRequest)(nil),            // 39: conductord.v1.ChangeRequest
+	(*ChangeResponse)(nil),           // 40: conductord.v1.ChangeResponse
+	(*InterveneRequest)(nil),         // 41: conductord.v1.InterveneRequest
+	(*InterveneResponse)(nil),        // 42: conductord.v1.InterveneResponse
+	(*ListErrorsRequest)(nil),        // 43: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 44: conductord.v1.ListErrorsResponse
+	(*ExecuteRequest)(nil),           // 45: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 46: conductord.v1.ExecuteResponse
+	(*OpenRequest)(nil),              // 47: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 48: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 49: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),        // 50: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),             // 51: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),            // 52: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),          // 53: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),         // 54: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),      // 55: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 56: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 57: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 58: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),          // 59: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),         // 60: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),           // 61: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 62: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 63: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 64: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 65: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 66: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 67: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 68: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 69: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),       // 70: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),      // 71: conductord.v1.DestroyBookResponse
+	(*SaveScheduleRequest)(nil),      // 72: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 73: conductord.v1.SaveScheduleResponse
+	(*DeleteScheduleRequest)(nil),    // 74: conductord.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),   // 75: conductord.v1.DeleteScheduleResponse
+	(*GetScheduleRequest)(nil),       // 76: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 77: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 78: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 79: conductord.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),     // 80: conductord.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),    // 81: conductord.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),    // 82: conductord.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),   // 83: conductord.v1.ResumeScheduleResponse
+	(*RunScheduleRequest)(nil),       // 84: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 85: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 86: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 87: conductord.v1.BackfillScheduleResponse
+	(*StatusRequest)(nil),            // 88: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 89: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 90: conductord.v1.Member
+	nil,                              // 91: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 92: conductord.v1.Board
+	(*BoardLimits)(nil),              // 93: conductord.v1.BoardLimits
+	(*Posting)(nil),                  // 94: conductord.v1.Posting
+	(*Job)(nil),                      // 95: conductord.v1.Job
+	(*Error)(nil),                    // 96: conductord.v1.Error
+	(*durationpb.Duration)(nil),      // 97: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 98: google.protobuf.Timestamp
+	(*Position)(nil),                 // 99: conductord.v1.Position
+	(*Event)(nil),                    // 100: conductord.v1.Event
+	(*Claimed)(nil),                  // 101: conductord.v1.Claimed
+	(*Token)(nil),                    // 102: conductord.v1.Token
+	(*HeldClaim)(nil),                // 103: conductord.v1.HeldClaim
+	(*Ending)(nil),                   // 104: conductord.v1.Ending
+	(*Change)(nil),                   // 105: conductord.v1.Change
+	(*Intervention)(nil),             // 106: conductord.v1.Intervention
+	(*JobError)(nil),                 // 107: conductord.v1.JobError
+	(*Command)(nil),                  // 108: conductord.v1.Command
+	(*Result)(nil),                   // 109: conductord.v1.Result
+	(*Opening)(nil),                  // 110: conductord.v1.Opening
+	(*Session)(nil),                  // 111: conductord.v1.Session
+	(*Entity)(nil),                   // 112: conductord.v1.Entity
+	(*Book)(nil),                     // 113: conductord.v1.Book
+	(*FlowDetail)(nil),               // 114: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 115: conductord.v1.Update
+	(*Schedule)(nil),                 // 116: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 117: conductord.v1.SlotRecord
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	78,  // 0: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
-	2,   // 1: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	79,  // 2: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	80,  // 3: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	79,  // 4: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	79,  // 5: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	81,  // 6: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	79,  // 7: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	82,  // 8: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	83,  // 9: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	84,  // 10: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	83,  // 11: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	85,  // 12: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	81,  // 13: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	81,  // 14: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
-	85,  // 15: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	86,  // 16: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
-	81,  // 17: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
-	87,  // 18: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	88,  // 19: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	89,  // 20: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	90,  // 21: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	82,  // 22: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	82,  // 23: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	83,  // 24: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	91,  // 25: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	83,  // 26: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
-	92,  // 27: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	93,  // 28: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	94,  // 29: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	95,  // 30: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	96,  // 31: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	95,  // 32: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	96,  // 33: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	97,  // 34: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	97,  // 35: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	97,  // 36: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	98,  // 37: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	99,  // 38: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	55,  // 39: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	80,  // 40: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	100, // 41: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	100, // 42: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	100, // 43: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	82,  // 44: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	101, // 45: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	100, // 46: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	101, // 47: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	82,  // 48: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	82,  // 49: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	101, // 50: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	76,  // 51: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	82,  // 52: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	77,  // 53: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	81,  // 54: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	0,   // 55: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	3,   // 56: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	5,   // 57: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	7,   // 58: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	9,   // 59: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	11,  // 60: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	13,  // 61: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	15,  // 62: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	17,  // 63: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
-	19,  // 64: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	21,  // 65: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	21,  // 66: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	21,  // 67: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	23,  // 68: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	23,  // 69: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	23,  // 70: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	25,  // 71: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	27,  // 72: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	23,  // 73: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	23,  // 74: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	29,  // 75: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	31,  // 76: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	33,  // 77: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	35,  // 78: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	37,  // 79: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	39,  // 80: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	41,  // 81: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	43,  // 82: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	45,  // 83: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	47,  // 84: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	49,  // 85: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	51,  // 86: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	53,  // 87: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	56,  // 88: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	58,  // 89: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	60,  // 90: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	62,  // 91: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	64,  // 92: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	66,  // 93: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	68,  // 94: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	70,  // 95: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	72,  // 96: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	74,  // 97: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	1,   // 98: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	4,   // 99: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	6,   // 100: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	8,   // 101: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	10,  // 102: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	12,  // 103: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	14,  // 104: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	16,  // 105: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	18,  // 106: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
-	20,  // 107: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	22,  // 108: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	22,  // 109: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	22,  // 110: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	24,  // 111: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	24,  // 112: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	24,  // 113: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	26,  // 114: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	28,  // 115: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	24,  // 116: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	24,  // 117: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	30,  // 118: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	32,  // 119: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	34,  // 120: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	36,  // 121: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	38,  // 122: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	40,  // 123: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	42,  // 124: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	44,  // 125: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	46,  // 126: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	48,  // 127: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	50,  // 128: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	52,  // 129: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	54,  // 130: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	57,  // 131: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	59,  // 132: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	61,  // 133: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	63,  // 134: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	65,  // 135: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	67,  // 136: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	69,  // 137: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	71,  // 138: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	73,  // 139: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	75,  // 140: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	98,  // [98:141] is the sub-list for method output_type
-	55,  // [55:98] is the sub-list for method input_type
-	55,  // [55:55] is the sub-list for extension type_name
-	55,  // [55:55] is the sub-list for extension extendee
-	0,   // [0:55] is the sub-list for field type_name
+	92,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	92,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	93,  // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
+	94,  // 3: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	16,  // 4: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
+	95,  // 5: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	96,  // 6: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	95,  // 7: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	95,  // 8: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	97,  // 9: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	95,  // 10: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	98,  // 11: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	99,  // 12: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	100, // 13: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	99,  // 14: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	101, // 15: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	97,  // 16: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	97,  // 17: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
+	101, // 18: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	102, // 19: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
+	97,  // 20: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
+	103, // 21: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	104, // 22: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	105, // 23: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	106, // 24: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	98,  // 25: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	98,  // 26: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	99,  // 27: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
+	107, // 28: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	99,  // 29: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
+	108, // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	109, // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	110, // 32: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	111, // 33: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	112, // 34: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	111, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	112, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	113, // 37: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	113, // 38: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	113, // 39: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	114, // 40: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	115, // 41: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	69,  // 42: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	96,  // 43: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	116, // 44: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	116, // 45: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	116, // 46: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	98,  // 47: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	117, // 48: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	116, // 49: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	117, // 50: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	98,  // 51: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	98,  // 52: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	117, // 53: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	90,  // 54: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	98,  // 55: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	91,  // 56: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	97,  // 57: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	14,  // 58: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	17,  // 59: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	19,  // 60: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	21,  // 61: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	23,  // 62: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	25,  // 63: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	27,  // 64: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	29,  // 65: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	31,  // 66: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
+	33,  // 67: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	35,  // 68: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	35,  // 69: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	35,  // 70: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	37,  // 71: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	37,  // 72: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	37,  // 73: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	39,  // 74: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	41,  // 75: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	37,  // 76: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	37,  // 77: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	43,  // 78: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	45,  // 79: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	0,   // 80: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
+	2,   // 81: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 82: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	6,   // 83: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
+	8,   // 84: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
+	10,  // 85: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
+	12,  // 86: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
+	47,  // 87: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	49,  // 88: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	51,  // 89: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	53,  // 90: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	55,  // 91: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	57,  // 92: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	59,  // 93: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	61,  // 94: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	63,  // 95: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	65,  // 96: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	67,  // 97: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	70,  // 98: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	72,  // 99: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	74,  // 100: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	76,  // 101: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	78,  // 102: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	80,  // 103: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	82,  // 104: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	84,  // 105: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	86,  // 106: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	88,  // 107: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	15,  // 108: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	18,  // 109: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	20,  // 110: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	22,  // 111: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	24,  // 112: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	26,  // 113: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	28,  // 114: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	30,  // 115: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	32,  // 116: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
+	34,  // 117: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	36,  // 118: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	36,  // 119: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	36,  // 120: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	38,  // 121: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	38,  // 122: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	38,  // 123: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	40,  // 124: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	42,  // 125: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	38,  // 126: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	38,  // 127: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	44,  // 128: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	46,  // 129: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	1,   // 130: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
+	3,   // 131: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 132: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	7,   // 133: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
+	9,   // 134: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
+	11,  // 135: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
+	13,  // 136: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
+	48,  // 137: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	50,  // 138: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	52,  // 139: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	54,  // 140: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	56,  // 141: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	58,  // 142: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	60,  // 143: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	62,  // 144: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	64,  // 145: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	66,  // 146: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	68,  // 147: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	71,  // 148: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	73,  // 149: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	75,  // 150: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	77,  // 151: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	79,  // 152: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	81,  // 153: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	83,  // 154: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	85,  // 155: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	87,  // 156: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	89,  // 157: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	108, // [108:158] is the sub-list for method output_type
+	58,  // [58:108] is the sub-list for method input_type
+	58,  // [58:58] is the sub-list for extension type_name
+	58,  // [58:58] is the sub-list for extension extendee
+	0,   // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -4814,14 +5528,14 @@ func file_conductord_v1_service_proto_init() {
 	}
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_service_proto_msgTypes[29].OneofWrappers = []any{}
+	file_conductord_v1_service_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   78,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -1410,6 +1410,8 @@ type Job struct {
 	MaxCrashes    uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
 	Labels        []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	ClaimableAt   *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"` // of a claimable job: since when
+	Size          uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                 // bytes of its posting, which count on its board until it is finished
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1673,6 +1675,20 @@ func (x *Job) GetDeadline() *timestamppb.Timestamp {
 		return x.Deadline
 	}
 	return nil
+}
+
+func (x *Job) GetClaimableAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ClaimableAt
+	}
+	return nil
+}
+
+func (x *Job) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
 }
 
 // JobError is an attempt at a job that did not succeed.
@@ -3492,6 +3508,626 @@ func (x *Error) GetSince() *Position {
 	return nil
 }
 
+// Board is a queue of jobs, as it stands at one moment. What a caller sets is
+// its limits and its pause.
+type Board struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"` // unset of the default board before its first job
+	Limits        *BoardLimits           `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
+	Pause         *BoardPause            `protobuf:"bytes,4,opt,name=pause,proto3" json:"pause,omitempty"`   // while it is paused
+	Counts        *BoardCounts           `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"` // unset where the board is stored: counted apart
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Board) Reset() {
+	*x = Board{}
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Board) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Board) ProtoMessage() {}
+
+func (x *Board) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Board.ProtoReflect.Descriptor instead.
+func (*Board) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Board) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Board) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Board) GetLimits() *BoardLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Board) GetPause() *BoardPause {
+	if x != nil {
+		return x.Pause
+	}
+	return nil
+}
+
+func (x *Board) GetCounts() *BoardCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// BoardLimits bound a board. What is 0 is not bounded.
+type BoardLimits struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Jobs              uint64                 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`   // unfinished ones
+	Bytes             uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // of the postings of unfinished ones
+	PostingsPerSecond uint64                 `protobuf:"varint,3,opt,name=postings_per_second,json=postingsPerSecond,proto3" json:"postings_per_second,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *BoardLimits) Reset() {
+	*x = BoardLimits{}
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardLimits) ProtoMessage() {}
+
+func (x *BoardLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
+func (*BoardLimits) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *BoardLimits) GetJobs() uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *BoardLimits) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *BoardLimits) GetPostingsPerSecond() uint64 {
+	if x != nil {
+		return x.PostingsPerSecond
+	}
+	return 0
+}
+
+// BoardPause says who has paused a board, why and since when.
+type BoardPause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoardPause) Reset() {
+	*x = BoardPause{}
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardPause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardPause) ProtoMessage() {}
+
+func (x *BoardPause) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
+func (*BoardPause) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *BoardPause) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *BoardPause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BoardPause) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type BoardCounts struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Jobs            map[string]uint64      `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
+	Bytes           uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                                         // of the postings of unfinished jobs
+	OldestClaimable *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=oldest_claimable,json=oldestClaimable,proto3" json:"oldest_claimable,omitempty"`                               // since when the job that has waited longest is claimable
+	NextDue         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"`                                                       // of delayed and cooling jobs
+	Posted          *BoardRate             `protobuf:"bytes,5,opt,name=posted,proto3" json:"posted,omitempty"`
+	Finished        *BoardRate             `protobuf:"bytes,6,opt,name=finished,proto3" json:"finished,omitempty"`
+	Kinds           []*BoardKind           `protobuf:"bytes,7,rep,name=kinds,proto3" json:"kinds,omitempty"`     // of one board only, by name
+	Holders         []*BoardHolder         `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // of one board only
+	More            bool                   `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"`      // there are more kinds or holders than are listed
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *BoardCounts) Reset() {
+	*x = BoardCounts{}
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardCounts) ProtoMessage() {}
+
+func (x *BoardCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
+func (*BoardCounts) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *BoardCounts) GetJobs() map[string]uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *BoardCounts) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *BoardCounts) GetOldestClaimable() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestClaimable
+	}
+	return nil
+}
+
+func (x *BoardCounts) GetNextDue() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextDue
+	}
+	return nil
+}
+
+func (x *BoardCounts) GetPosted() *BoardRate {
+	if x != nil {
+		return x.Posted
+	}
+	return nil
+}
+
+func (x *BoardCounts) GetFinished() *BoardRate {
+	if x != nil {
+		return x.Finished
+	}
+	return nil
+}
+
+func (x *BoardCounts) GetKinds() []*BoardKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *BoardCounts) GetHolders() []*BoardHolder {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+func (x *BoardCounts) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// BoardRate is how many in the last minute, five and fifteen.
+type BoardRate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	One           uint64                 `protobuf:"varint,1,opt,name=one,proto3" json:"one,omitempty"`
+	Five          uint64                 `protobuf:"varint,2,opt,name=five,proto3" json:"five,omitempty"`
+	Fifteen       uint64                 `protobuf:"varint,3,opt,name=fifteen,proto3" json:"fifteen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoardRate) Reset() {
+	*x = BoardRate{}
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardRate) ProtoMessage() {}
+
+func (x *BoardRate) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
+func (*BoardRate) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *BoardRate) GetOne() uint64 {
+	if x != nil {
+		return x.One
+	}
+	return 0
+}
+
+func (x *BoardRate) GetFive() uint64 {
+	if x != nil {
+		return x.Five
+	}
+	return 0
+}
+
+func (x *BoardRate) GetFifteen() uint64 {
+	if x != nil {
+		return x.Fifteen
+	}
+	return 0
+}
+
+type BoardKind struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Jobs          map[string]uint64      `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoardKind) Reset() {
+	*x = BoardKind{}
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardKind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardKind) ProtoMessage() {}
+
+func (x *BoardKind) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
+func (*BoardKind) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *BoardKind) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *BoardKind) GetJobs() map[string]uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+// BoardHolder is a session that has claimed jobs of a board.
+type BoardHolder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Jobs          uint64                 `protobuf:"varint,3,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoardHolder) Reset() {
+	*x = BoardHolder{}
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardHolder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardHolder) ProtoMessage() {}
+
+func (x *BoardHolder) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
+func (*BoardHolder) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *BoardHolder) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *BoardHolder) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *BoardHolder) GetJobs() uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+// Tally is what a state machine counts, of a board or of a part of it; it never
+// travels. Counts by state are in the order of jobs.States.
+type Tally struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []uint64               `protobuf:"varint,1,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Posted        *TallyRate             `protobuf:"bytes,3,opt,name=posted,proto3" json:"posted,omitempty"`
+	Finished      *TallyRate             `protobuf:"bytes,4,opt,name=finished,proto3" json:"finished,omitempty"`
+	Debt          uint64                 `protobuf:"varint,5,opt,name=debt,proto3" json:"debt,omitempty"`       // of the bucket that bounds postings a second
+	Charged       int64                  `protobuf:"varint,6,opt,name=charged,proto3" json:"charged,omitempty"` // when the debt was what it is; Unix nanoseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tally) Reset() {
+	*x = Tally{}
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tally) ProtoMessage() {}
+
+func (x *Tally) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tally.ProtoReflect.Descriptor instead.
+func (*Tally) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Tally) GetJobs() []uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *Tally) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Tally) GetPosted() *TallyRate {
+	if x != nil {
+		return x.Posted
+	}
+	return nil
+}
+
+func (x *Tally) GetFinished() *TallyRate {
+	if x != nil {
+		return x.Finished
+	}
+	return nil
+}
+
+func (x *Tally) GetDebt() uint64 {
+	if x != nil {
+		return x.Debt
+	}
+	return 0
+}
+
+func (x *Tally) GetCharged() int64 {
+	if x != nil {
+		return x.Charged
+	}
+	return 0
+}
+
+type TallyRate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          int64                  `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`            // the latest one
+	Counts        []uint64               `protobuf:"varint,2,rep,packed,name=counts,proto3" json:"counts,omitempty"` // a ring, by the slot's number
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TallyRate) Reset() {
+	*x = TallyRate{}
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TallyRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TallyRate) ProtoMessage() {}
+
+func (x *TallyRate) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TallyRate.ProtoReflect.Descriptor instead.
+func (*TallyRate) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *TallyRate) GetSlot() int64 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *TallyRate) GetCounts() []uint64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 var File_conductord_v1_types_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_types_proto_rawDesc = "" +
@@ -3649,7 +4285,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xb3\t\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x86\n" +
+	"\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -3688,7 +4325,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vmax_crashes\x18\x1f \x01(\rR\n" +
 	"maxCrashes\x12\x16\n" +
 	"\x06labels\x18  \x03(\tR\x06labels\x126\n" +
-	"\bdeadline\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x1aN\n" +
+	"\bdeadline\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12=\n" +
+	"\fclaimable_at\x18( \x01(\v2\x1a.google.protobuf.TimestampR\vclaimableAt\x12\x12\n" +
+	"\x04size\x18) \x01(\x04R\x04size\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -3872,7 +4511,60 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05limit\x18\x04 \x01(\x03R\x05limit\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\x03R\x04size\x12\x12\n" +
 	"\x04unit\x18\x06 \x01(\tR\x04unit\x12-\n" +
-	"\x05since\x18\a \x01(\v2\x17.conductord.v1.PositionR\x05sinceBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x05since\x18\a \x01(\v2\x17.conductord.v1.PositionR\x05since\"\xef\x01\n" +
+	"\x05Board\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
+	"\n" +
+	"created_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +
+	"\x06limits\x18\x03 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\x12/\n" +
+	"\x05pause\x18\x04 \x01(\v2\x19.conductord.v1.BoardPauseR\x05pause\x122\n" +
+	"\x06counts\x18\x05 \x01(\v2\x1a.conductord.v1.BoardCountsR\x06counts\"g\n" +
+	"\vBoardLimits\x12\x12\n" +
+	"\x04jobs\x18\x01 \x01(\x04R\x04jobs\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12.\n" +
+	"\x13postings_per_second\x18\x03 \x01(\x04R\x11postingsPerSecond\"`\n" +
+	"\n" +
+	"BoardPause\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xf6\x03\n" +
+	"\vBoardCounts\x128\n" +
+	"\x04jobs\x18\x01 \x03(\v2$.conductord.v1.BoardCounts.JobsEntryR\x04jobs\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12E\n" +
+	"\x10oldest_claimable\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0foldestClaimable\x125\n" +
+	"\bnext_due\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\anextDue\x120\n" +
+	"\x06posted\x18\x05 \x01(\v2\x18.conductord.v1.BoardRateR\x06posted\x124\n" +
+	"\bfinished\x18\x06 \x01(\v2\x18.conductord.v1.BoardRateR\bfinished\x12.\n" +
+	"\x05kinds\x18\a \x03(\v2\x18.conductord.v1.BoardKindR\x05kinds\x124\n" +
+	"\aholders\x18\b \x03(\v2\x1a.conductord.v1.BoardHolderR\aholders\x12\x12\n" +
+	"\x04more\x18\t \x01(\bR\x04more\x1a7\n" +
+	"\tJobsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"K\n" +
+	"\tBoardRate\x12\x10\n" +
+	"\x03one\x18\x01 \x01(\x04R\x03one\x12\x12\n" +
+	"\x04five\x18\x02 \x01(\x04R\x04five\x12\x18\n" +
+	"\afifteen\x18\x03 \x01(\x04R\afifteen\"\x90\x01\n" +
+	"\tBoardKind\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x126\n" +
+	"\x04jobs\x18\x02 \x03(\v2\".conductord.v1.BoardKind.JobsEntryR\x04jobs\x1a7\n" +
+	"\tJobsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"Q\n" +
+	"\vBoardHolder\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x12\n" +
+	"\x04jobs\x18\x03 \x01(\x04R\x04jobs\"\xc7\x01\n" +
+	"\x05Tally\x12\x12\n" +
+	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x120\n" +
+	"\x06posted\x18\x03 \x01(\v2\x18.conductord.v1.TallyRateR\x06posted\x124\n" +
+	"\bfinished\x18\x04 \x01(\v2\x18.conductord.v1.TallyRateR\bfinished\x12\x12\n" +
+	"\x04debt\x18\x05 \x01(\x04R\x04debt\x12\x18\n" +
+	"\acharged\x18\x06 \x01(\x03R\acharged\"7\n" +
+	"\tTallyRate\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\x03R\x04slot\x12\x16\n" +
+	"\x06counts\x18\x02 \x03(\x04R\x06countsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_types_proto_rawDescOnce sync.Once
@@ -3886,7 +4578,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -3921,43 +4613,54 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*SlotRecord)(nil),            // 30: conductord.v1.SlotRecord
 	(*SlotDecision)(nil),          // 31: conductord.v1.SlotDecision
 	(*Error)(nil),                 // 32: conductord.v1.Error
-	nil,                           // 33: conductord.v1.Book.MetaEntry
-	nil,                           // 34: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 35: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 36: conductord.v1.Posting.StoreEntry
-	nil,                           // 37: conductord.v1.Job.StoreEntry
-	nil,                           // 38: conductord.v1.Entity.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*Board)(nil),                 // 33: conductord.v1.Board
+	(*BoardLimits)(nil),           // 34: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 35: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 36: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 37: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 38: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 39: conductord.v1.BoardHolder
+	(*Tally)(nil),                 // 40: conductord.v1.Tally
+	(*TallyRate)(nil),             // 41: conductord.v1.TallyRate
+	nil,                           // 42: conductord.v1.Book.MetaEntry
+	nil,                           // 43: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 44: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 45: conductord.v1.Posting.StoreEntry
+	nil,                           // 46: conductord.v1.Job.StoreEntry
+	nil,                           // 47: conductord.v1.Entity.MetadataEntry
+	nil,                           // 48: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 49: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 51: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	33,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	39,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	39,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	42,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	50,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	50,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,   // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,   // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,   // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	34,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	35,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	43,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	44,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,   // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	39,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	39,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	50,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	50,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,   // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	8,   // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	7,   // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
 	0,   // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	39,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	50,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	1,   // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	39,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	50,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	9,   // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	0,   // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	39,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	50,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	1,   // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	39,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	39,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	50,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	50,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	2,   // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	2,   // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -3965,82 +4668,98 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
 	12,  // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
 	6,   // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	39,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	50,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
 	9,   // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
 	3,   // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
 	0,   // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	36,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	39,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	39,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	45,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	50,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	50,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
 	0,   // 42: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	37,  // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	39,  // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	39,  // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	39,  // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	39,  // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	39,  // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	46,  // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	50,  // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	50,  // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	50,  // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	50,  // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	50,  // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
 	18,  // 49: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
 	1,   // 50: conductord.v1.Job.token:type_name -> conductord.v1.Token
 	2,   // 51: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
 	17,  // 52: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	39,  // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	25,  // 54: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	39,  // 55: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	1,   // 56: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	2,   // 57: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	39,  // 58: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	39,  // 59: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,   // 60: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	39,  // 61: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	40,  // 62: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	18,  // 63: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	40,  // 64: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	40,  // 65: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	14,  // 66: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,   // 67: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,   // 68: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,   // 69: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11,  // 70: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,   // 71: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	40,  // 72: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	40,  // 73: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	40,  // 74: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	39,  // 75: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	38,  // 76: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	39,  // 77: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	25,  // 78: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	39,  // 79: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 80: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	27,  // 81: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	17,  // 82: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13,  // 83: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	40,  // 84: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	39,  // 85: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	39,  // 86: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	39,  // 87: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	39,  // 88: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	39,  // 89: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	39,  // 90: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	29,  // 91: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	39,  // 92: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	39,  // 93: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	39,  // 94: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	39,  // 95: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	39,  // 96: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	39,  // 97: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	25,  // 98: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	0,   // 99: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 100: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 101: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 102: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 103: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 104: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	50,  // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	50,  // 54: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	25,  // 55: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	50,  // 56: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	1,   // 57: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	2,   // 58: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	50,  // 59: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	50,  // 60: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,   // 61: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	50,  // 62: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	51,  // 63: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	18,  // 64: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	51,  // 65: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	51,  // 66: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	14,  // 67: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,   // 68: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,   // 69: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,   // 70: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11,  // 71: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,   // 72: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	51,  // 73: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	51,  // 74: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	51,  // 75: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	50,  // 76: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	47,  // 77: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	50,  // 78: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	25,  // 79: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	50,  // 80: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 81: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	27,  // 82: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	17,  // 83: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	13,  // 84: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	51,  // 85: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	50,  // 86: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	50,  // 87: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	50,  // 88: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	50,  // 89: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	50,  // 90: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	50,  // 91: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	29,  // 92: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	50,  // 93: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	50,  // 94: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	50,  // 95: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	50,  // 96: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	50,  // 97: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	50,  // 98: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	25,  // 99: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	50,  // 100: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	34,  // 101: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	35,  // 102: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	36,  // 103: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	50,  // 104: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	48,  // 105: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	50,  // 106: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	50,  // 107: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	37,  // 108: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	37,  // 109: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	38,  // 110: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	39,  // 111: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	49,  // 112: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	41,  // 113: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
+	41,  // 114: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	0,   // 115: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 116: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 117: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 118: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 119: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 120: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	121, // [121:121] is the sub-list for method output_type
+	121, // [121:121] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -4055,7 +4774,7 @@ func file_conductord_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

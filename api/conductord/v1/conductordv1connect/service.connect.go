@@ -93,6 +93,23 @@ const (
 	BoardServiceListErrorsProcedure = "/conductord.v1.BoardService/ListErrors"
 	// BoardServiceExecuteProcedure is the fully-qualified name of the BoardService's Execute RPC.
 	BoardServiceExecuteProcedure = "/conductord.v1.BoardService/Execute"
+	// BoardServiceCreateBoardProcedure is the fully-qualified name of the BoardService's CreateBoard
+	// RPC.
+	BoardServiceCreateBoardProcedure = "/conductord.v1.BoardService/CreateBoard"
+	// BoardServiceGetBoardProcedure is the fully-qualified name of the BoardService's GetBoard RPC.
+	BoardServiceGetBoardProcedure = "/conductord.v1.BoardService/GetBoard"
+	// BoardServiceListBoardsProcedure is the fully-qualified name of the BoardService's ListBoards RPC.
+	BoardServiceListBoardsProcedure = "/conductord.v1.BoardService/ListBoards"
+	// BoardServiceLimitBoardProcedure is the fully-qualified name of the BoardService's LimitBoard RPC.
+	BoardServiceLimitBoardProcedure = "/conductord.v1.BoardService/LimitBoard"
+	// BoardServicePauseBoardProcedure is the fully-qualified name of the BoardService's PauseBoard RPC.
+	BoardServicePauseBoardProcedure = "/conductord.v1.BoardService/PauseBoard"
+	// BoardServiceResumeBoardProcedure is the fully-qualified name of the BoardService's ResumeBoard
+	// RPC.
+	BoardServiceResumeBoardProcedure = "/conductord.v1.BoardService/ResumeBoard"
+	// BoardServiceDeleteBoardProcedure is the fully-qualified name of the BoardService's DeleteBoard
+	// RPC.
+	BoardServiceDeleteBoardProcedure = "/conductord.v1.BoardService/DeleteBoard"
 	// SessionServiceOpenProcedure is the fully-qualified name of the SessionService's Open RPC.
 	SessionServiceOpenProcedure = "/conductord.v1.SessionService/Open"
 	// SessionServiceKeepAliveProcedure is the fully-qualified name of the SessionService's KeepAlive
@@ -184,6 +201,17 @@ type BoardServiceClient interface {
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
+	// CreateBoard makes a board before the first job is posted to it.
+	CreateBoard(context.Context, *connect.Request[v1.CreateBoardRequest]) (*connect.Response[v1.CreateBoardResponse], error)
+	GetBoard(context.Context, *connect.Request[v1.GetBoardRequest]) (*connect.Response[v1.GetBoardResponse], error)
+	ListBoards(context.Context, *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error)
+	// LimitBoard replaces the limits of a board.
+	LimitBoard(context.Context, *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error)
+	// PauseBoard keeps everybody from claiming, until ResumeBoard.
+	PauseBoard(context.Context, *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error)
+	ResumeBoard(context.Context, *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error)
+	// DeleteBoard forgets a board that no job and no schedule names.
+	DeleteBoard(context.Context, *connect.Request[v1.DeleteBoardRequest]) (*connect.Response[v1.DeleteBoardResponse], error)
 }
 
 // NewBoardServiceClient constructs a client for the conductord.v1.BoardService service. By default,
@@ -329,33 +357,82 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Execute")),
 			connect.WithClientOptions(opts...),
 		),
+		createBoard: connect.NewClient[v1.CreateBoardRequest, v1.CreateBoardResponse](
+			httpClient,
+			baseURL+BoardServiceCreateBoardProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("CreateBoard")),
+			connect.WithClientOptions(opts...),
+		),
+		getBoard: connect.NewClient[v1.GetBoardRequest, v1.GetBoardResponse](
+			httpClient,
+			baseURL+BoardServiceGetBoardProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("GetBoard")),
+			connect.WithClientOptions(opts...),
+		),
+		listBoards: connect.NewClient[v1.ListBoardsRequest, v1.ListBoardsResponse](
+			httpClient,
+			baseURL+BoardServiceListBoardsProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("ListBoards")),
+			connect.WithClientOptions(opts...),
+		),
+		limitBoard: connect.NewClient[v1.LimitBoardRequest, v1.LimitBoardResponse](
+			httpClient,
+			baseURL+BoardServiceLimitBoardProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("LimitBoard")),
+			connect.WithClientOptions(opts...),
+		),
+		pauseBoard: connect.NewClient[v1.PauseBoardRequest, v1.PauseBoardResponse](
+			httpClient,
+			baseURL+BoardServicePauseBoardProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("PauseBoard")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeBoard: connect.NewClient[v1.ResumeBoardRequest, v1.ResumeBoardResponse](
+			httpClient,
+			baseURL+BoardServiceResumeBoardProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("ResumeBoard")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteBoard: connect.NewClient[v1.DeleteBoardRequest, v1.DeleteBoardResponse](
+			httpClient,
+			baseURL+BoardServiceDeleteBoardProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("DeleteBoard")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // boardServiceClient implements BoardServiceClient.
 type boardServiceClient struct {
-	post       *connect.Client[v1.PostRequest, v1.PostResponse]
-	getJob     *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
-	listJobs   *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
-	waitJob    *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
-	explain    *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
-	watch      *connect.Client[v1.WatchRequest, v1.WatchResponse]
-	claim      *connect.Client[v1.ClaimRequest, v1.ClaimResponse]
-	claimNext  *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
-	extend     *connect.Client[v1.ExtendRequest, v1.ExtendResponse]
-	listClaims *connect.Client[v1.ListClaimsRequest, v1.ListClaimsResponse]
-	consume    *connect.Client[v1.EndingRequest, v1.EndingResponse]
-	abandon    *connect.Client[v1.EndingRequest, v1.EndingResponse]
-	trash      *connect.Client[v1.EndingRequest, v1.EndingResponse]
-	suspend    *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	resume     *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	cancel     *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	change     *connect.Client[v1.ChangeRequest, v1.ChangeResponse]
-	intervene  *connect.Client[v1.InterveneRequest, v1.InterveneResponse]
-	restore    *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	purge      *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	listErrors *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
-	execute    *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
+	post        *connect.Client[v1.PostRequest, v1.PostResponse]
+	getJob      *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
+	listJobs    *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
+	waitJob     *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
+	explain     *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
+	watch       *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	claim       *connect.Client[v1.ClaimRequest, v1.ClaimResponse]
+	claimNext   *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
+	extend      *connect.Client[v1.ExtendRequest, v1.ExtendResponse]
+	listClaims  *connect.Client[v1.ListClaimsRequest, v1.ListClaimsResponse]
+	consume     *connect.Client[v1.EndingRequest, v1.EndingResponse]
+	abandon     *connect.Client[v1.EndingRequest, v1.EndingResponse]
+	trash       *connect.Client[v1.EndingRequest, v1.EndingResponse]
+	suspend     *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	resume      *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	cancel      *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	change      *connect.Client[v1.ChangeRequest, v1.ChangeResponse]
+	intervene   *connect.Client[v1.InterveneRequest, v1.InterveneResponse]
+	restore     *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	purge       *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	listErrors  *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
+	execute     *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
+	createBoard *connect.Client[v1.CreateBoardRequest, v1.CreateBoardResponse]
+	getBoard    *connect.Client[v1.GetBoardRequest, v1.GetBoardResponse]
+	listBoards  *connect.Client[v1.ListBoardsRequest, v1.ListBoardsResponse]
+	limitBoard  *connect.Client[v1.LimitBoardRequest, v1.LimitBoardResponse]
+	pauseBoard  *connect.Client[v1.PauseBoardRequest, v1.PauseBoardResponse]
+	resumeBoard *connect.Client[v1.ResumeBoardRequest, v1.ResumeBoardResponse]
+	deleteBoard *connect.Client[v1.DeleteBoardRequest, v1.DeleteBoardResponse]
 }
 
 // Post calls conductord.v1.BoardService.Post.
@@ -468,6 +545,41 @@ func (c *boardServiceClient) Execute(ctx context.Context, req *connect.Request[v
 	return c.execute.CallUnary(ctx, req)
 }
 
+// CreateBoard calls conductord.v1.BoardService.CreateBoard.
+func (c *boardServiceClient) CreateBoard(ctx context.Context, req *connect.Request[v1.CreateBoardRequest]) (*connect.Response[v1.CreateBoardResponse], error) {
+	return c.createBoard.CallUnary(ctx, req)
+}
+
+// GetBoard calls conductord.v1.BoardService.GetBoard.
+func (c *boardServiceClient) GetBoard(ctx context.Context, req *connect.Request[v1.GetBoardRequest]) (*connect.Response[v1.GetBoardResponse], error) {
+	return c.getBoard.CallUnary(ctx, req)
+}
+
+// ListBoards calls conductord.v1.BoardService.ListBoards.
+func (c *boardServiceClient) ListBoards(ctx context.Context, req *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error) {
+	return c.listBoards.CallUnary(ctx, req)
+}
+
+// LimitBoard calls conductord.v1.BoardService.LimitBoard.
+func (c *boardServiceClient) LimitBoard(ctx context.Context, req *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error) {
+	return c.limitBoard.CallUnary(ctx, req)
+}
+
+// PauseBoard calls conductord.v1.BoardService.PauseBoard.
+func (c *boardServiceClient) PauseBoard(ctx context.Context, req *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error) {
+	return c.pauseBoard.CallUnary(ctx, req)
+}
+
+// ResumeBoard calls conductord.v1.BoardService.ResumeBoard.
+func (c *boardServiceClient) ResumeBoard(ctx context.Context, req *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error) {
+	return c.resumeBoard.CallUnary(ctx, req)
+}
+
+// DeleteBoard calls conductord.v1.BoardService.DeleteBoard.
+func (c *boardServiceClient) DeleteBoard(ctx context.Context, req *connect.Request[v1.DeleteBoardRequest]) (*connect.Response[v1.DeleteBoardResponse], error) {
+	return c.deleteBoard.CallUnary(ctx, req)
+}
+
 // BoardServiceHandler is an implementation of the conductord.v1.BoardService service.
 type BoardServiceHandler interface {
 	Post(context.Context, *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error)
@@ -508,6 +620,17 @@ type BoardServiceHandler interface {
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
+	// CreateBoard makes a board before the first job is posted to it.
+	CreateBoard(context.Context, *connect.Request[v1.CreateBoardRequest]) (*connect.Response[v1.CreateBoardResponse], error)
+	GetBoard(context.Context, *connect.Request[v1.GetBoardRequest]) (*connect.Response[v1.GetBoardResponse], error)
+	ListBoards(context.Context, *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error)
+	// LimitBoard replaces the limits of a board.
+	LimitBoard(context.Context, *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error)
+	// PauseBoard keeps everybody from claiming, until ResumeBoard.
+	PauseBoard(context.Context, *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error)
+	ResumeBoard(context.Context, *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error)
+	// DeleteBoard forgets a board that no job and no schedule names.
+	DeleteBoard(context.Context, *connect.Request[v1.DeleteBoardRequest]) (*connect.Response[v1.DeleteBoardResponse], error)
 }
 
 // NewBoardServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -649,6 +772,48 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Execute")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceCreateBoardHandler := connect.NewUnaryHandler(
+		BoardServiceCreateBoardProcedure,
+		svc.CreateBoard,
+		connect.WithSchema(boardServiceMethods.ByName("CreateBoard")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceGetBoardHandler := connect.NewUnaryHandler(
+		BoardServiceGetBoardProcedure,
+		svc.GetBoard,
+		connect.WithSchema(boardServiceMethods.ByName("GetBoard")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceListBoardsHandler := connect.NewUnaryHandler(
+		BoardServiceListBoardsProcedure,
+		svc.ListBoards,
+		connect.WithSchema(boardServiceMethods.ByName("ListBoards")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceLimitBoardHandler := connect.NewUnaryHandler(
+		BoardServiceLimitBoardProcedure,
+		svc.LimitBoard,
+		connect.WithSchema(boardServiceMethods.ByName("LimitBoard")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServicePauseBoardHandler := connect.NewUnaryHandler(
+		BoardServicePauseBoardProcedure,
+		svc.PauseBoard,
+		connect.WithSchema(boardServiceMethods.ByName("PauseBoard")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceResumeBoardHandler := connect.NewUnaryHandler(
+		BoardServiceResumeBoardProcedure,
+		svc.ResumeBoard,
+		connect.WithSchema(boardServiceMethods.ByName("ResumeBoard")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceDeleteBoardHandler := connect.NewUnaryHandler(
+		BoardServiceDeleteBoardProcedure,
+		svc.DeleteBoard,
+		connect.WithSchema(boardServiceMethods.ByName("DeleteBoard")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/conductord.v1.BoardService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case BoardServicePostProcedure:
@@ -695,6 +860,20 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceListErrorsHandler.ServeHTTP(w, r)
 		case BoardServiceExecuteProcedure:
 			boardServiceExecuteHandler.ServeHTTP(w, r)
+		case BoardServiceCreateBoardProcedure:
+			boardServiceCreateBoardHandler.ServeHTTP(w, r)
+		case BoardServiceGetBoardProcedure:
+			boardServiceGetBoardHandler.ServeHTTP(w, r)
+		case BoardServiceListBoardsProcedure:
+			boardServiceListBoardsHandler.ServeHTTP(w, r)
+		case BoardServiceLimitBoardProcedure:
+			boardServiceLimitBoardHandler.ServeHTTP(w, r)
+		case BoardServicePauseBoardProcedure:
+			boardServicePauseBoardHandler.ServeHTTP(w, r)
+		case BoardServiceResumeBoardProcedure:
+			boardServiceResumeBoardHandler.ServeHTTP(w, r)
+		case BoardServiceDeleteBoardProcedure:
+			boardServiceDeleteBoardHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -790,6 +969,34 @@ func (UnimplementedBoardServiceHandler) ListErrors(context.Context, *connect.Req
 
 func (UnimplementedBoardServiceHandler) Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Execute is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) CreateBoard(context.Context, *connect.Request[v1.CreateBoardRequest]) (*connect.Response[v1.CreateBoardResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.CreateBoard is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) GetBoard(context.Context, *connect.Request[v1.GetBoardRequest]) (*connect.Response[v1.GetBoardResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.GetBoard is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) ListBoards(context.Context, *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ListBoards is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) LimitBoard(context.Context, *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.LimitBoard is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) PauseBoard(context.Context, *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.PauseBoard is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) ResumeBoard(context.Context, *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ResumeBoard is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) DeleteBoard(context.Context, *connect.Request[v1.DeleteBoardRequest]) (*connect.Response[v1.DeleteBoardResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.DeleteBoard is not implemented"))
 }
 
 // SessionServiceClient is a client for the conductord.v1.SessionService service.

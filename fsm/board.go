@@ -1,0 +1,332 @@
+package fsm
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+var boardCountKey = []byte("boards")
+
+// board reads what is kept of a board apart from its counts. The default board
+// is there before it is stored.
+func (v *view) board(name string) (board jobs.BoardStatus, found bool, err error) {
+	if len(name) > maxKeyName {
+		return board, false, nil
+	}
+	value := v.get(tableBoard, []byte(name))
+	if value == nil {
+		return jobs.BoardStatus{Name: name}, name == jobs.DefaultBoard, nil
+	}
+	board, err = decode(value, &v1.Board{}, command.BoardFromProto)
+	return board, true, err
+}
+
+// existingBoard reads a board that somebody names. ErrNotFound.
+func (v *view) existingBoard(name string) (jobs.BoardStatus, error) {
+	board, found, err := v.board(cmp.Or(name, jobs.DefaultBoard))
+	if err == nil && !found {
+		err = fmt.Errorf("board %q: %w", name, jobs.ErrNotFound)
+	}
+	return board, err
+}
+
+// paused tells whether nobody can claim from a board. What cannot be read is
+// found by whoever reads the board for more.
+func (v *view) paused(name string) bool {
+	board, _, err := v.board(name)
+	return err == nil && board.Pause != nil
+}
+
+func (v *view) boardCount() uint64 {
+	if value := v.get(tableBoardCount, boardCountKey); len(value) == sequenceSize {
+		return binary.BigEndian.Uint64(value)
+	}
+	return 0
+}
+
+// saveBoard writes a board, and counts one that was not there.
+func (t *txn) saveBoard(board *jobs.BoardStatus) {
+	if t.get(tableBoard, []byte(board.Name)) == nil {
+		board.CreatedAt = t.now
+		t.put(tableBoardCount, boardCountKey, sequenceKey(t.boardCount()+1))
+	}
+	t.putMessage(tableBoard, []byte(board.Name), nil, command.BoardHeadToProto(board))
+}
+
+// roomForBoard refuses a board that would be one too many.
+func (t *txn) roomForBoard(name string) error {
+	if len(name) > maxKeyName {
+		return &logbook.LimitError{Field: "board", Limit: maxKeyName, Size: int64(len(name)), Unit: "bytes"}
+	}
+	if count := t.boardCount(); count >= jobs.MaxKeptBoards {
+		return &logbook.LimitError{Field: "boards", Limit: jobs.MaxKeptBoards, Size: int64(count) + 1, Unit: "boards"}
+	}
+	return nil
+}
+
+// createBoard makes a board; one that exists stays as it is.
+func (t *txn) createBoard(c *v1.BoardCommand) error {
+	name := cmp.Or(c.GetBoard(), jobs.DefaultBoard)
+	if t.get(tableBoard, []byte(name)) != nil {
+		return nil
+	}
+	if err := t.roomForBoard(name); err != nil {
+		return fmt.Errorf("cannot create board %q: %w", name, err)
+	}
+	t.saveBoard(&jobs.BoardStatus{Name: name})
+	return nil
+}
+
+// limitBoard replaces the limits of a board.
+func (t *txn) limitBoard(c *v1.LimitBoardCommand) error {
+	board, err := t.existingBoard(c.GetBoard())
+	if err != nil {
+		return fmt.Errorf("cannot limit: %w", err)
+	}
+	limits := command.BoardLimitsFromProto(c.GetLimits())
+	if err := jobs.CheckBoardLimits(&limits); err != nil {
+		return err
+	}
+	if board.Limits != limits {
+		board.Limits = limits
+		t.saveBoard(&board)
+	}
+	return nil
+}
+
+// pauseBoard keeps everybody from claiming.
+func (t *txn) pauseBoard(c *v1.BoardCommand) error {
+	board, err := t.existingBoard(c.GetBoard())
+	if err != nil {
+		return fmt.Errorf("cannot pause: %w", err)
+	}
+	if board.Pause != nil {
+		return nil
+	}
+	board.Pause = &jobs.BoardPause{By: c.GetBy(), Reason: c.GetReason(), At: t.now}
+	t.saveBoard(&board)
+	t.tellOfBoard(jobs.EventBoardPaused, jobs.OrderSuspend, c)
+	return nil
+}
+
+// resumeBoard ends that, and wakes whoever waits for jobs of the board.
+func (t *txn) resumeBoard(c *v1.BoardCommand) error {
+	board, err := t.existingBoard(c.GetBoard())
+	if err != nil {
+		return fmt.Errorf("cannot resume: %w", err)
+	}
+	if board.Pause == nil {
+		return nil
+	}
+	board.Pause = nil
+	t.saveBoard(&board)
+	for _, lane := range t.boardLanes(board.Name) {
+		t.becameClaimable(lane)
+	}
+	t.tellOfBoard(jobs.EventBoardResumed, jobs.OrderResume, c)
+	return nil
+}
+
+func (t *txn) tellOfBoard(kind jobs.EventKind, order jobs.OrderKind, c *v1.BoardCommand) {
+	t.record(jobs.Event{
+		Kind: kind, Board: cmp.Or(c.GetBoard(), jobs.DefaultBoard), Reason: c.GetReason(),
+		Order: &jobs.StandingOrder{Kind: order, By: c.GetBy(), Reason: c.GetReason(), At: t.now},
+	})
+}
+
+// boardLanes are the lanes of a board in which jobs wait.
+func (v *view) boardLanes(board string) []Lane {
+	var lanes []Lane
+	prefix := boardKey(board)
+	for _, key := range v.leap(tableClaimable, prefix, 1) {
+		lanes = append(lanes, Lane{Board: board, Kind: string(key[len(prefix)+1:])})
+	}
+	for _, key := range v.leap(tableLabelled, prefix, 2) {
+		kind := key[len(prefix)+1:][:key[len(prefix)]]
+		labels := key[len(prefix)+1+len(kind)+1:]
+		lanes = append(lanes, Lane{Board: board, Kind: string(kind), Labels: string(labels)})
+	}
+	return lanes
+}
+
+// deleteBoard forgets a board that nothing names any more.
+func (t *txn) deleteBoard(c *v1.BoardCommand) error {
+	board, err := t.existingBoard(c.GetBoard())
+	if err != nil {
+		return fmt.Errorf("cannot delete: %w", err)
+	}
+	if board.Name == jobs.DefaultBoard {
+		return fmt.Errorf("cannot delete board %q: %w: it always exists", board.Name, jobs.ErrConflict)
+	}
+	counted := t.tallyOf(board.Name, tallyBoard, nil)
+	unfinished, kept := counted.unfinished(), uint64(0)
+	for _, n := range counted.jobs {
+		kept += n
+	}
+	if kept > 0 {
+		return fmt.Errorf("cannot delete board %q: %w: it has %d unfinished jobs, and %d finished ones are kept",
+			board.Name, jobs.ErrConflict, unfinished, kept-unfinished)
+	}
+	if key, _ := t.cursor(tableScheduleName).Seek(boardKey(board.Name)); bytes.HasPrefix(key, boardKey(board.Name)) {
+		return fmt.Errorf("cannot delete board %q: %w: it has schedules", board.Name, jobs.ErrConflict)
+	}
+	t.delete(tableBoard, []byte(board.Name))
+	t.put(tableBoardCount, boardCountKey, sequenceKey(t.boardCount()-1))
+	*t.tallied(board.Name, tallyBoard, nil) = tally{changed: true}
+	return nil
+}
+
+// admit makes the board of a new job if need be, and refuses the job if the
+// board has no room for it. It decides first: after it, the job is posted.
+func (t *txn) admit(j *jobRecord) error {
+	board, _, err := t.board(j.Board)
+	if err != nil {
+		return err
+	}
+	counted := t.tallyOf(j.Board, tallyBoard, nil)
+	limits, unfinished := &board.Limits, counted.unfinished()
+	charged := counted.bucket
+	switch {
+	case limits.Jobs > 0 && unfinished >= limits.Jobs:
+		return &logbook.LimitError{Field: fmt.Sprintf("board %q jobs", j.Board), Limit: int64(limits.Jobs), Size: int64(unfinished) + 1, Unit: "unfinished jobs"}
+	case limits.Bytes > 0 && counted.bytes+j.Size > limits.Bytes:
+		return &logbook.LimitError{Field: fmt.Sprintf("board %q bytes", j.Board), Limit: int64(limits.Bytes), Size: int64(counted.bytes + j.Size), Unit: "bytes of unfinished jobs"}
+	}
+	if limits.PostingsPerSecond > 0 {
+		room := false
+		if charged, room = counted.bucket.charge(t.now, limits.PostingsPerSecond); !room {
+			return &logbook.LimitError{
+				Field: fmt.Sprintf("board %q postings_per_second", j.Board),
+				Limit: int64(limits.PostingsPerSecond), Size: int64(limits.PostingsPerSecond) + 1, Unit: "postings a second",
+			}
+		}
+	}
+	if t.get(tableBoard, []byte(j.Board)) == nil {
+		if err := t.roomForBoard(j.Board); err != nil {
+			return err
+		}
+		t.saveBoard(&board)
+	}
+	if charged != counted.bucket {
+		t.tallied(j.Board, tallyBoard, nil).bucket = charged
+	}
+	return nil
+}
+
+// BoardStatus reads a board with its kinds and holders, at a time that is the
+// caller's. ErrNotFound.
+func (m *Machine) BoardStatus(name string, now time.Time) (jobs.BoardStatus, error) {
+	var status jobs.BoardStatus
+	err := m.read(func(v *view) (err error) {
+		if status, err = v.existingBoard(name); err != nil {
+			return err
+		}
+		if err = v.fillBoard(&status, now); err != nil {
+			return err
+		}
+		if err = v.fillKinds(&status); err != nil {
+			return err
+		}
+		return v.fillHolders(&status)
+	})
+	return status, err
+}
+
+// BoardList reads up to limit boards by name, from the first one after a name,
+// without kinds and holders. A limit of 0 or over logbook.MaxPage means
+// logbook.MaxPage.
+func (m *Machine) BoardList(after string, limit int, now time.Time) ([]jobs.BoardStatus, error) {
+	limit = pageSize(limit)
+	var boards []jobs.BoardStatus
+	err := m.read(func(v *view) error {
+		// The default board has its place in the order before it is stored too.
+		unsaid := v.get(tableBoard, []byte(jobs.DefaultBoard)) == nil && after < jobs.DefaultBoard
+		add := func(board jobs.BoardStatus) error {
+			err := v.fillBoard(&board, now)
+			boards = append(boards, board)
+			return err
+		}
+		cursor := v.cursor(tableBoard)
+		for key, value := cursor.Seek([]byte(after)); key != nil && len(boards) < limit; key, value = cursor.Next() {
+			if string(key) <= after {
+				continue
+			}
+			board, err := decode(value, &v1.Board{}, command.BoardFromProto)
+			if err != nil {
+				return err
+			}
+			if unsaid && board.Name > jobs.DefaultBoard {
+				unsaid = false
+				if err := add(jobs.BoardStatus{Name: jobs.DefaultBoard}); err != nil || len(boards) == limit {
+					return err
+				}
+			}
+			if err := add(board); err != nil {
+				return err
+			}
+		}
+		if unsaid && len(boards) < limit {
+			return add(jobs.BoardStatus{Name: jobs.DefaultBoard})
+		}
+		return nil
+	})
+	return boards, err
+}
+
+// fillBoard adds what is counted of a board as a whole.
+func (v *view) fillBoard(status *jobs.BoardStatus, now time.Time) error {
+	counted, err := v.tally(tallyKey(status.Name, tallyBoard, nil))
+	if err != nil {
+		return err
+	}
+	status.Jobs, status.Bytes = counted.byState(), counted.bytes
+	status.Posted, status.Finished = counted.posted.spans(now), counted.finished.spans(now)
+	if status.OldestClaimable, err = v.firstWaiting(status.Name, waitsForClaim); err != nil {
+		return err
+	}
+	status.NextDue, err = v.firstWaiting(status.Name, waitsForTime)
+	return err
+}
+
+func (v *view) fillKinds(status *jobs.BoardStatus) error {
+	prefix := tallyKey(status.Name, tallyKind, nil)
+	return v.scan(tableTally, prefix, func(key, value []byte) (bool, error) {
+		if status.More = len(status.Kinds) == jobs.MaxBoardRows; status.More {
+			return false, nil
+		}
+		counted, err := decode(value, &v1.Tally{}, tallyFromProto)
+		if err != nil {
+			return false, err
+		}
+		status.Kinds = append(status.Kinds, jobs.BoardKind{Kind: string(key[len(prefix):]), Jobs: counted.byState()})
+		return true, nil
+	})
+}
+
+func (v *view) fillHolders(status *jobs.BoardStatus) error {
+	prefix := tallyKey(status.Name, tallyHolder, nil)
+	return v.scan(tableTally, prefix, func(key, value []byte) (bool, error) {
+		if len(status.Holders) == jobs.MaxBoardRows {
+			status.More = true
+			return false, nil
+		}
+		counted, err := decode(value, &v1.Tally{}, tallyFromProto)
+		if err != nil {
+			return false, err
+		}
+		holder := jobs.BoardHolder{Jobs: counted.jobs[stateNumber(jobs.StateClaimed)]}
+		copy(holder.Session.UUID[:], key[len(prefix):])
+		session, _, err := v.findSession(holder.Session)
+		holder.Owner = session.Name
+		status.Holders = append(status.Holders, holder)
+		return err == nil, err
+	})
+}

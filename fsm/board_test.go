@@ -1,0 +1,151 @@
+package fsm_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs"
+)
+
+func limitBoard(board string, limits *v1.BoardLimits) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: &v1.LimitBoardCommand{Board: board, Limits: limits}}}
+}
+
+func pauseBoard(board string) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_PauseBoard{PauseBoard: &v1.BoardCommand{Board: board, By: "ann"}}}
+}
+
+func resumeBoard(board string) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: &v1.BoardCommand{Board: board}}}
+}
+
+func (r *rig) board(name string) jobs.BoardStatus {
+	r.Helper()
+	status, err := r.BoardStatus(name, r.now)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return status
+}
+
+// TestBoardRates: what was posted in the last minute, five and fifteen, as time
+// goes by. Of the oldest span of 15 s a part is taken.
+func TestBoardRates(t *testing.T) {
+	r := newRig(t)
+	begin := start.Truncate(15 * time.Second)
+	posted := 0
+	for _, row := range []struct {
+		at   time.Duration // since the begin
+		post int           // then, before the question
+		want jobs.BoardRate
+	}{
+		{0, 4, jobs.BoardRate{One: 4, Five: 4, Fifteen: 4}},
+		{30 * time.Second, 2, jobs.BoardRate{One: 6, Five: 6, Fifteen: 6}},
+		{60 * time.Second, 0, jobs.BoardRate{One: 6, Five: 6, Fifteen: 6}},
+		{67500 * time.Millisecond, 0, jobs.BoardRate{One: 4, Five: 6, Fifteen: 6}}, // half of the first span is in it
+		{75 * time.Second, 0, jobs.BoardRate{One: 2, Five: 6, Fifteen: 6}},
+		{4 * time.Minute, 1, jobs.BoardRate{One: 1, Five: 7, Fifteen: 7}},
+		{10 * time.Minute, 0, jobs.BoardRate{Fifteen: 7}},
+		{15*time.Minute + 15*time.Second, 0, jobs.BoardRate{Fifteen: 3}},
+		{15*time.Minute + 30*time.Second, 1, jobs.BoardRate{One: 1, Five: 1, Fifteen: 4}},
+		{15*time.Minute + 45*time.Second, 0, jobs.BoardRate{One: 1, Five: 1, Fifteen: 2}},
+		{time.Hour, 0, jobs.BoardRate{}},
+		{24 * time.Hour, 3, jobs.BoardRate{One: 3, Five: 3, Fifteen: 3}},
+	} {
+		r.now = begin.Add(row.at)
+		for range row.post {
+			posted++
+			r.posted(posting(fmt.Sprint("job ", posted), "k"))
+		}
+		if got := r.board("").Posted; got != row.want {
+			t.Errorf("after %s: %+v, want %+v", row.at, got, row.want)
+		}
+	}
+}
+
+// TestBoardPostingRate: the bucket holds the postings of a second and fills
+// within one, by the time of the entries.
+func TestBoardPostingRate(t *testing.T) {
+	r := newRig(t)
+	r.ok(limitBoard("", &v1.BoardLimits{PostingsPerSecond: 2}))
+	posted := 0
+	for _, row := range []struct {
+		after time.Duration // the row before
+		want  bool
+	}{
+		{0, true}, {0, true}, {0, false}, {499 * time.Millisecond, false}, {time.Millisecond, true}, {0, false},
+		{time.Hour, true}, {0, true}, {0, false}, {-time.Minute, false}, // time never runs backwards
+		{time.Minute, false}, {500 * time.Millisecond, true}, {250 * time.Millisecond, false}, {250 * time.Millisecond, true},
+	} {
+		r.now = r.now.Add(row.after)
+		posted++
+		result := r.ok(post(posting(fmt.Sprint("job ", posted), "k"))).GetPost().Posted[0]
+		if accepted := result.Error == nil; accepted != row.want || (!accepted && result.Error.Code != "over_limit") {
+			t.Errorf("posting %d: %v, want it accepted: %t", posted, result.Error, row.want)
+		}
+	}
+	r.ok(limitBoard("", &v1.BoardLimits{PostingsPerSecond: 1}))
+	r.now = r.now.Add(time.Second)
+	r.posted(posting("under the lower limit", "k"))
+}
+
+// TestResumedBoardTellsItsLanes: whoever waits is told of each lane in which
+// jobs wait, and of none of another board.
+func TestResumedBoardTellsItsLanes(t *testing.T) {
+	r := newRig(t)
+	for i, kind := range []string{"k", "l", "k"} {
+		p := posting(fmt.Sprint("job ", i), kind)
+		if i == 2 {
+			p.Labels = []string{"gpu", "big"}
+		}
+		r.posted(p)
+	}
+	elsewhere := posting("elsewhere", "k")
+	elsewhere.Board = "default 2"
+	r.posted(elsewhere)
+	r.ok(pauseBoard(""))
+	r.harmless(pauseBoard(""))
+	r.ok(resumeBoard(""))
+	got := r.changes[len(r.changes)-1].Claimable
+	want := []fsm.Lane{{Board: "default", Kind: "k"}, {Board: "default", Kind: "l"}, {Board: "default", Kind: "k", Labels: "big\ngpu"}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("told of %q, want %q", got, want)
+	}
+	r.harmless(resumeBoard(""))
+}
+
+// TestBoardsOfAnOldSnapshot: the jobs of a snapshot by a program that kept no
+// boards are counted when it is restored.
+func TestBoardsOfAnOldSnapshot(t *testing.T) {
+	old := newRig(t)
+	old.ok(open("ann"))
+	old.claimed("ann", posting("claimed", "k"))
+	night := posting("waits", "l")
+	night.Board = "night"
+	old.posted(night)
+	want := old.board("")
+	if err := fsm.DropLaterTables(old.Machine); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t)
+	if err := r.Restore(bytes.NewReader(snapshot(t, old.Machine))); err != nil {
+		t.Fatal(err)
+	}
+	r.index = old.index
+	if err := fsm.Verify(r.Machine); err != nil {
+		t.Fatal(err)
+	}
+	got := r.board("")
+	want.Posted, want.Finished = jobs.BoardRate{}, jobs.BoardRate{}
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("the board is\n%+v, want\n%+v", got, want)
+	}
+	r.ok(closing("ann"))
+	if boards, err := r.BoardList("", 0, r.now); err != nil || len(boards) != 2 || boards[1].Name != "night" {
+		t.Errorf("boards %+v, %v", boards, err)
+	}
+}

@@ -1,0 +1,158 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// MaxKeptBoards bounds the boards of a cluster: metrics and listings have a
+	// line for each.
+	MaxKeptBoards = 10_000
+	// MaxBoardRows bounds the kinds, and the holders, with which one board is
+	// shown, so that the answer stays one message.
+	MaxBoardRows = 1_000
+	// MaxBoardLimit bounds what a limit may say: as much as none.
+	MaxBoardLimit = 1 << 50
+	// MaxPostingRate bounds a limit of postings a second. It is far more than a
+	// cluster takes, and keeps the arithmetic within 64 bits.
+	MaxPostingRate = 1_000_000
+)
+
+// BoardLimits bound a board. What is zero is not bounded. A posting over a
+// limit is refused with ErrLimit; no other way onto the board is.
+type BoardLimits struct {
+	Jobs  uint64 `json:"jobs,omitempty"`  // unfinished ones
+	Bytes uint64 `json:"bytes,omitempty"` // of the postings of unfinished ones; see Job.Size
+	// PostingsPerSecond is a bucket that holds the postings of one second, so
+	// that so many may come at once.
+	PostingsPerSecond uint64 `json:"postings_per_second,omitempty"`
+}
+
+// BoardPause says who has paused a board, why and since when.
+type BoardPause struct {
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// BoardStatus is a board as it stands at one moment. All of it was counted when
+// it happened: reading it costs the same however many jobs there are.
+type BoardStatus struct {
+	Name      string      `json:"name"`
+	CreatedAt time.Time   `json:"created_at,omitzero"` // zero of the default board before its first job
+	Limits    BoardLimits `json:"limits,omitzero"`
+	Pause     *BoardPause `json:"pause,omitempty"` // nil: jobs can be claimed
+
+	Jobs            map[State]uint64 `json:"jobs"`  // by state, where there are any
+	Bytes           uint64           `json:"bytes"` // of the postings of unfinished jobs
+	OldestClaimable time.Time        `json:"oldest_claimable,omitzero"`
+	NextDue         time.Time        `json:"next_due,omitzero"` // of delayed and cooling jobs
+	Posted          BoardRate        `json:"posted"`
+	Finished        BoardRate        `json:"finished"`
+
+	// Of a board that is read alone, at most MaxBoardRows each.
+	Kinds   []BoardKind   `json:"kinds,omitempty"`   // by name
+	Holders []BoardHolder `json:"holders,omitempty"` // sessions that have claimed jobs of it
+	More    bool          `json:"more,omitempty"`    // there are more kinds or holders
+}
+
+// Unfinished is how many jobs of the board are not finished.
+func (s *BoardStatus) Unfinished() uint64 {
+	var n uint64
+	for state, count := range s.Jobs {
+		if !state.Finished() {
+			n += count
+		}
+	}
+	return n
+}
+
+// BoardRate is how many jobs in the last minute, five minutes and fifteen. They
+// are counted in spans of 15 s, of the oldest of which a part is taken.
+type BoardRate struct {
+	One     uint64 `json:"one_minute"`
+	Five    uint64 `json:"five_minutes"`
+	Fifteen uint64 `json:"fifteen_minutes"`
+}
+
+// BoardKind are the jobs of one kind, by state.
+type BoardKind struct {
+	Kind string           `json:"kind"`
+	Jobs map[State]uint64 `json:"jobs"`
+}
+
+// BoardHolder is a session that has claimed jobs of a board.
+type BoardHolder struct {
+	Session SessionID `json:"session"`
+	Owner   string    `json:"owner"`
+	Jobs    uint64    `json:"jobs"`
+}
+
+// BoardOrder is how a person pauses or resumes a board.
+type BoardOrder struct {
+	Board  string // empty: DefaultBoard
+	By     string // who, for people
+	Reason string // one sentence, for people
+}
+
+// Boards looks after the boards themselves. An empty name is DefaultBoard,
+// which always exists. To repeat a call is harmless.
+type Boards interface {
+	// CreateBoard makes a board before the first job is posted to it, which
+	// makes it otherwise. One that exists stays as it is. ErrLimit at
+	// MaxKeptBoards.
+	CreateBoard(ctx context.Context, name string) error
+	// BoardStatus reads a board, with its kinds and holders. ErrNotFound.
+	BoardStatus(ctx context.Context, name string) (BoardStatus, error)
+	// BoardList reads up to limit boards by name, from the first one after the
+	// given name, without kinds and holders. Only an empty page is the end.
+	BoardList(ctx context.Context, after string, limit int) ([]BoardStatus, error)
+	// LimitBoard replaces the limits of a board. Jobs that are over them
+	// already stay. ErrNotFound.
+	LimitBoard(ctx context.Context, name string, limits BoardLimits) error
+	// PauseBoard keeps everybody from claiming jobs of the board, those that are
+	// cancelled and to be undone too, until it is resumed. Jobs that are claimed
+	// go on, and postings are accepted. A board that is paused already stays so,
+	// with its reason. ErrNotFound.
+	PauseBoard(ctx context.Context, order BoardOrder) error
+	// ResumeBoard ends a pause; whoever waits for jobs gets them. ErrNotFound.
+	ResumeBoard(ctx context.Context, order BoardOrder) error
+	// DeleteBoard forgets a board with its limits and rates. ErrNotFound;
+	// ErrConflict while it has jobs, kept finished ones too, or schedules, and
+	// for DefaultBoard.
+	DeleteBoard(ctx context.Context, name string) error
+}
+
+// CheckBoardName checks the name of a board; an empty one is DefaultBoard.
+func CheckBoardName(l logbook.Limits, name string) error {
+	return checkOptionalName(l, "board", name)
+}
+
+// CheckBoardOrder checks what a person says about a board.
+func CheckBoardOrder(l logbook.Limits, o *BoardOrder) error {
+	if err := CheckBoardName(l, o.Board); err != nil {
+		return err
+	}
+	return checkSaid(l, "board", o.By, o.Reason)
+}
+
+// CheckBoardLimits checks the limits of a board.
+func CheckBoardLimits(limits *BoardLimits) error {
+	for _, limit := range []struct {
+		name       string
+		said, most uint64
+		unit       string
+	}{
+		{"jobs", limits.Jobs, MaxBoardLimit, "jobs"},
+		{"bytes", limits.Bytes, MaxBoardLimit, "bytes"},
+		{"postings_per_second", limits.PostingsPerSecond, MaxPostingRate, "postings"},
+	} {
+		if limit.said > limit.most {
+			return &logbook.LimitError{Field: "board " + limit.name, Limit: int64(limit.most), Size: int64(min(limit.said, 1<<62)), Unit: limit.unit}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package raftboard
+
+import (
+	"context"
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// CreateBoard implements jobs.Boards.
+func (c *Client) CreateBoard(ctx context.Context, name string) error {
+	return c.aboutBoard(ctx, "create board "+name, &v1.Command{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: name}}})
+}
+
+// LimitBoard implements jobs.Boards.
+func (c *Client) LimitBoard(ctx context.Context, name string, limits jobs.BoardLimits) error {
+	limit := &v1.LimitBoardCommand{Board: name, Limits: command.BoardLimitsToProto(limits)}
+	return c.aboutBoard(ctx, "limit board "+name, &v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: limit}})
+}
+
+// PauseBoard implements jobs.Boards.
+func (c *Client) PauseBoard(ctx context.Context, order jobs.BoardOrder) error {
+	pause := &v1.BoardCommand{Board: order.Board, By: order.By, Reason: order.Reason}
+	return c.aboutBoard(ctx, "pause board "+order.Board, &v1.Command{Kind: &v1.Command_PauseBoard{PauseBoard: pause}})
+}
+
+// ResumeBoard implements jobs.Boards.
+func (c *Client) ResumeBoard(ctx context.Context, order jobs.BoardOrder) error {
+	resume := &v1.BoardCommand{Board: order.Board, By: order.By, Reason: order.Reason}
+	return c.aboutBoard(ctx, "resume board "+order.Board, &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: resume}})
+}
+
+// aboutBoard sends a command about a board that can be repeated as it is.
+func (c *Client) aboutBoard(ctx context.Context, name string, message *v1.Command) error {
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.others, name, message)
+	return err
+}
+
+// DeleteBoard implements jobs.Boards.
+func (c *Client) DeleteBoard(ctx context.Context, name string) error {
+	message := &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: name}}}
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot delete board %s: %w", name, err)
+	}
+	return c.remove(ctx, "delete board "+name, message, jobs.ErrNotFound)
+}
+
+// BoardStatus implements jobs.Boards.
+func (c *Client) BoardStatus(ctx context.Context, name string) (jobs.BoardStatus, error) {
+	op := operation{name: "read board " + name, reads: true, stale: c.stale}
+	request := &v1.GetBoardRequest{Board: name, Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetBoardRequest, v1.GetBoardResponse] { return p.board.GetBoard })
+	if err != nil {
+		return jobs.BoardStatus{}, err
+	}
+	return readBoard(op, answer.GetBoard())
+}
+
+func readBoard(op operation, message *v1.Board) (jobs.BoardStatus, error) {
+	board, err := command.BoardFromProto(message)
+	if err != nil {
+		return jobs.BoardStatus{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+	}
+	return board, nil
+}
+
+// BoardList implements jobs.Boards.
+func (c *Client) BoardList(ctx context.Context, after string, limit int) ([]jobs.BoardStatus, error) {
+	op := operation{name: "list boards", reads: true, stale: c.stale}
+	request := &v1.ListBoardsRequest{After: after, Limit: pageLimit(limit), Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListBoardsRequest, v1.ListBoardsResponse] { return p.board.ListBoards })
+	if err != nil {
+		return nil, err
+	}
+	var boards []jobs.BoardStatus
+	for _, message := range answer.GetBoards() {
+		board, err := readBoard(op, message)
+		if err != nil {
+			return nil, err
+		}
+		boards = append(boards, board)
+	}
+	return boards, nil
+}
