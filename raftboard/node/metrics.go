@@ -8,6 +8,7 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
 )
 
 // nodeMetrics are what a node tells about itself, beside raft's own metrics.
@@ -70,9 +71,13 @@ func (m *nodeMetrics) called(procedure string, took time.Duration, err error) {
 }
 
 var (
-	jobsDescription    = prometheus.NewDesc("conductord_jobs", "Jobs, by state.", []string{"state"}, nil)
-	appliedDescription = prometheus.NewDesc("conductord_applied_index", "Log index that the state machine has applied.", nil, nil)
-	leadingDescription = prometheus.NewDesc("conductord_leading", "1 while this node serves as the leader.", nil, nil)
+	jobsDescription        = prometheus.NewDesc("conductord_jobs", "Jobs, by state.", []string{"state"}, nil)
+	appliedDescription     = prometheus.NewDesc("conductord_applied_index", "Log index that the state machine has applied.", nil, nil)
+	boardJobsDescription   = prometheus.NewDesc("conductord_board_jobs", "Jobs of a board, by state.", []string{"board", "state"}, nil)
+	boardOldestDescription = prometheus.NewDesc("conductord_board_oldest_claimable_seconds",
+		"How long the job has waited that has been claimable longest; 0 if none is.", []string{"board"}, nil)
+	boardPausedDescription = prometheus.NewDesc("conductord_board_paused", "1 while nobody can claim from the board.", []string{"board"}, nil)
+	leadingDescription     = prometheus.NewDesc("conductord_leading", "1 while this node serves as the leader.", nil, nil)
 )
 
 // stateCollector reads the state machine when somebody asks, and not before.
@@ -83,6 +88,9 @@ func (c *stateCollector) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- jobsDescription
 	descriptions <- appliedDescription
 	descriptions <- leadingDescription
+	descriptions <- boardJobsDescription
+	descriptions <- boardOldestDescription
+	descriptions <- boardPausedDescription
 }
 
 // Collect implements prometheus.Collector.
@@ -102,4 +110,33 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 		leading = 1
 	}
 	gauge(leadingDescription, leading)
+	c.collectBoards(gauge)
+}
+
+// maxMetricBoards bounds the boards that have metrics of their own: each is a
+// dozen series in somebody's memory for ever.
+const maxMetricBoards = 100
+
+func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value float64, labels ...string)) {
+	now := time.Now()
+	boards, err := c.node.machine.BoardList("", maxMetricBoards, now)
+	if err != nil {
+		c.node.logger.Warn("cannot read the boards for the metrics", "error", err)
+		return
+	}
+	for i := range boards {
+		board := &boards[i]
+		for _, state := range jobs.States {
+			gauge(boardJobsDescription, float64(board.Jobs[state]), board.Name, string(state))
+		}
+		waited, paused := 0.0, 0.0
+		if !board.OldestClaimable.IsZero() {
+			waited = max(now.Sub(board.OldestClaimable).Seconds(), 0)
+		}
+		if board.Pause != nil {
+			paused = 1
+		}
+		gauge(boardOldestDescription, waited, board.Name)
+		gauge(boardPausedDescription, paused, board.Name)
+	}
 }
