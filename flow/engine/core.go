@@ -310,13 +310,12 @@ func (c *core) release(vertex int, now time.Time) {
 			if n.before--; n.before > 0 {
 				continue
 			}
-			switch _, choice := c.plan.ChoiceAt(int(next)); {
-			case choice:
-				choices = append(choices, int(next))
-			case int(next) >= c.plan.Len() || isDone(n.state): // ignored, or completed by hand
-				stack = append(stack, int(next))
-			default:
+			if int(next) < c.plan.Len() && !isDone(n.state) {
 				c.enqueue(int(next))
+			} else if _, choice := c.plan.ChoiceAt(int(next)); choice {
+				choices = append(choices, int(next))
+			} else { // a gate; or a step that was ignored, or completed by hand
+				stack = append(stack, int(next))
 			}
 		}
 	}

@@ -111,8 +111,8 @@ func (h *heapOrder) Pop() any {
 	return last
 }
 
-// slab makes slices of one item, of which a run needs two for every step, many
-// at a time: each allocation costs more than what is done with it.
+// slab makes the room for what a run needs some of for every step, for many at a
+// time: each allocation costs more than what is done with it.
 type slab[T any] struct{ free []T }
 
 // The first of a flow are few, since most flows are short; later ones are as
@@ -122,11 +122,15 @@ const (
 	largeSlab = 64
 )
 
-func (s *slab[T]) one(item T) []T {
-	if len(s.free) == cap(s.free) {
-		s.free = make([]T, 0, min(max(smallSlab, 4*cap(s.free)), largeSlab))
+// one is a slice of one item.
+func (s *slab[T]) one(item T) []T { return append(s.room(1), item) }
+
+// room is an empty slice for so many items, which are smallSlab at most.
+func (s *slab[T]) room(items int) []T {
+	used := len(s.free)
+	if used+items > cap(s.free) {
+		s.free, used = make([]T, 0, min(max(smallSlab, 4*cap(s.free)), largeSlab)), 0
 	}
-	n := len(s.free)
-	s.free = append(s.free, item)
-	return s.free[n : n+1 : n+1]
+	s.free = s.free[:used+items]
+	return s.free[used : used : used+items]
 }

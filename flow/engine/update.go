@@ -56,6 +56,7 @@ type builder struct {
 	maxBytes   int
 	maxChanges int
 
+	changes slab[logbook.AtomChange]
 	full    []logbook.Update // closed, in order
 	current logbook.Update
 	dirty   bool
@@ -187,7 +188,7 @@ func (b *builder) change(step int, change logbook.AtomChange, now time.Time) {
 		}
 	}
 	if b.current.Atoms == nil {
-		b.current.Atoms = make([]logbook.AtomChange, 0, usualChanges)
+		b.current.Atoms = b.changes.room(usualChanges)
 	}
 	b.last[step] = place{sequence: number, index: len(b.current.Atoms)}
 	b.current.Atoms = append(b.current.Atoms, change)
