@@ -1,0 +1,141 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/conductord/conductord/fsm/fsmtest"
+	"github.com/conductord/conductord/jobs"
+)
+
+// openBoard gives a board to try things out on; a program dials a cluster, by
+// raftboard.Dial.
+func openBoard() (board *fsmtest.Board, done func()) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if board, err = fsmtest.Open(filepath.Join(dir, "state.db"), fsmtest.Options{}); err != nil {
+		log.Fatal(err)
+	}
+	return board, func() {
+		_ = board.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// Many jobs are posted at once, and each posting has a verdict of its own.
+func Example_postMany() {
+	ctx := context.Background()
+	board, done := openBoard()
+	defer done()
+	posted, err := board.Post(ctx,
+		jobs.Posting{Name: "first", Kind: "mail"},
+		jobs.Posting{Name: "second", Kind: "mail", Tags: []string{"eu", "eu"}},
+	)
+	if err != nil {
+		log.Fatal(err) // of the call as a whole; repeating it with the same ids is harmless
+	}
+	for _, p := range posted {
+		fmt.Println(p.Job.State, p.Err)
+	}
+	// Output:
+	// claimable <nil>
+	//  posting 1 of 1: posting tags is invalid: "eu" stands twice
+}
+
+// A worker that is no conductor claims a job with a time of its own, works, asks
+// for more time, and completes it; others wait until nothing is left.
+func Example_workByHand() {
+	ctx := context.Background()
+	board, done := openBoard()
+	defer done()
+	if _, err := jobs.PostOne(ctx, board, jobs.Posting{Name: "paint", Kind: "paint"}); err != nil {
+		log.Fatal(err)
+	}
+	session, err := board.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "painter", TTL: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// A program sends these every fifth of the TTL, in a goroutine of its own.
+	if err := board.KeepAlive(ctx, session.ID); err != nil {
+		log.Fatal(err) // jobs.ErrSessionExpired: stop the work, its claims are over
+	}
+	claimed, err := board.ClaimNext(ctx, jobs.ClaimRequest{
+		Session: session.ID, Nonce: jobs.NewNonce(), Kinds: []string{"paint"}, Expiry: time.Minute, Wait: 10 * time.Second,
+	})
+	if err != nil || len(claimed) == 0 {
+		log.Fatal("nothing to do: ", err)
+	}
+	job := claimed[0].Job
+	if err := board.Extend(ctx, job.ID, job.Token, time.Hour); err != nil {
+		log.Fatal(err) // jobs.ErrFenced: somebody else has the job
+	}
+	if err := board.Consume(ctx, jobs.Ending{Job: job.ID, Token: job.Token, Outcome: jobs.OutcomeSuccess}); err != nil {
+		log.Fatal(err)
+	}
+	tally, err := jobs.Await(ctx, board, jobs.Waiting{Kind: "paint"})
+	fmt.Println(job.Name, tally.Left, err)
+	// Output: paint 0 <nil>
+}
+
+// Whoever has watched goes on behind the last event that it has seen.
+func Example_watchAndResume() {
+	ctx := context.Background()
+	board, done := openBoard()
+	defer done()
+	for _, name := range []string{"first", "second"} {
+		if _, err := jobs.PostOne(ctx, board, jobs.Posting{Name: name, Kind: "mail"}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	last := jobs.Position{} // before all events; a program keeps what it has seen
+	for range 2 {
+		for event, err := range board.Watch(ctx, jobs.Watch{After: &last, JobKind: "mail"}) {
+			var compacted *jobs.CompactedError
+			if errors.As(err, &compacted) {
+				last = compacted.Since // and read the jobs for what was before
+				break
+			}
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Println(event.Kind, event.Name)
+			last = event.Position
+			break
+		}
+	}
+	// Output:
+	// posted first
+	// posted second
+}
+
+// A person stops a job, says why, and lets it go on.
+func Example_steer() {
+	ctx := context.Background()
+	board, done := openBoard()
+	defer done()
+	job, err := jobs.PostOne(ctx, board, jobs.Posting{Name: "paint", Kind: "paint"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := board.Suspend(ctx, jobs.Order{Job: job.ID, By: "ann", Reason: "it rains"}); err != nil {
+		log.Fatal(err)
+	}
+	why, err := board.Explain(ctx, job.ID)
+	fmt.Println(why.Cause, err)
+	if err := board.Resume(ctx, jobs.Order{Job: job.ID, By: "ann"}); err != nil {
+		log.Fatal(err)
+	}
+	for job, err := range jobs.All(ctx, board, jobs.Query{Kind: "paint"}) {
+		fmt.Println(job.Name, job.State, err)
+	}
+	// Output:
+	// suspended <nil>
+	// paint claimable <nil>
+}
