@@ -137,6 +137,8 @@ func (c *census) row(t table, key, value []byte) error {
 		c.told += uint64(len(value))
 		_, err := decode(value, &v1.Event{}, command.EventFromProto)
 		return err
+	case tableFound:
+		return c.checkFound(key)
 	case tableError:
 		return c.checkError(key, value)
 	case tableTally: // its table comes after that of the jobs
@@ -204,6 +206,11 @@ func (c *census) countJob(value []byte) error {
 	}
 	if id := c.get(tableJobID, j.ID.UUID[:]); id == nil || !bytes.HasPrefix(id, sequenceKey(j.Sequence)) {
 		return fmt.Errorf("job %s is not found by its id", j.ID)
+	}
+	for _, road := range jobRoads(&j.Job) {
+		if c.get(tableFound, road) == nil {
+			return fmt.Errorf("road %q does not lead to job %s", road, j.ID)
+		}
 	}
 	waits := j.State == jobs.StateDelayed || j.State == jobs.StateCooling
 	for _, index := range []struct {
@@ -330,6 +337,30 @@ func (c *census) checkFinish(key, value []byte) error {
 	return err
 }
 
+// checkFound: every road leads to a job that is what the road says.
+func (c *census) checkFound(key []byte) error {
+	sequence, err := sequenceAtEnd(key)
+	if err != nil {
+		return err
+	}
+	j, err := c.job(sequence)
+	if err != nil {
+		return err
+	}
+	for _, road := range jobRoads(&j.Job) {
+		if bytes.Equal(road, key) {
+			return nil
+		}
+	}
+	for _, row := range c.keys(tableErrorRoad, errorRoad(roadJob, string(sequenceKey(sequence)))) {
+		e, err := c.jobError(row[len(row)-positionSize:])
+		if err != nil || bytes.Equal(key, jobRoad(roadType, e.Failure.Kind, sequence)) {
+			return err
+		}
+	}
+	return fmt.Errorf("road %q leads to job %+v", key, j.Job)
+}
+
 // checkError: every error is that of a job, and every road leads to it.
 func (c *census) checkError(key, value []byte) error {
 	e, err := decode(value, &v1.JobError{}, command.JobErrorFromProto)
@@ -339,6 +370,9 @@ func (c *census) checkError(key, value []byte) error {
 	j, err := c.jobByID(e.Job)
 	if err != nil || !bytes.Equal(key, positionKey(e.Position)) {
 		return fmt.Errorf("error %x is %+v: %w", key, e, err)
+	}
+	if !c.hasError(&j.Job, e.Failure.Kind) {
+		return fmt.Errorf("job %s is not found by its error %+v", j.ID, e)
 	}
 	for _, road := range errorRoads(j.Sequence, &e) {
 		c.roads++
@@ -480,5 +514,15 @@ func DropLaterTables(m *Machine) error {
 		}
 		return nil
 	})
+	return errors.Join(err, present.release())
+}
+
+// DropIndex makes the database one of before jobs had an index.
+func DropIndex(m *Machine) error {
+	present, err := m.use()
+	if err != nil {
+		return err
+	}
+	err = present.bolt.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(tableNames[tableFound])) })
 	return errors.Join(err, present.release())
 }

@@ -151,6 +151,7 @@ func (t *txn) leave(j *jobRecord) {
 	case jobs.StateCompleted, jobs.StateTrashed:
 		t.unfinish(j)
 		t.takeKey(j)
+		t.delete(tableFound, jobRoad(roadTrashed, "", j.Sequence))
 	}
 }
 
@@ -175,6 +176,9 @@ func (t *txn) enter(j *jobRecord) {
 		t.put(tableFinished, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))
 		t.changes.Finished = append(t.changes.Finished, j.ID)
 		t.leaveSchedule(j)
+		if j.State == jobs.StateTrashed {
+			t.put(tableFound, jobRoad(roadTrashed, "", j.Sequence), nil)
+		}
 	}
 }
 
@@ -231,5 +235,8 @@ func (t *txn) removeJob(j *jobRecord) error {
 	t.delete(tableJob, key)
 	t.delete(tablePosting, key)
 	t.delete(tableEvidence, key)
+	for _, road := range jobRoads(&j.Job) {
+		t.delete(tableFound, road)
+	}
 	return t.removeErrors(j, 0)
 }

@@ -55,6 +55,7 @@ func (t *txn) recordError(j *jobRecord, how jobs.How, owner string, failure *log
 	for _, road := range errorRoads(j.Sequence, &e) {
 		t.put(tableErrorRoad, append(road, position...), nil)
 	}
+	t.put(tableFound, jobRoad(roadType, e.Failure.Kind, j.Sequence), nil)
 	return t.removeErrors(j, jobs.MaxJobErrors)
 }
 
@@ -62,11 +63,17 @@ func (t *txn) recordError(j *jobRecord, how jobs.How, owner string, failure *log
 // is a fault.
 func (t *txn) removeErrors(j *jobRecord, keep int) error {
 	rows := t.keys(tableErrorRoad, errorRoad(roadJob, string(sequenceKey(j.Sequence))))
-	for _, row := range rows[:max(len(rows)-keep, 0)] {
+	over := max(len(rows)-keep, 0)
+	for i, row := range rows[:over] {
 		position := row[len(row)-positionSize:]
 		e, err := t.jobError(position)
 		if err != nil {
 			return err
+		}
+		if last, err := t.lastOfType(e.Failure.Kind, rows[i+1:]); err != nil {
+			return err
+		} else if last {
+			t.delete(tableFound, jobRoad(roadType, e.Failure.Kind, j.Sequence))
 		}
 		for _, road := range errorRoads(j.Sequence, &e) {
 			t.delete(tableErrorRoad, append(road, position...))
@@ -74,6 +81,18 @@ func (t *txn) removeErrors(j *jobRecord, keep int) error {
 		t.delete(tableError, position)
 	}
 	return nil
+}
+
+// lastOfType tells whether none of the errors to which these rows lead is of a
+// type. Mostly the next one is.
+func (v *view) lastOfType(kind string, rows [][]byte) (bool, error) {
+	for _, row := range rows {
+		e, err := v.jobError(row[len(row)-positionSize:])
+		if err != nil || e.Failure.Kind == kind {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 func (v *view) jobError(position []byte) (jobs.JobError, error) {
@@ -91,6 +110,10 @@ const (
 	roadType  = 't'
 	roadKind  = 'k'
 	roadBoard = 'b'
+
+	// To jobs only.
+	roadTag     = 'g'
+	roadTrashed = 'x'
 )
 
 func errorRoad(road byte, name string) []byte { return appendName([]byte{road}, name) }

@@ -55,6 +55,7 @@ const (
 	tableLabelled                  // lane, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
 
 	tableError     // position → an attempt at a job that did not succeed
+	tableFound     // road, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobRoads
 	tableErrorRoad // road, position → nothing: errors by job, board, key, kind and type; see errorRoads
 
 	// Of schedules.
@@ -91,7 +92,7 @@ var tableNames = [...]string{
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
 	tableAttempt: "attempt", tableEvent: "event", tableDefinition: "definition", tableIntervention: "intervention",
 	tableKey: "key", tableDeadline: "deadline", tableLabelled: "labelled",
-	tableError: "error", tableErrorRoad: "error_road",
+	tableError: "error", tableErrorRoad: "error_road", tableFound: "found",
 	tableSchedule: "schedule", tableTemplate: "template", tableScheduleName: "schedule_name", tableScheduleCount: "schedule_count",
 	tableScheduleDue: "schedule_due", tableSlot: "slot", tableSlotWaiting: "slot_waiting",
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",

@@ -88,6 +88,9 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	t.takeKey(j)
 	t.keepDeadline(j)
 	t.notePosting(j)
+	for _, road := range jobRoads(&j.Job) {
+		t.put(tableFound, road, nil)
+	}
 	t.enter(j)
 	message := t.saveJob(j)
 	t.event(jobs.EventPosted, j, jobs.Event{})

@@ -66,61 +66,6 @@ func (m *Machine) Jobs(query jobs.Query) (jobs.Page, error) {
 	return page, err
 }
 
-func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
-	var page jobs.Page
-	wanted := stateFilter(query.States)
-	examined, size, last := 0, 0, query.After
-	cursor := v.cursor(tableJob)
-	if query.After+1 == 0 {
-		return page, nil
-	}
-	for key, value := cursor.Seek(sequenceKey(query.After + 1)); key != nil; key, value = cursor.Next() {
-		if len(page.Jobs) >= limit || examined >= maxExamined || size >= maxPageBytes {
-			page.Next = last
-			return page, nil
-		}
-		examined++
-		var err error
-		if last, err = sequenceAtEnd(key); err != nil {
-			return jobs.Page{}, err
-		}
-		if len(value) < jobPrefixSize || int(value[1]) >= len(wanted) {
-			return jobs.Page{}, corrupt("job %d is stored without its state", last)
-		}
-		if !wanted[value[1]] {
-			continue
-		}
-		j, err := decodeJob(value)
-		if err != nil {
-			return jobs.Page{}, err
-		}
-		if !selects(&query, &j.Job) {
-			continue
-		}
-		job, err := v.withEvidence(j.Job)
-		if err != nil {
-			return jobs.Page{}, err
-		}
-		size += len(value) + len(v.get(tableEvidence, key))
-		page.Jobs = append(page.Jobs, job)
-	}
-	return page, nil
-}
-
-// selects tells whether a listing asks for a job, as far as its state does not
-// say so already.
-func selects(query *jobs.Query, j *jobs.Job) bool {
-	if (query.Board != "" && j.Board != query.Board) || (query.Kind != "" && j.Kind != query.Kind) || (query.Key != "" && j.Key != query.Key) {
-		return false
-	}
-	for _, tag := range query.Tags {
-		if !slices.Contains(j.Tags, tag) {
-			return false
-		}
-	}
-	return true
-}
-
 // stateFilter tells for each state, by its number, whether it is asked for.
 func stateFilter(states []jobs.State) [stateCount]bool {
 	var wanted [stateCount]bool

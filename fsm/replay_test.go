@@ -94,6 +94,7 @@ func (a *author) post() *v1.Command {
 		p.Hold = a.draw("held", 5) == 0
 		p.Key = a.oneOf("key", "", "", "red", "blue")
 		p.Front = a.draw("front", 3) == 0
+		p.Tags = [][]string{nil, {"wet"}, {"wet", "cold"}}[a.draw("tags", 2)]
 		if a.draw("deadline", 3) == 0 {
 			p.Deadline = timestamppb.New(a.now.Add(time.Duration(1+a.draw("until", 3)) * 900 * time.Millisecond))
 		}

@@ -324,18 +324,24 @@ func (m *Machine) adopt(restored *database, header snapshotHeader) (after *statu
 }
 
 // addLaterTables makes the tables that a snapshot of an earlier program lacks.
-// All but one of them were empty: the line follows from the lanes.
+// All but two of them were empty: the line follows from the lanes, and the index
+// from the jobs.
 func addLaterTables(tx *bolt.Tx) error {
-	line := tx.Bucket([]byte(tableNames[tableLine]))
+	line, found := tx.Bucket([]byte(tableNames[tableLine])), tx.Bucket([]byte(tableNames[tableFound]))
 	for _, name := range tableNames[firstTables:] {
 		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 			return fmt.Errorf("cannot add table %s: %w", name, err)
 		}
 	}
+	v := &view{tx: tx}
+	if found == nil {
+		if err := v.indexJobs(); err != nil {
+			return err
+		}
+	}
 	if line != nil {
 		return nil
 	}
-	v := &view{tx: tx}
 	return v.scan(tableClaimable, nil, func(key, _ []byte) (bool, error) {
 		place, err := lineOfClaimable(key)
 		if err != nil {

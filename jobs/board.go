@@ -63,15 +63,25 @@ type Reader interface {
 	Watch(ctx context.Context, watch Watch) iter.Seq2[Event, error]
 }
 
-// Query selects jobs. Its zero value selects all.
+// Query selects jobs. Its zero value selects all. An index leads to those with
+// a key, with an error of a type, with a tag, and to the trashed ones; where
+// several are asked for, the first of these counts.
 type Query struct {
-	Board  string   // empty: any
-	States []State  // empty: any
-	Kind   string   // empty: any
-	Key    string   // empty: any
-	Tags   []string // jobs that have all of them
-	After  uint64   // only jobs with a higher Sequence
-	Limit  int      // 0 or over logbook.MaxPage: logbook.MaxPage
+	Board     string    // empty: any
+	States    []State   // empty: any
+	Kind      string    // empty: any
+	Key       string    // empty: any
+	Tags      []string  // jobs that have all of them
+	Name      string    // a part of it
+	Outcomes  []Outcome // empty: any, and those that have none
+	ErrorType string    // jobs of which an error of this type is kept; see JobError
+	After     uint64    // only jobs with a higher Sequence
+	Limit     int       // 0 or over logbook.MaxPage: logbook.MaxPage
+
+	// When it was posted, and when it was finished; To itself is not included.
+	// Zero: any.
+	PostedFrom, PostedTo     time.Time
+	FinishedFrom, FinishedTo time.Time
 }
 
 // Page is a part of a listing.
@@ -79,6 +89,9 @@ type Page struct {
 	Jobs []Job
 	// Next is what Query.After asks for next; 0 at the end.
 	Next uint64
+	// Scans: the index that was used, or the order of posting if there is none,
+	// leads to others too, which had to be looked at and left out.
+	Scans bool
 }
 
 // Watch selects events. Its zero value selects all, from now on.

@@ -39,6 +39,13 @@ type Historian interface {
 	// latest first. The latest MaxJobErrors of a job are kept, as long as the job
 	// itself is.
 	Errors(ctx context.Context, query ErrorQuery) (ErrorPage, error)
+
+	// Bulk does the same to each job of one page of a listing, or counts them.
+	// Each job is dealt with for itself; what was done to some stays done if
+	// others are refused. A repeat finds those left that have not been dealt with
+	// yet. ErrInvalid without an action, or if it means nothing for any of the
+	// states that the query names.
+	Bulk(ctx context.Context, bulk Bulk) (BulkReport, error)
 }
 
 // MaxJobErrors is how many errors of a job are kept: more of the same say

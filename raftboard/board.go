@@ -336,18 +336,14 @@ func (c *Client) Explain(ctx context.Context, id jobs.JobID) (jobs.Explanation, 
 // Jobs implements jobs.Reader.
 func (c *Client) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) {
 	op := operation{name: "list jobs", reads: true, stale: c.stale}
-	request := &v1.ListJobsRequest{
-		Board: query.Board, Kind: query.Kind, After: query.After, Limit: pageLimit(query.Limit), Stale: c.stale,
-		Key: query.Key, Tags: query.Tags,
-	}
-	for _, state := range query.States {
-		request.States = append(request.States, string(state))
-	}
+	query.Limit = int(pageLimit(query.Limit))
+	request := command.QueryToProto(&query)
+	request.Stale = c.stale
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListJobsRequest, v1.ListJobsResponse] { return p.board.ListJobs })
 	if err != nil {
 		return jobs.Page{}, err
 	}
-	page := jobs.Page{Next: answer.GetNext()}
+	page := jobs.Page{Next: answer.GetNext(), Scans: answer.GetScans()}
 	for _, message := range answer.GetJobs() {
 		job, err := readJob(op, message)
 		if err != nil {

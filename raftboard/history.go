@@ -49,3 +49,21 @@ func (c *Client) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.ErrorP
 	}
 	return page, nil
 }
+
+// Bulk implements jobs.Historian.
+func (c *Client) Bulk(ctx context.Context, bulk jobs.Bulk) (jobs.BulkReport, error) {
+	op := operation{name: fmt.Sprintf("%s many jobs", bulk.Action)}
+	if _, err := bulk.Narrowed(); err != nil {
+		return jobs.BulkReport{}, fmt.Errorf("cannot deal with many jobs: %w", err)
+	}
+	bulk.Query.Limit = int(pageLimit(bulk.Query.Limit))
+	answer, err := call(ctx, c.core, op, command.BulkToProto(&bulk), func(p *peer) unary[v1.BulkRequest, v1.BulkResponse] { return p.board.Bulk })
+	if err != nil {
+		return jobs.BulkReport{}, err
+	}
+	report, err := command.BulkReportFromProto(answer)
+	if err != nil {
+		return jobs.BulkReport{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
+	}
+	return report, nil
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,36 +52,22 @@ func (p *Program) jobGetCommand() *cobra.Command {
 }
 
 func (p *Program) jobListCommand() *cobra.Command {
-	var (
-		query  jobs.Query
-		states []string
-		ended  string
-		limit  int
-	)
+	var filter jobFilter
+	limit := defaultListed
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List jobs in the order of their posting",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			parsed, err := parseStates(states)
+			query, err := filter.read(time.Now())
 			if err != nil {
 				return err
 			}
-			query.States = parsed
 			if err := checkLimit(limit); err != nil {
 				return err
 			}
-			wanted := jobs.Outcome(strings.ToLower(ended))
-			if wanted != "" {
-				if !slices.Contains(outcomes, wanted) {
-					return usageError{fmt.Errorf("--outcome must be one of %s, not %.64q", outcomeNames(), ended)}
-				}
-				if len(states) == 0 {
-					query.States = []jobs.State{jobs.StateCompleted} // no other has one
-				}
-			}
 			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				listed, more, err := listJobs(ctx, cluster, query, wanted, limit)
+				listed, more, err := listJobs(ctx, cluster, query, limit)
 				if err != nil {
 					return because(err, "list jobs")
 				}
@@ -91,14 +78,8 @@ func (p *Program) jobListCommand() *cobra.Command {
 			})
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&query.Board, "board", "", "only of this board")
-	flags.StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
-	flags.StringVar(&ended, "outcome", "", "only completed ones that ended so: "+outcomeNames()+"; with failed, those that need a person")
-	flags.StringVar(&query.Kind, "kind", "", "only of this kind")
-	flags.StringVar(&query.Key, "key", "", "only with this key")
-	flags.StringSliceVar(&query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
-	flags.IntVar(&limit, "limit", defaultListed, "at most so many; 0: all")
+	filter.flags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", limit, "at most so many; 0: all")
 	return cmd
 }
 
@@ -120,25 +101,21 @@ func outcomeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// listJobs gathers pages of jobs with an outcome, if one is wanted: that is
-// looked for here, among all that the query finds. A limit of 0 gathers all.
-func listJobs(ctx context.Context, reader jobs.Reader, query jobs.Query, wanted jobs.Outcome, limit int) (listed []jobs.Job, more bool, err error) {
+// listJobs gathers pages. A limit of 0 gathers all. One more than the limit is
+// looked for, to tell whether there are more.
+func listJobs(ctx context.Context, reader jobs.Reader, query jobs.Query, limit int) (listed []jobs.Job, more bool, err error) {
 	listed = []jobs.Job{}
 	for {
-		if limit > 0 && wanted == "" {
-			query.Limit = min(limit-len(listed), logbook.MaxPage)
+		if limit > 0 {
+			query.Limit = min(limit+1-len(listed), logbook.MaxPage)
 		}
 		page, err := reader.Jobs(ctx, query)
 		if err != nil {
 			return nil, false, err
 		}
-		for i := range page.Jobs {
-			if wanted != "" && page.Jobs[i].Outcome != wanted {
-				continue
-			}
-			if listed = append(listed, page.Jobs[i]); limit > 0 && len(listed) == limit {
-				return listed, page.Next != 0 || i+1 < len(page.Jobs), nil
-			}
+		listed = append(listed, page.Jobs...)
+		if limit > 0 && len(listed) > limit {
+			return listed[:limit], true, nil
 		}
 		if page.Next == 0 {
 			return listed, false, nil

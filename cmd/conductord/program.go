@@ -107,7 +107,7 @@ func (p *Program) rootCommand() *cobra.Command {
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (30s; commands that wait for a job: never)")
 	root.AddCommand(
-		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
+		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
 		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
 		p.clusterCommand(), p.benchCommand(), p.checkConfigCommand(), p.versionCommand(),
 	)

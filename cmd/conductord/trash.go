@@ -26,7 +26,7 @@ func (p *Program) trashListCommand() *cobra.Command {
 				return err
 			}
 			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				listed, more, err := listJobs(ctx, cluster, query, "", limit)
+				listed, more, err := listJobs(ctx, cluster, query, limit)
 				if err != nil {
 					return because(err, "list trashed jobs")
 				}

@@ -368,6 +368,36 @@ var errorQueries = rapid.Custom(func(t *rapid.T) jobs.ErrorQuery {
 	}
 })
 
+var jobQueries = rapid.Custom(func(t *rapid.T) jobs.Query {
+	return jobs.Query{
+		Board:        rapid.String().Draw(t, "board"),
+		States:       list(rapid.SampledFrom(jobs.States)).Draw(t, "states"),
+		Kind:         rapid.String().Draw(t, "kind"),
+		Key:          rapid.String().Draw(t, "key"),
+		Tags:         list(rapid.String()).Draw(t, "tags"),
+		Name:         rapid.String().Draw(t, "name"),
+		Outcomes:     list(rapid.SampledFrom([]jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeFailed})).Draw(t, "outcomes"),
+		ErrorType:    rapid.String().Draw(t, "error type"),
+		After:        rapid.Uint64().Draw(t, "after"),
+		Limit:        counts.Draw(t, "limit"),
+		PostedFrom:   times.Draw(t, "posted from"),
+		PostedTo:     times.Draw(t, "posted to"),
+		FinishedFrom: times.Draw(t, "finished from"),
+		FinishedTo:   times.Draw(t, "finished to"),
+	}
+})
+
+var bulks = rapid.Custom(func(t *rapid.T) jobs.Bulk {
+	return jobs.Bulk{
+		Action: orUnset(jobs.Actions...).Draw(t, "action"),
+		Query:  jobQueries.Draw(t, "query"),
+		Revert: rapid.Bool().Draw(t, "revert"),
+		By:     rapid.String().Draw(t, "by"),
+		Reason: rapid.String().Draw(t, "reason"),
+		DryRun: rapid.Bool().Draw(t, "dry run"),
+	}
+})
+
 var claimed = rapid.Custom(func(t *rapid.T) jobs.Claimed {
 	return jobs.Claimed{
 		Job:  boardJobs.Draw(t, "job"),

@@ -75,6 +75,8 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	t.Run("ErrorQuery", func(t *testing.T) {
 		roundTrip(t, errorQueries, command.ErrorQueryToProto, command.ErrorQueryFromProto)
 	})
+	t.Run("Query", func(t *testing.T) { roundTrip(t, jobQueries, command.QueryToProto, command.QueryFromProto) })
+	t.Run("Bulk", func(t *testing.T) { roundTrip(t, bulks, command.BulkToProto, command.BulkFromProto) })
 	t.Run("Token", func(t *testing.T) {
 		roundTrip(t, tokens,
 			func(token *logbook.Token) *v1.Token { return command.TokenToProto(*token) },

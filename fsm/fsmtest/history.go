@@ -27,3 +27,27 @@ func (b *Board) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.ErrorPa
 	}
 	return b.machine.Errors(query)
 }
+
+// Bulk does the same to each job of a page.
+func (b *Board) Bulk(ctx context.Context, bulk jobs.Bulk) (jobs.BulkReport, error) {
+	query, err := bulk.Narrowed()
+	if err != nil {
+		return jobs.BulkReport{}, err
+	}
+	page, err := b.Jobs(ctx, query)
+	if err != nil {
+		return jobs.BulkReport{}, err
+	}
+	report := jobs.BulkReport{Matched: len(page.Jobs), Next: page.Next, Scans: page.Scans}
+	for i := range page.Jobs {
+		if bulk.DryRun {
+			break
+		}
+		if _, err := b.run(ctx, command.BulkCommand(&bulk, &page.Jobs[i])); err != nil {
+			report.Refused = append(report.Refused, jobs.BulkRefusal{Job: page.Jobs[i].ID, Err: err})
+			continue
+		}
+		report.Done++
+	}
+	return report, nil
+}

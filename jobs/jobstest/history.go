@@ -15,6 +15,10 @@ var historyRows = []row{
 	{"what went wrong is kept, the latest first", errorsKept},
 	{"errors are found by what they are of", errorsFound},
 	{"errors are listed by pages", errorsByPages},
+	{"jobs are found by what became of them", jobsFound},
+	{"the same is done to many jobs, page by page", bulkDone},
+	{"what has failed is retried in bulk", bulkRetries},
+	{"a bulk that makes no sense is refused", senselessBulks},
 	{"restoring and purging are refused where they make no sense", senselessCorrections},
 }
 
@@ -213,5 +217,141 @@ func errorsByPages(k *kit) {
 	}
 	for _, size := range []int{1, 2, 3, 6, 7, 8, 0, logbook.MaxPage + 1} {
 		k.same(fmt.Sprint("errors by pages of ", size), k.errors(jobs.ErrorQuery{Board: k.board}, size), want)
+	}
+}
+
+func jobsFound(k *kit) {
+	session := k.session("worker")
+	mark := k.board
+	a, b := k.posting("paint the shed"), k.posting("paint the barn")
+	a.Key, a.Tags, b.Tags = "key of "+mark, []string{"wet " + mark, "red"}, []string{"wet " + mark}
+	other := k.posting("mow")
+	other.Board += " 2"
+	other.Tags = b.Tags
+	posted := k.post(a, b, other)
+	k.wants("Consume", k.Board.Consume(k.ctx, success(k.claim(session, posted[0].ID))), nil)
+	ending := release(k.claim(session, posted[1].ID))
+	ending.Failure = &logbook.Failure{Kind: "snow " + mark, Message: "x"}
+	k.wants("Trash", k.Board.Trash(k.ctx, ending), nil)
+	done := k.job(posted[0].ID)
+	trashed := []jobs.State{jobs.StateTrashed}
+	for _, row := range []struct {
+		name  string
+		query jobs.Query
+		want  []string
+		scans bool
+	}{
+		{"a key", jobs.Query{Key: a.Key}, []string{a.Name}, false},
+		{"a tag", jobs.Query{Tags: []string{"wet " + mark}}, []string{a.Name, b.Name, other.Name}, false},
+		{"two tags", jobs.Query{Tags: []string{"wet " + mark, "red"}}, []string{a.Name}, true},
+		{"a tag on a board", jobs.Query{Tags: []string{"wet " + mark}, Board: k.board}, []string{a.Name, b.Name}, true},
+		{"a part of the name", jobs.Query{Name: "barn", Board: k.board}, []string{b.Name}, true},
+		{"an outcome", jobs.Query{Outcomes: []jobs.Outcome{jobs.OutcomeSuccess}, Board: k.board}, []string{a.Name}, true},
+		{"a type of error", jobs.Query{ErrorType: "snow " + mark}, []string{b.Name}, false},
+		{"a type of error with another key", jobs.Query{ErrorType: "snow " + mark, Key: a.Key}, []string{}, true},
+		{"the trash", jobs.Query{States: trashed, Board: k.board}, []string{b.Name}, true},
+		{"posted since", jobs.Query{PostedFrom: done.PostedAt, Board: k.board}, []string{a.Name, b.Name}, true},
+		{"posted before", jobs.Query{PostedTo: done.PostedAt, Board: k.board}, []string{}, true},
+		{"finished in a time", jobs.Query{FinishedFrom: done.FinishedAt, FinishedTo: done.FinishedAt.Add(time.Nanosecond), Key: a.Key}, []string{a.Name}, true},
+		{"finished before", jobs.Query{FinishedTo: done.FinishedAt, Board: k.board}, []string{}, true},
+		{"nothing", jobs.Query{Key: "no " + a.Key}, []string{}, false},
+	} {
+		for _, size := range []int{0, 1} {
+			k.same("jobs by "+row.name, k.list(row.query, size), row.want)
+		}
+		if page, err := k.Board.Jobs(k.ctx, row.query); err != nil || page.Scans != row.scans {
+			k.Errorf("%s: scans %t, %v", row.name, page.Scans, err)
+		}
+	}
+	k.wants("Purge", k.Board.Purge(k.ctx, order(posted[0].ID)), nil)
+	k.same("jobs by the key of one that is gone", k.list(jobs.Query{Key: a.Key}, 0), []string{})
+}
+
+// many does something to all jobs that a query selects, by pages of a size.
+func (k *kit) many(bulk jobs.Bulk, size int) (total jobs.BulkReport) {
+	k.Helper()
+	bulk.Query.Limit = size
+	for {
+		report, err := k.Board.Bulk(k.ctx, bulk)
+		if err != nil {
+			k.Fatalf("Bulk: %v", err)
+		}
+		total.Matched, total.Done, total.Refused = total.Matched+report.Matched, total.Done+report.Done, append(total.Refused, report.Refused...)
+		if report.Next == 0 {
+			return total
+		}
+		bulk.Query.After = report.Next
+	}
+}
+
+func bulkDone(k *kit) {
+	session := k.session("worker")
+	for i := range 5 {
+		k.posted(fmt.Sprint("job ", i))
+	}
+	done := k.owned(session, "done")
+	k.wants("Consume", k.Board.Consume(k.ctx, success(done)), nil)
+	all := jobs.Query{Board: k.board}
+	step := func(action jobs.Action, dry bool, matched int, state jobs.State, want int) {
+		k.Helper()
+		report := k.many(jobs.Bulk{Action: action, Query: all, By: "ann", Reason: "so it is to be", DryRun: dry}, 2)
+		wantDone := matched
+		if dry {
+			wantDone = 0
+		}
+		if report.Matched != matched || report.Done != wantDone || len(report.Refused) != 0 {
+			k.Errorf("%s: %+v", action, report)
+		}
+		k.same(string(action), len(k.list(jobs.Query{Board: k.board, States: []jobs.State{state}}, 0)), want)
+	}
+	step(jobs.ActionSuspend, true, 5, jobs.StateSuspended, 0)
+	step(jobs.ActionSuspend, false, 5, jobs.StateSuspended, 5)
+	step(jobs.ActionResume, false, 5, jobs.StateClaimable, 5)
+	held := k.next(k.request(session))[0]
+	k.wants("Trash", k.Board.Trash(k.ctx, release(held)), nil)
+	step(jobs.ActionRestore, false, 1, jobs.StateClaimable, 5)
+	step(jobs.ActionCancel, false, 5, jobs.StateCompleted, 6)
+	step(jobs.ActionCancel, false, 0, jobs.StateCompleted, 6)
+	if order := k.job(held.Job.ID).Order; order == nil || order.By != "ann" || order.Reason != "so it is to be" {
+		k.Errorf("the order is %s", render(order))
+	}
+	step(jobs.ActionPurge, true, 6, jobs.StateCompleted, 6)
+	step(jobs.ActionPurge, false, 6, jobs.StateCompleted, 0)
+}
+
+func bulkRetries(k *kit) {
+	session := k.session("worker")
+	plain := success(k.owned(session, "plain"))
+	plain.Outcome = jobs.OutcomeFailed
+	k.wants("Consume", k.Board.Consume(k.ctx, plain), nil)
+	k.wants("Consume", k.Board.Consume(k.ctx, success(k.owned(session, "done"))), nil)
+	claimed := k.claim(session, k.post(k.withFlow("trip"))[0].ID)
+	k.wants("Consume", k.Board.Consume(k.ctx, k.failing(claimed)), nil)
+	gone := k.claim(session, k.post(k.withFlow("gone"))[0].ID)
+	k.wants("Consume", k.Board.Consume(k.ctx, k.failing(gone)), nil)
+	k.wants("DestroyBook", k.Logbook.DestroyBook(k.ctx, gone.Job.Book), nil)
+	report := k.many(jobs.Bulk{Action: jobs.ActionRetry, Query: jobs.Query{Board: k.board}, By: "ann"}, 0)
+	if report.Matched != 3 || report.Done != 2 || len(report.Refused) != 1 || report.Refused[0].Job != gone.Job.ID {
+		k.Fatalf("retried: %+v", report)
+	}
+	k.wants("the refusal", report.Refused[0].Err, jobs.ErrNotFound)
+	k.stands(plain.Job, jobs.StateClaimable)
+	k.stands(claimed.Job.ID, jobs.StateClaimable)
+	again := k.claim(session, claimed.Job.ID)
+	if pending := again.Flow.Pending(); len(pending) != 1 || pending[0].Kind != logbook.InterveneRerun || pending[0].By != "ann" {
+		k.Errorf("pending is %s", render(pending))
+	}
+}
+
+func senselessBulks(k *kit) {
+	for name, bulk := range map[string]jobs.Bulk{
+		"no action":                 {Query: jobs.Query{Board: k.board}},
+		"an unknown action":         {Action: "paint"},
+		"a suspension that reverts": {Action: jobs.ActionSuspend, Revert: true},
+		"finished jobs cancelled":   {Action: jobs.ActionCancel, Query: jobs.Query{States: []jobs.State{jobs.StateCompleted}}},
+		"claimable jobs purged":     {Action: jobs.ActionPurge, Query: jobs.Query{States: []jobs.State{jobs.StateClaimable}}},
+	} {
+		_, err := k.Board.Bulk(k.ctx, bulk)
+		k.wantsInvalid(name, err)
 	}
 }

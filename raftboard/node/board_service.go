@@ -252,19 +252,15 @@ func (s *boardService) ListJobs(ctx context.Context, request *connect.Request[co
 }
 
 func (s *boardService) list(message *conductordv1.ListJobsRequest) (*conductordv1.ListJobsResponse, error) {
-	query := jobs.Query{Board: message.Board, Kind: message.Kind, Key: message.Key, Tags: message.Tags, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
-	for _, text := range message.States {
-		state, err := jobs.ParseState(text)
-		if err != nil {
-			return nil, err
-		}
-		query.States = append(query.States, state)
+	query, err := command.QueryFromProto(message)
+	if err != nil {
+		return nil, err
 	}
 	page, err := s.machine.Jobs(query)
 	if err != nil {
 		return nil, err
 	}
-	answer := &conductordv1.ListJobsResponse{Next: page.Next}
+	answer := &conductordv1.ListJobsResponse{Next: page.Next, Scans: page.Scans}
 	for i := range page.Jobs {
 		answer.Jobs = append(answer.Jobs, command.JobToProto(&page.Jobs[i]))
 	}

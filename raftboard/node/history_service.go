@@ -54,3 +54,52 @@ func (s *boardService) listErrors(message *conductordv1.ListErrorsRequest) (*con
 	}
 	return answer, nil
 }
+
+// Bulk implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) Bulk(ctx context.Context, request *connect.Request[conductordv1.BulkRequest]) (*connect.Response[conductordv1.BulkResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.BulkRequest, conductordv1.BulkResponse] { return c.board.Bulk },
+		s.bulk)
+}
+
+// bulk lists a page, and has the same done to each of its jobs in one entry.
+// Whatever has become of a job since it was listed, its command is refused or
+// harmless.
+func (s *boardService) bulk(ctx context.Context, message *conductordv1.BulkRequest) (*conductordv1.BulkResponse, uint64, error) {
+	bulk, err := command.BulkFromProto(message)
+	if err != nil {
+		return nil, 0, err
+	}
+	query, err := bulk.Narrowed()
+	if err != nil {
+		return nil, 0, err
+	}
+	index, err := s.reads.wait(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	page, err := s.machine.Jobs(query)
+	if err != nil {
+		return nil, 0, err
+	}
+	answer := &conductordv1.BulkResponse{Matched: uint32(len(page.Jobs)), Next: page.Next, Scans: page.Scans}
+	if bulk.DryRun || len(page.Jobs) == 0 {
+		return answer, index, nil
+	}
+	commands := make([]*conductordv1.Command, len(page.Jobs))
+	for i := range page.Jobs {
+		commands[i] = command.BulkCommand(&bulk, &page.Jobs[i])
+	}
+	index, results, err := s.submit(ctx, commands...)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, result := range results {
+		if result.GetError() == nil {
+			answer.Done++
+			continue
+		}
+		answer.Refused = append(answer.Refused, &conductordv1.BulkRefusal{Job: page.Jobs[i].ID.String(), Error: result.GetError()})
+	}
+	return answer, index, nil
+}

@@ -934,7 +934,14 @@ type ListJobsRequest struct {
 	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	Stale         bool                   `protobuf:"varint,6,opt,name=stale,proto3" json:"stale,omitempty"`
 	Key           string                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`
-	Tags          []string               `protobuf:"bytes,8,rep,name=tags,proto3" json:"tags,omitempty"` // all of them
+	Tags          []string               `protobuf:"bytes,8,rep,name=tags,proto3" json:"tags,omitempty"`                             // all of them
+	Name          string                 `protobuf:"bytes,9,opt,name=name,proto3" json:"name,omitempty"`                             // a part of it
+	Outcomes      []string               `protobuf:"bytes,10,rep,name=outcomes,proto3" json:"outcomes,omitempty"`                    // of completed jobs
+	ErrorType     string                 `protobuf:"bytes,11,opt,name=error_type,json=errorType,proto3" json:"error_type,omitempty"` // an error of this type is kept of the job
+	PostedFrom    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=posted_from,json=postedFrom,proto3" json:"posted_from,omitempty"`
+	PostedTo      *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=posted_to,json=postedTo,proto3" json:"posted_to,omitempty"` // not included
+	FinishedFrom  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=finished_from,json=finishedFrom,proto3" json:"finished_from,omitempty"`
+	FinishedTo    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=finished_to,json=finishedTo,proto3" json:"finished_to,omitempty"` // not included
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1025,10 +1032,60 @@ func (x *ListJobsRequest) GetTags() []string {
 	return nil
 }
 
+func (x *ListJobsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetOutcomes() []string {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetErrorType() string {
+	if x != nil {
+		return x.ErrorType
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetPostedFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PostedFrom
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetPostedTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PostedTo
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetFinishedFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedFrom
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetFinishedTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedTo
+	}
+	return nil
+}
+
 type ListJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`  // without details and store
-	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"` // for after; 0 at the end
+	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`    // without details and store
+	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`   // for after; 0 at the end
+	Scans         bool                   `protobuf:"varint,3,opt,name=scans,proto3" json:"scans,omitempty"` // no index leads to what was asked for alone: others had to be looked at
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1075,6 +1132,13 @@ func (x *ListJobsResponse) GetNext() uint64 {
 		return x.Next
 	}
 	return 0
+}
+
+func (x *ListJobsResponse) GetScans() bool {
+	if x != nil {
+		return x.Scans
+	}
+	return false
 }
 
 type WaitJobRequest struct {
@@ -2504,6 +2568,218 @@ func (x *ListErrorsResponse) GetScans() bool {
 	return false
 }
 
+type BulkRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // cancel, suspend, resume, restore, retry or purge
+	Query         *ListJobsRequest       `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`   // narrowed to the states in which the action means something
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Revert        bool                   `protobuf:"varint,5,opt,name=revert,proto3" json:"revert,omitempty"`               // of cancel only
+	DryRun        bool                   `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only count
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkRequest) Reset() {
+	*x = BulkRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkRequest) ProtoMessage() {}
+
+func (x *BulkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkRequest.ProtoReflect.Descriptor instead.
+func (*BulkRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *BulkRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *BulkRequest) GetQuery() *ListJobsRequest {
+	if x != nil {
+		return x.Query
+	}
+	return nil
+}
+
+func (x *BulkRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *BulkRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BulkRequest) GetRevert() bool {
+	if x != nil {
+		return x.Revert
+	}
+	return false
+}
+
+func (x *BulkRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type BulkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Matched       uint32                 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
+	Done          uint32                 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Refused       []*BulkRefusal         `protobuf:"bytes,3,rep,name=refused,proto3" json:"refused,omitempty"`
+	Next          uint64                 `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"` // for query.after; 0 at the end
+	Scans         bool                   `protobuf:"varint,5,opt,name=scans,proto3" json:"scans,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkResponse) Reset() {
+	*x = BulkResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkResponse) ProtoMessage() {}
+
+func (x *BulkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkResponse.ProtoReflect.Descriptor instead.
+func (*BulkResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *BulkResponse) GetMatched() uint32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *BulkResponse) GetDone() uint32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *BulkResponse) GetRefused() []*BulkRefusal {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+func (x *BulkResponse) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *BulkResponse) GetScans() bool {
+	if x != nil {
+		return x.Scans
+	}
+	return false
+}
+
+type BulkRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Error         *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkRefusal) Reset() {
+	*x = BulkRefusal{}
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkRefusal) ProtoMessage() {}
+
+func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
+func (*BulkRefusal) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *BulkRefusal) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *BulkRefusal) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 type ExecuteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Commands      []*Command             `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
@@ -2513,7 +2789,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2801,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2814,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -2557,7 +2833,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2845,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +2858,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -2601,7 +2877,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2889,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2902,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -2645,7 +2921,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2933,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2946,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -2689,7 +2965,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2977,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2990,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -2732,7 +3008,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +3020,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +3033,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 type CloseRequest struct {
@@ -2769,7 +3045,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +3057,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +3070,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CloseRequest) GetSession() string {
@@ -2812,7 +3088,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +3100,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +3113,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 type RegisterRequest struct {
@@ -2850,7 +3126,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3138,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3151,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RegisterRequest) GetSession() string {
@@ -2900,7 +3176,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2912,7 +3188,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +3201,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 type ListSessionsRequest struct {
@@ -2937,7 +3213,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3225,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3238,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -2981,7 +3257,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3269,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3282,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -3026,7 +3302,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +3314,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +3327,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -3077,7 +3353,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3365,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3378,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -3121,7 +3397,7 @@ type SaveBookRequest struct {
 
 func (x *SaveBookRequest) Reset() {
 	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3133,7 +3409,7 @@ func (x *SaveBookRequest) String() string {
 func (*SaveBookRequest) ProtoMessage() {}
 
 func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3146,7 +3422,7 @@ func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
 func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SaveBookRequest) GetBook() *Book {
@@ -3164,7 +3440,7 @@ type SaveBookResponse struct {
 
 func (x *SaveBookResponse) Reset() {
 	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3452,7 @@ func (x *SaveBookResponse) String() string {
 func (*SaveBookResponse) ProtoMessage() {}
 
 func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3465,7 @@ func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
 func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 type GetBookRequest struct {
@@ -3202,7 +3478,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3490,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3503,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -3253,7 +3529,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3541,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3554,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -3299,7 +3575,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3587,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3600,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -3357,7 +3633,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3369,7 +3645,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3382,7 +3658,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -3406,7 +3682,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3694,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3707,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -3472,7 +3748,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3760,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3773,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -3523,7 +3799,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3535,7 +3811,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3548,7 +3824,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -3567,7 +3843,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3855,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3868,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -3611,7 +3887,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +3899,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +3912,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -3655,7 +3931,7 @@ type DestroyBookRequest struct {
 
 func (x *DestroyBookRequest) Reset() {
 	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3667,7 +3943,7 @@ func (x *DestroyBookRequest) String() string {
 func (*DestroyBookRequest) ProtoMessage() {}
 
 func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3680,7 +3956,7 @@ func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
 func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DestroyBookRequest) GetId() string {
@@ -3698,7 +3974,7 @@ type DestroyBookResponse struct {
 
 func (x *DestroyBookResponse) Reset() {
 	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3986,7 @@ func (x *DestroyBookResponse) String() string {
 func (*DestroyBookResponse) ProtoMessage() {}
 
 func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3999,7 @@ func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
 func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 type SaveScheduleRequest struct {
@@ -3735,7 +4011,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +4023,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +4036,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -3779,7 +4055,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3791,7 +4067,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3804,7 +4080,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -3824,7 +4100,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3836,7 +4112,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3849,7 +4125,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeleteScheduleRequest) GetBoard() string {
@@ -3874,7 +4150,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +4162,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +4175,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 type GetScheduleRequest struct {
@@ -3915,7 +4191,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4203,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4216,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -3989,7 +4265,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +4277,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4014,7 +4290,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -4051,7 +4327,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4339,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4352,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -4123,7 +4399,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4411,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4424,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -4170,7 +4446,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4458,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4471,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *PauseScheduleRequest) GetBoard() string {
@@ -4234,7 +4510,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4522,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4535,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 type ResumeScheduleRequest struct {
@@ -4272,7 +4548,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4284,7 +4560,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4297,7 +4573,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -4322,7 +4598,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4334,7 +4610,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4347,7 +4623,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 type RunScheduleRequest struct {
@@ -4362,7 +4638,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4650,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4663,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -4427,7 +4703,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4439,7 +4715,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4452,7 +4728,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -4475,7 +4751,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4487,7 +4763,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4500,7 +4776,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -4547,7 +4823,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4559,7 +4835,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4572,7 +4848,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -4590,7 +4866,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4602,7 +4878,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4615,7 +4891,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 type StatusResponse struct {
@@ -4643,7 +4919,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4655,7 +4931,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4668,7 +4944,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -4802,7 +5078,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4814,7 +5090,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4827,7 +5103,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Member) GetName() string {
@@ -4907,7 +5183,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"6\n" +
 	"\x0eGetJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"\xbb\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"\xfe\x03\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x16\n" +
 	"\x06states\x18\x02 \x03(\tR\x06states\x12\x12\n" +
@@ -4916,10 +5192,22 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x12\x14\n" +
 	"\x05stale\x18\x06 \x01(\bR\x05stale\x12\x10\n" +
 	"\x03key\x18\a \x01(\tR\x03key\x12\x12\n" +
-	"\x04tags\x18\b \x03(\tR\x04tags\"N\n" +
+	"\x04tags\x18\b \x03(\tR\x04tags\x12\x12\n" +
+	"\x04name\x18\t \x01(\tR\x04name\x12\x1a\n" +
+	"\boutcomes\x18\n" +
+	" \x03(\tR\boutcomes\x12\x1d\n" +
+	"\n" +
+	"error_type\x18\v \x01(\tR\terrorType\x12;\n" +
+	"\vposted_from\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"postedFrom\x127\n" +
+	"\tposted_to\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\bpostedTo\x12?\n" +
+	"\rfinished_from\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedFrom\x12;\n" +
+	"\vfinished_to\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedTo\"d\n" +
 	"\x10ListJobsResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.conductord.v1.JobR\x04jobs\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\x04R\x04next\"U\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x14\n" +
+	"\x05scans\x18\x03 \x01(\bR\x05scans\"U\n" +
 	"\x0eWaitJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x123\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"7\n" +
@@ -5016,7 +5304,23 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x12ListErrorsResponse\x12/\n" +
 	"\x06errors\x18\x01 \x03(\v2\x17.conductord.v1.JobErrorR\x06errors\x12+\n" +
 	"\x04next\x18\x02 \x01(\v2\x17.conductord.v1.PositionR\x04next\x12\x14\n" +
-	"\x05scans\x18\x03 \x01(\bR\x05scans\"D\n" +
+	"\x05scans\x18\x03 \x01(\bR\x05scans\"\xb4\x01\n" +
+	"\vBulkRequest\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x124\n" +
+	"\x05query\x18\x02 \x01(\v2\x1e.conductord.v1.ListJobsRequestR\x05query\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06revert\x18\x05 \x01(\bR\x06revert\x12\x17\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\"\x9c\x01\n" +
+	"\fBulkResponse\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\rR\amatched\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\rR\x04done\x124\n" +
+	"\arefused\x18\x03 \x03(\v2\x1a.conductord.v1.BulkRefusalR\arefused\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\x04R\x04next\x12\x14\n" +
+	"\x05scans\x18\x05 \x01(\bR\x05scans\"K\n" +
+	"\vBulkRefusal\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
+	"\x05error\x18\x02 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"D\n" +
 	"\x0eExecuteRequest\x122\n" +
 	"\bcommands\x18\x01 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"B\n" +
 	"\x0fExecuteResponse\x12/\n" +
@@ -5160,7 +5464,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\x97\x11\n" +
+	"apiAddress2\xd8\x11\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -5184,7 +5488,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aRestore\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12B\n" +
 	"\x05Purge\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12Q\n" +
 	"\n" +
-	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\x12H\n" +
+	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\x12?\n" +
+	"\x04Bulk\x12\x1a.conductord.v1.BulkRequest\x1a\x1b.conductord.v1.BulkResponse\x12H\n" +
 	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse\x12T\n" +
 	"\vCreateBoard\x12!.conductord.v1.CreateBoardRequest\x1a\".conductord.v1.CreateBoardResponse\x12K\n" +
 	"\bGetBoard\x12\x1e.conductord.v1.GetBoardRequest\x1a\x1f.conductord.v1.GetBoardResponse\x12Q\n" +
@@ -5234,7 +5539,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*CreateBoardRequest)(nil),       // 0: conductord.v1.CreateBoardRequest
 	(*CreateBoardResponse)(nil),      // 1: conductord.v1.CreateBoardResponse
@@ -5281,244 +5586,256 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*InterveneResponse)(nil),        // 42: conductord.v1.InterveneResponse
 	(*ListErrorsRequest)(nil),        // 43: conductord.v1.ListErrorsRequest
 	(*ListErrorsResponse)(nil),       // 44: conductord.v1.ListErrorsResponse
-	(*ExecuteRequest)(nil),           // 45: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 46: conductord.v1.ExecuteResponse
-	(*OpenRequest)(nil),              // 47: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 48: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 49: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),        // 50: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),             // 51: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),            // 52: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),          // 53: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),         // 54: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),      // 55: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 56: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 57: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 58: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),          // 59: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),         // 60: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),           // 61: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 62: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 63: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 64: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 65: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 66: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 67: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 68: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 69: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),       // 70: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),      // 71: conductord.v1.DestroyBookResponse
-	(*SaveScheduleRequest)(nil),      // 72: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 73: conductord.v1.SaveScheduleResponse
-	(*DeleteScheduleRequest)(nil),    // 74: conductord.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),   // 75: conductord.v1.DeleteScheduleResponse
-	(*GetScheduleRequest)(nil),       // 76: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 77: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 78: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 79: conductord.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),     // 80: conductord.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),    // 81: conductord.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),    // 82: conductord.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),   // 83: conductord.v1.ResumeScheduleResponse
-	(*RunScheduleRequest)(nil),       // 84: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 85: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 86: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 87: conductord.v1.BackfillScheduleResponse
-	(*StatusRequest)(nil),            // 88: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 89: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 90: conductord.v1.Member
-	nil,                              // 91: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 92: conductord.v1.Board
-	(*BoardLimits)(nil),              // 93: conductord.v1.BoardLimits
-	(*Posting)(nil),                  // 94: conductord.v1.Posting
-	(*Job)(nil),                      // 95: conductord.v1.Job
-	(*Error)(nil),                    // 96: conductord.v1.Error
-	(*durationpb.Duration)(nil),      // 97: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 98: google.protobuf.Timestamp
-	(*Position)(nil),                 // 99: conductord.v1.Position
-	(*Event)(nil),                    // 100: conductord.v1.Event
-	(*Claimed)(nil),                  // 101: conductord.v1.Claimed
-	(*Token)(nil),                    // 102: conductord.v1.Token
-	(*HeldClaim)(nil),                // 103: conductord.v1.HeldClaim
-	(*Ending)(nil),                   // 104: conductord.v1.Ending
-	(*Change)(nil),                   // 105: conductord.v1.Change
-	(*Intervention)(nil),             // 106: conductord.v1.Intervention
-	(*JobError)(nil),                 // 107: conductord.v1.JobError
-	(*Command)(nil),                  // 108: conductord.v1.Command
-	(*Result)(nil),                   // 109: conductord.v1.Result
-	(*Opening)(nil),                  // 110: conductord.v1.Opening
-	(*Session)(nil),                  // 111: conductord.v1.Session
-	(*Entity)(nil),                   // 112: conductord.v1.Entity
-	(*Book)(nil),                     // 113: conductord.v1.Book
-	(*FlowDetail)(nil),               // 114: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 115: conductord.v1.Update
-	(*Schedule)(nil),                 // 116: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 117: conductord.v1.SlotRecord
+	(*BulkRequest)(nil),              // 45: conductord.v1.BulkRequest
+	(*BulkResponse)(nil),             // 46: conductord.v1.BulkResponse
+	(*BulkRefusal)(nil),              // 47: conductord.v1.BulkRefusal
+	(*ExecuteRequest)(nil),           // 48: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 49: conductord.v1.ExecuteResponse
+	(*OpenRequest)(nil),              // 50: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 51: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 52: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),        // 53: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),             // 54: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),            // 55: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),          // 56: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),         // 57: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),      // 58: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 59: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 60: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 61: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),          // 62: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),         // 63: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),           // 64: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 65: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 66: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 67: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 68: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 69: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 70: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 71: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 72: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),       // 73: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),      // 74: conductord.v1.DestroyBookResponse
+	(*SaveScheduleRequest)(nil),      // 75: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 76: conductord.v1.SaveScheduleResponse
+	(*DeleteScheduleRequest)(nil),    // 77: conductord.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),   // 78: conductord.v1.DeleteScheduleResponse
+	(*GetScheduleRequest)(nil),       // 79: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 80: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 81: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 82: conductord.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),     // 83: conductord.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),    // 84: conductord.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),    // 85: conductord.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),   // 86: conductord.v1.ResumeScheduleResponse
+	(*RunScheduleRequest)(nil),       // 87: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 88: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 89: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 90: conductord.v1.BackfillScheduleResponse
+	(*StatusRequest)(nil),            // 91: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 92: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 93: conductord.v1.Member
+	nil,                              // 94: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 95: conductord.v1.Board
+	(*BoardLimits)(nil),              // 96: conductord.v1.BoardLimits
+	(*Posting)(nil),                  // 97: conductord.v1.Posting
+	(*Job)(nil),                      // 98: conductord.v1.Job
+	(*Error)(nil),                    // 99: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 100: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 101: google.protobuf.Duration
+	(*Position)(nil),                 // 102: conductord.v1.Position
+	(*Event)(nil),                    // 103: conductord.v1.Event
+	(*Claimed)(nil),                  // 104: conductord.v1.Claimed
+	(*Token)(nil),                    // 105: conductord.v1.Token
+	(*HeldClaim)(nil),                // 106: conductord.v1.HeldClaim
+	(*Ending)(nil),                   // 107: conductord.v1.Ending
+	(*Change)(nil),                   // 108: conductord.v1.Change
+	(*Intervention)(nil),             // 109: conductord.v1.Intervention
+	(*JobError)(nil),                 // 110: conductord.v1.JobError
+	(*Command)(nil),                  // 111: conductord.v1.Command
+	(*Result)(nil),                   // 112: conductord.v1.Result
+	(*Opening)(nil),                  // 113: conductord.v1.Opening
+	(*Session)(nil),                  // 114: conductord.v1.Session
+	(*Entity)(nil),                   // 115: conductord.v1.Entity
+	(*Book)(nil),                     // 116: conductord.v1.Book
+	(*FlowDetail)(nil),               // 117: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 118: conductord.v1.Update
+	(*Schedule)(nil),                 // 119: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 120: conductord.v1.SlotRecord
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	92,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	92,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	93,  // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
-	94,  // 3: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	95,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	95,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	96,  // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
+	97,  // 3: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	16,  // 4: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	95,  // 5: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	96,  // 6: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	95,  // 7: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	95,  // 8: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	97,  // 9: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	95,  // 10: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	98,  // 11: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	99,  // 12: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	100, // 13: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	99,  // 14: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	101, // 15: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	97,  // 16: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	97,  // 17: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
-	101, // 18: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	102, // 19: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
-	97,  // 20: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
-	103, // 21: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	104, // 22: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	105, // 23: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	106, // 24: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	98,  // 25: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	98,  // 26: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	99,  // 27: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	107, // 28: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	99,  // 29: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
-	108, // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	109, // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	110, // 32: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	111, // 33: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	112, // 34: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	111, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	112, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	113, // 37: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	113, // 38: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	113, // 39: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	114, // 40: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	115, // 41: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	69,  // 42: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	96,  // 43: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	116, // 44: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	116, // 45: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	116, // 46: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	98,  // 47: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	117, // 48: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	116, // 49: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	117, // 50: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	98,  // 51: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	98,  // 52: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	117, // 53: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	90,  // 54: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	98,  // 55: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	91,  // 56: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	97,  // 57: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	14,  // 58: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	17,  // 59: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	19,  // 60: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	21,  // 61: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	23,  // 62: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	25,  // 63: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	27,  // 64: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	29,  // 65: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	31,  // 66: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
-	33,  // 67: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	35,  // 68: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	35,  // 69: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	35,  // 70: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	37,  // 71: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	37,  // 72: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	37,  // 73: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	39,  // 74: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	41,  // 75: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	37,  // 76: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	37,  // 77: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	43,  // 78: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	45,  // 79: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	0,   // 80: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
-	2,   // 81: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 82: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	6,   // 83: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
-	8,   // 84: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
-	10,  // 85: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
-	12,  // 86: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
-	47,  // 87: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	49,  // 88: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	51,  // 89: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	53,  // 90: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	55,  // 91: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	57,  // 92: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	59,  // 93: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	61,  // 94: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	63,  // 95: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	65,  // 96: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	67,  // 97: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	70,  // 98: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	72,  // 99: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	74,  // 100: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	76,  // 101: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	78,  // 102: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	80,  // 103: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	82,  // 104: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	84,  // 105: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	86,  // 106: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	88,  // 107: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	15,  // 108: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	18,  // 109: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	20,  // 110: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	22,  // 111: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	24,  // 112: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	26,  // 113: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	28,  // 114: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	30,  // 115: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	32,  // 116: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
-	34,  // 117: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	36,  // 118: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	36,  // 119: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	36,  // 120: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	38,  // 121: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	38,  // 122: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	38,  // 123: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	40,  // 124: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	42,  // 125: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	38,  // 126: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	38,  // 127: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	44,  // 128: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	46,  // 129: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	1,   // 130: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
-	3,   // 131: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 132: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	7,   // 133: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
-	9,   // 134: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
-	11,  // 135: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
-	13,  // 136: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
-	48,  // 137: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	50,  // 138: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	52,  // 139: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	54,  // 140: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	56,  // 141: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	58,  // 142: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	60,  // 143: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	62,  // 144: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	64,  // 145: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	66,  // 146: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	68,  // 147: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	71,  // 148: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	73,  // 149: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	75,  // 150: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	77,  // 151: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	79,  // 152: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	81,  // 153: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	83,  // 154: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	85,  // 155: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	87,  // 156: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	89,  // 157: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	108, // [108:158] is the sub-list for method output_type
-	58,  // [58:108] is the sub-list for method input_type
-	58,  // [58:58] is the sub-list for extension type_name
-	58,  // [58:58] is the sub-list for extension extendee
-	0,   // [0:58] is the sub-list for field type_name
+	98,  // 5: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	99,  // 6: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	98,  // 7: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	100, // 8: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	100, // 9: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	100, // 10: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	100, // 11: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	98,  // 12: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	101, // 13: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	98,  // 14: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	100, // 15: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	102, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	103, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	102, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	104, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	101, // 20: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	101, // 21: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
+	104, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	105, // 23: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
+	101, // 24: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
+	106, // 25: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	107, // 26: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	108, // 27: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	109, // 28: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	100, // 29: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	100, // 30: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	102, // 31: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
+	110, // 32: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	102, // 33: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
+	19,  // 34: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	47,  // 35: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	99,  // 36: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	111, // 37: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	112, // 38: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	113, // 39: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	114, // 40: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	115, // 41: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	114, // 42: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	115, // 43: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	116, // 44: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	116, // 45: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	116, // 46: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	117, // 47: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	118, // 48: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	72,  // 49: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	99,  // 50: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	119, // 51: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	119, // 52: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	119, // 53: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	100, // 54: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	120, // 55: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	119, // 56: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	120, // 57: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	100, // 58: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	100, // 59: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	120, // 60: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	93,  // 61: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	100, // 62: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	94,  // 63: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	101, // 64: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	14,  // 65: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	17,  // 66: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	19,  // 67: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	21,  // 68: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	23,  // 69: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	25,  // 70: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	27,  // 71: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	29,  // 72: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	31,  // 73: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
+	33,  // 74: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	35,  // 75: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	35,  // 76: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	35,  // 77: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	37,  // 78: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	37,  // 79: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	37,  // 80: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	39,  // 81: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	41,  // 82: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	37,  // 83: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	37,  // 84: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	43,  // 85: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	45,  // 86: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	48,  // 87: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	0,   // 88: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
+	2,   // 89: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 90: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	6,   // 91: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
+	8,   // 92: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
+	10,  // 93: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
+	12,  // 94: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
+	50,  // 95: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	52,  // 96: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	54,  // 97: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	56,  // 98: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	58,  // 99: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	60,  // 100: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	62,  // 101: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	64,  // 102: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	66,  // 103: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	68,  // 104: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	70,  // 105: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	73,  // 106: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	75,  // 107: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	77,  // 108: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	79,  // 109: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	81,  // 110: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	83,  // 111: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	85,  // 112: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	87,  // 113: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	89,  // 114: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	91,  // 115: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	15,  // 116: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	18,  // 117: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	20,  // 118: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	22,  // 119: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	24,  // 120: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	26,  // 121: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	28,  // 122: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	30,  // 123: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	32,  // 124: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
+	34,  // 125: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	36,  // 126: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	36,  // 127: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	36,  // 128: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	38,  // 129: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	38,  // 130: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	38,  // 131: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	40,  // 132: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	42,  // 133: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	38,  // 134: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	38,  // 135: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	44,  // 136: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	46,  // 137: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	49,  // 138: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	1,   // 139: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
+	3,   // 140: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 141: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	7,   // 142: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
+	9,   // 143: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
+	11,  // 144: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
+	13,  // 145: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
+	51,  // 146: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	53,  // 147: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	55,  // 148: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	57,  // 149: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	59,  // 150: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	61,  // 151: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	63,  // 152: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	65,  // 153: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	67,  // 154: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	69,  // 155: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	71,  // 156: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	74,  // 157: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	76,  // 158: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	78,  // 159: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	80,  // 160: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	82,  // 161: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	84,  // 162: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	86,  // 163: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	88,  // 164: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	90,  // 165: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	92,  // 166: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	116, // [116:167] is the sub-list for method output_type
+	65,  // [65:116] is the sub-list for method input_type
+	65,  // [65:65] is the sub-list for extension type_name
+	65,  // [65:65] is the sub-list for extension extendee
+	0,   // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -5535,7 +5852,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   92,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -91,6 +91,8 @@ const (
 	BoardServicePurgeProcedure = "/conductord.v1.BoardService/Purge"
 	// BoardServiceListErrorsProcedure is the fully-qualified name of the BoardService's ListErrors RPC.
 	BoardServiceListErrorsProcedure = "/conductord.v1.BoardService/ListErrors"
+	// BoardServiceBulkProcedure is the fully-qualified name of the BoardService's Bulk RPC.
+	BoardServiceBulkProcedure = "/conductord.v1.BoardService/Bulk"
 	// BoardServiceExecuteProcedure is the fully-qualified name of the BoardService's Execute RPC.
 	BoardServiceExecuteProcedure = "/conductord.v1.BoardService/Execute"
 	// BoardServiceCreateBoardProcedure is the fully-qualified name of the BoardService's CreateBoard
@@ -198,6 +200,8 @@ type BoardServiceClient interface {
 	Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
+	// Bulk does the same to each job of a page of a listing, or counts them.
+	Bulk(context.Context, *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -351,6 +355,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("ListErrors")),
 			connect.WithClientOptions(opts...),
 		),
+		bulk: connect.NewClient[v1.BulkRequest, v1.BulkResponse](
+			httpClient,
+			baseURL+BoardServiceBulkProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Bulk")),
+			connect.WithClientOptions(opts...),
+		),
 		execute: connect.NewClient[v1.ExecuteRequest, v1.ExecuteResponse](
 			httpClient,
 			baseURL+BoardServiceExecuteProcedure,
@@ -425,6 +435,7 @@ type boardServiceClient struct {
 	restore     *connect.Client[v1.OrderRequest, v1.OrderResponse]
 	purge       *connect.Client[v1.OrderRequest, v1.OrderResponse]
 	listErrors  *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
+	bulk        *connect.Client[v1.BulkRequest, v1.BulkResponse]
 	execute     *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
 	createBoard *connect.Client[v1.CreateBoardRequest, v1.CreateBoardResponse]
 	getBoard    *connect.Client[v1.GetBoardRequest, v1.GetBoardResponse]
@@ -540,6 +551,11 @@ func (c *boardServiceClient) ListErrors(ctx context.Context, req *connect.Reques
 	return c.listErrors.CallUnary(ctx, req)
 }
 
+// Bulk calls conductord.v1.BoardService.Bulk.
+func (c *boardServiceClient) Bulk(ctx context.Context, req *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error) {
+	return c.bulk.CallUnary(ctx, req)
+}
+
 // Execute calls conductord.v1.BoardService.Execute.
 func (c *boardServiceClient) Execute(ctx context.Context, req *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {
 	return c.execute.CallUnary(ctx, req)
@@ -617,6 +633,8 @@ type BoardServiceHandler interface {
 	Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
+	// Bulk does the same to each job of a page of a listing, or counts them.
+	Bulk(context.Context, *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
@@ -766,6 +784,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("ListErrors")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceBulkHandler := connect.NewUnaryHandler(
+		BoardServiceBulkProcedure,
+		svc.Bulk,
+		connect.WithSchema(boardServiceMethods.ByName("Bulk")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceExecuteHandler := connect.NewUnaryHandler(
 		BoardServiceExecuteProcedure,
 		svc.Execute,
@@ -858,6 +882,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServicePurgeHandler.ServeHTTP(w, r)
 		case BoardServiceListErrorsProcedure:
 			boardServiceListErrorsHandler.ServeHTTP(w, r)
+		case BoardServiceBulkProcedure:
+			boardServiceBulkHandler.ServeHTTP(w, r)
 		case BoardServiceExecuteProcedure:
 			boardServiceExecuteHandler.ServeHTTP(w, r)
 		case BoardServiceCreateBoardProcedure:
@@ -965,6 +991,10 @@ func (UnimplementedBoardServiceHandler) Purge(context.Context, *connect.Request[
 
 func (UnimplementedBoardServiceHandler) ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ListErrors is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Bulk(context.Context, *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Bulk is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error) {

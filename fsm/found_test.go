@@ -1,0 +1,65 @@
+package fsm_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs"
+)
+
+// TestIndexedListingsLookAtNoOthers: a rare tag among more jobs than a page looks
+// at is found by the first page.
+func TestIndexedListingsLookAtNoOthers(t *testing.T) {
+	r := newRig(t)
+	const batch = 1_000
+	for posted := 0; posted <= fsm.MaxExamined; posted += batch {
+		var many []*v1.Posting
+		for i := range batch {
+			many = append(many, posting(fmt.Sprint("job ", posted+i), "k"))
+		}
+		r.ok(post(many...))
+	}
+	p := posting("a", "k")
+	p.Tags, p.Key = []string{"rare"}, "well"
+	r.posted(p)
+	r.ok(open("bob"))
+	e := ending("a", r.claimedAgain("bob", id("a")))
+	e.Failure = sampleFailure("snow")
+	r.ok(trash(e))
+	for _, query := range []jobs.Query{{Tags: []string{"rare"}}, {Key: "well"}, {ErrorType: "weather"}, {States: []jobs.State{jobs.StateTrashed}}} {
+		page, err := r.Jobs(query)
+		if err != nil || len(page.Jobs) != 1 || page.Next != 0 || page.Scans {
+			t.Errorf("%+v: %d jobs, next %d, scans %t (%v)", query, len(page.Jobs), page.Next, page.Scans, err)
+		}
+	}
+	page, err := r.Jobs(jobs.Query{Name: "a job that is not there"})
+	if err != nil || len(page.Jobs) != 0 || page.Next == 0 || !page.Scans {
+		t.Errorf("by name: %d jobs, next %d, scans %t (%v)", len(page.Jobs), page.Next, page.Scans, err)
+	}
+}
+
+// TestOldStatesAreIndexed: a snapshot from before there was an index gets one
+// when it is restored.
+func TestOldStatesAreIndexed(t *testing.T) {
+	r := newRig(t)
+	p := posting("a", "k")
+	p.Tags = []string{"rare"}
+	r.posted(p)
+	if err := fsm.DropIndex(r.Machine); err != nil {
+		t.Fatal(err)
+	}
+	stream := snapshot(t, r.Machine)
+	other := newRig(t)
+	if err := other.Restore(bytes.NewReader(stream)); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := other.Jobs(jobs.Query{Tags: []string{"rare"}}); err != nil || len(page.Jobs) != 1 {
+		t.Errorf("found %v (%v)", page.Jobs, err)
+	}
+	if err := fsm.Verify(other.Machine); err != nil {
+		t.Error(err)
+	}
+}
