@@ -447,8 +447,10 @@ const jobDocument = `{
  "store": {
  "guest": "Ann"
  },
+ "size": BYTES,
  "posted_at": "TIME",
  "modified_at": "TIME",
+ "claimable_at": "TIME",
  "claims": 0,
  "crashes": 0,
  "failures": 0

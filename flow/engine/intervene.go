@@ -156,7 +156,7 @@ func (w *handiwork) fault(i *logbook.Intervention) string {
 	case i.Kind != logbook.InterveneComplete:
 		return ""
 	case w.plan.Step(step).Kind() != logbook.KindTask:
-		return fmt.Sprintf("it is a %s, which has no result of its own", w.plan.Step(step).Kind())
+		return fmt.Sprintf("its kind is %s, which has no result of its own", w.plan.Step(step).Kind())
 	}
 	if err := w.limits.CheckValue("result", i.Result); err != nil {
 		return err.Error()
