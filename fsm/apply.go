@@ -182,7 +182,8 @@ func (t *txn) command(c *v1.Command) (*v1.Result, error) {
 	return &v1.Result{Error: command.ErrorToProto(err)}, nil
 }
 
-// dispatch is the table of commands.
+// dispatch is the table of commands; those about boards and schedules have
+// tables of their own behind it.
 func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 	switch kind := c.Kind.(type) {
 	case *v1.Command_Post:
@@ -225,20 +226,6 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 		return nil, t.purge(kind.Purge)
 	case *v1.Command_ExtendClaim:
 		return nil, t.extendClaim(kind.ExtendClaim)
-	case *v1.Command_CreateBoard:
-		return nil, t.createBoard(kind.CreateBoard)
-	case *v1.Command_LimitBoard:
-		return nil, t.limitBoard(kind.LimitBoard)
-	case *v1.Command_PauseBoard:
-		return nil, t.pauseBoard(kind.PauseBoard)
-	case *v1.Command_ResumeBoard:
-		return nil, t.resumeBoard(kind.ResumeBoard)
-	case *v1.Command_DeleteBoard:
-		return nil, t.deleteBoard(kind.DeleteBoard)
-	case *v1.Command_DeleteSchedule:
-		return nil, t.deleteSchedule(kind.DeleteSchedule)
-	case *v1.Command_PauseSchedule:
-		return nil, t.pauseSchedule(kind.PauseSchedule)
 	case *v1.Command_BeginLeadership:
 		return nil, t.beginLeadership()
 	case *v1.Command_ExpireSession:
@@ -249,6 +236,32 @@ func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
 		return t.wakeDue(kind.WakeDue)
 	case *v1.Command_Sweep:
 		return t.sweep(kind.Sweep)
+	}
+	return t.dispatchBoard(c)
+}
+
+func (t *txn) dispatchBoard(c *v1.Command) (*v1.Result, error) {
+	switch kind := c.Kind.(type) {
+	case *v1.Command_CreateBoard:
+		return nil, t.createBoard(kind.CreateBoard)
+	case *v1.Command_LimitBoard:
+		return nil, t.limitBoard(kind.LimitBoard)
+	case *v1.Command_PauseBoard:
+		return nil, t.pauseBoard(kind.PauseBoard)
+	case *v1.Command_ResumeBoard:
+		return nil, t.resumeBoard(kind.ResumeBoard)
+	case *v1.Command_DeleteBoard:
+		return nil, t.deleteBoard(kind.DeleteBoard)
+	}
+	return t.dispatchSchedule(c)
+}
+
+func (t *txn) dispatchSchedule(c *v1.Command) (*v1.Result, error) {
+	switch kind := c.Kind.(type) {
+	case *v1.Command_DeleteSchedule:
+		return nil, t.deleteSchedule(kind.DeleteSchedule)
+	case *v1.Command_PauseSchedule:
+		return nil, t.pauseSchedule(kind.PauseSchedule)
 	case *v1.Command_SaveSchedule:
 		return t.saveSchedule(kind.SaveSchedule)
 	case *v1.Command_ResumeSchedule:
