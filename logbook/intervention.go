@@ -132,7 +132,7 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		if recorded {
 			state = atom.State
 		}
-		return fmt.Errorf("%w: step %q is %s, and only the failed revert of a step can be skipped", ErrConflict, i.Step, state)
+		return fmt.Errorf("%w: step %q is %s, and only a revert that has failed or was cut off can be skipped", ErrConflict, i.Step, state)
 	}
 	switch {
 	case !recorded || i.Kind != InterveneComplete:

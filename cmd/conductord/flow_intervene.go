@@ -345,7 +345,7 @@ func adviceFor(detail *logbook.FlowDetail, word *logbook.Intervention) string {
 	case word.Step == "":
 		return ""
 	case word.Kind == logbook.InterveneSkip:
-		return listed("steps whose undo has failed", stepsIn(detail, logbook.AtomRevertFailure))
+		return listed("steps whose undo has failed or was cut off", stuckSteps(detail))
 	case begun && atom.State == logbook.AtomSuccess && word.Kind == logbook.InterveneComplete:
 		return fmt.Sprintf("to have it done again: `conductord flow rerun %s --from %s`", detail.ID, quoted(word.Step))
 	case !begun:
@@ -363,6 +363,12 @@ func stepsIn(detail *logbook.FlowDetail, state logbook.AtomState) []string {
 		}
 	}
 	return names
+}
+
+// stuckSteps are those that can be skipped in a flow that has failed for good:
+// their undo has failed, or was cut off by the failure of another.
+func stuckSteps(detail *logbook.FlowDetail) []string {
+	return append(stepsIn(detail, logbook.AtomRevertFailure), stepsIn(detail, logbook.AtomReverting)...)
 }
 
 // stepsOf are the names of all steps that are known of a flow.
@@ -414,7 +420,7 @@ func waysOn(detail *logbook.FlowDetail) []string {
 	}
 	const most = 3 // steps to skip; of more, the steps above tell
 	lines := []string{fmt.Sprintf("conductord flow retry-revert %s   # undo further, after you have mended the cause", id)}
-	stuck := stepsIn(detail, logbook.AtomRevertFailure)
+	stuck := stuckSteps(detail)
 	for _, step := range stuck[:min(len(stuck), most)] {
 		lines = append(lines, fmt.Sprintf("conductord flow skip %s %s   # nothing of it is left to undo", id, quoted(step)))
 	}
