@@ -124,7 +124,7 @@ func retentionSettings() []setting {
 		{key: "retention.max_age", target: func(c *Config) any { return &c.Retention.MaxAge }, low: 60_000 * ms, high: 10 * 365 * 24 * hour,
 			doc: "Finished jobs and their books are removed after this long"},
 		{key: "retention.keep", target: func(c *Config) any { return &c.Retention.Keep }, low: 1, high: 10_000_000,
-			doc: "How many finished jobs are kept at most: the latest"},
+			doc: "How many finished jobs are kept at most: the latest. Those that wait for a person (trashed, failed) are counted apart"},
 	}
 }
 

@@ -121,8 +121,8 @@ func (c *census) row(t table, key, value []byte) error {
 		if c.get(tableFlow, key[:idSize]) == nil {
 			return fmt.Errorf("table %s has a row of a flow that is not there: %x", tableNames[t], key)
 		}
-	case tableFinished:
-		return c.checkFinish(key, value)
+	case tableFinished, tableStuck:
+		return c.checkFinish(t, key, value)
 	case tableDeadline:
 		sequence, err := sequenceAtEnd(key)
 		if err != nil {
@@ -321,8 +321,8 @@ func (c *census) checkInterventions(record *flowRecord) error {
 }
 
 // checkFinish: every row of a finish is that of a job that has finished then.
-func (c *census) checkFinish(key, value []byte) error {
-	row, err := decodeFinished(key, value)
+func (c *census) checkFinish(where table, key, value []byte) error {
+	row, err := decodeFinished(where, key, value)
 	if err != nil {
 		return err
 	}
@@ -331,8 +331,9 @@ func (c *census) checkFinish(key, value []byte) error {
 		return err
 	}
 	found, err := c.finishOf(j)
-	if err == nil && (!j.State.Finished() || !j.FinishedAt.Equal(row.at) || !bytes.Equal(found, key)) {
-		err = fmt.Errorf("job %s is %s since %s, and finish %x is at %s; it is found at %x", j.ID, j.State, j.FinishedAt, key, row.at, found)
+	if err == nil && (!j.State.Finished() || !j.FinishedAt.Equal(row.at) || !bytes.Equal(found.key, key) || found.table != where || where == tableStuck && !isStuck(j)) {
+		err = fmt.Errorf("job %s is %s since %s, and finish %x of %s is at %s; it is found at %x of %s",
+			j.ID, j.State, j.FinishedAt, key, tableNames[where], row.at, found.key, tableNames[found.table])
 	}
 	return err
 }
@@ -439,7 +440,8 @@ func (c *census) agrees(l ledger) error {
 		{"waiting", c.rows[tableWaiting], count(jobs.StateClaimable) + count(jobs.StateDelayed) + count(jobs.StateCooling)},
 		{"number of boards", c.boardCount(), c.rows[tableBoard]},
 		{"tallies that are missing", uint64(len(c.tallies)), 0},
-		{"finished", c.rows[tableFinished], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
+		{"stuck", c.rows[tableStuck], l.Stuck},
+		{"finished", c.rows[tableFinished] + c.rows[tableStuck], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
 		{"keys", c.rows[tableKey], c.keyed},
 		{"held claims", c.held, count(jobs.StateClaimed)},
 		{"flows of unfinished jobs", c.owned, c.busy},
@@ -494,19 +496,29 @@ func CutLedger(m *Machine) error {
 	err = present.bolt.Update(func(tx *bolt.Tx) error {
 		v := &view{tx: tx}
 		value := v.get(tableLedger, ledgerKey)
-		short := (stateCount - firstStateCount) * sequenceSize
+		short := (stateCount - firstStateCount + laterFields) * sequenceSize
 		return v.bucket(tableLedger).Put(ledgerKey, bytes.Clone(value[:len(value)-short]))
 	})
 	return errors.Join(err, present.release())
 }
 
-// DropLaterTables makes the database one of the first program's.
+// DropLaterTables makes the database one of the first program's, which kept all
+// finished jobs together.
 func DropLaterTables(m *Machine) error {
 	present, err := m.use()
 	if err != nil {
 		return err
 	}
 	err = present.bolt.Update(func(tx *bolt.Tx) error {
+		v := &view{tx: tx}
+		finished := v.bucket(tableFinished)
+		if err := v.bucket(tableStuck).ForEach(finished.Put); err != nil {
+			return err
+		}
+		value := v.get(tableLedger, ledgerKey)
+		if err := v.bucket(tableLedger).Put(ledgerKey, bytes.Clone(value[:len(value)-laterFields*sequenceSize])); err != nil {
+			return err
+		}
 		for _, name := range tableNames[firstTables:] {
 			if err := tx.DeleteBucket([]byte(name)); err != nil {
 				return err

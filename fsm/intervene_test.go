@@ -249,9 +249,9 @@ func TestInterventionMeetsTheJob(t *testing.T) {
 			p.BookId = id("book of a")
 			r.claimed("bob", p) // keeps the book
 			r.ok(trash(ending("b", r.job(id("b")).Token)))
+			r.now = r.now.Add(time.Minute)
 			r.fail("c", "SUCCESS")
-			r.ok(sweep(r.TimerEpoch(), 0, 2, 10))
-			r.ok(sweep(r.TimerEpoch(), 0, 1, 10))
+			r.ok(sweep(r.TimerEpoch(), 30*time.Second, 0, 10))
 			return r
 		}, asked("rerun", ""), "not_found"},
 		{"a trashed job", func(t *testing.T) *rig {

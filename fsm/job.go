@@ -173,7 +173,12 @@ func (t *txn) enter(j *jobRecord) {
 		j.FinishedAt = t.now
 		t.Finishes++
 		t.noteFinish(j)
-		t.put(tableFinished, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))
+		where := tableFinished
+		if isStuck(j) {
+			where = tableStuck
+			t.Stuck++
+		}
+		t.put(where, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))
 		t.changes.Finished = append(t.changes.Finished, j.ID)
 		t.leaveSchedule(j)
 		if j.State == jobs.StateTrashed {
@@ -185,18 +190,46 @@ func (t *txn) enter(j *jobRecord) {
 // unfinish removes a job from the finished ones. The number of its finish is
 // not kept with it, but the time is, and finishes are in the order of time.
 func (t *txn) unfinish(j *jobRecord) {
-	key, err := t.finishOf(j)
-	if err != nil && t.fault == nil {
-		t.fault = err
+	row, err := t.finishOf(j)
+	if err != nil {
+		if t.fault == nil {
+			t.fault = err
+		}
+		return
 	}
 	j.FinishedAt = time.Time{}
-	t.delete(tableFinished, key)
+	t.deleteFinish(row)
 }
 
-// finishOf finds the row of a job among the finished ones: by halves the first
+func (t *txn) deleteFinish(row finishedRow) {
+	if row.table == tableStuck {
+		t.Stuck--
+	}
+	t.delete(row.table, row.key)
+}
+
+// isStuck tells whether a finished job waits for a person: nobody could do it,
+// or not everything that it did could be undone. Such jobs are counted for
+// themselves, so that others which finish do not push them out.
+func isStuck(j *jobRecord) bool {
+	return j.State == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed
+}
+
+// finishOf finds the row of a job among the finished ones. Those that an
+// earlier program has kept stand together, whatever they wait for.
+func (v *view) finishOf(j *jobRecord) (finishedRow, error) {
+	for _, where := range []table{tableStuck, tableFinished} {
+		if row, found, err := v.finishIn(where, j); found || err != nil {
+			return row, err
+		}
+	}
+	return finishedRow{}, corrupt("job %s is %s, and not among the finished ones", j.ID, j.State)
+}
+
+// finishIn looks for the row of a job in one table: by halves for the first
 // finish at its time, and then one by one, past those of the same moment.
-func (v *view) finishOf(j *jobRecord) ([]byte, error) {
-	cursor := v.cursor(tableFinished)
+func (v *view) finishIn(where table, j *jobRecord) (found finishedRow, ok bool, err error) {
+	cursor := v.cursor(where)
 	first, last := uint64(0), uint64(0)
 	if key, _ := cursor.Last(); len(key) == sequenceSize {
 		last = binary.BigEndian.Uint64(key)
@@ -204,9 +237,9 @@ func (v *view) finishOf(j *jobRecord) ([]byte, error) {
 	for first < last {
 		middle := first + (last-first)/2
 		key, value := cursor.Seek(sequenceKey(middle))
-		row, err := decodeFinished(key, value)
+		row, err := decodeFinished(where, key, value)
 		if err != nil {
-			return nil, err
+			return finishedRow{}, false, err
 		}
 		if row.at.Before(j.FinishedAt) {
 			first = binary.BigEndian.Uint64(key) + 1
@@ -215,15 +248,15 @@ func (v *view) finishOf(j *jobRecord) ([]byte, error) {
 		}
 	}
 	for key, value := cursor.Seek(sequenceKey(first)); key != nil; key, value = cursor.Next() {
-		row, err := decodeFinished(key, value)
+		row, err := decodeFinished(where, key, value)
 		if err != nil || row.sequence == j.Sequence {
-			return row.key, err
+			return row, err == nil, err
 		}
 		if row.at.After(j.FinishedAt) {
 			break
 		}
 	}
-	return nil, corrupt("job %s is %s, and not among the finished ones", j.ID, j.State)
+	return finishedRow{}, false, nil
 }
 
 // removeJob forgets a finished job. Its row among the finished ones is the

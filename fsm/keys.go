@@ -78,6 +78,8 @@ const (
 	tableBoardCount // one row: how many boards there are
 	tableTally      // board, and what of it is counted → tally; absent where there is nothing
 	tableWaiting    // board, what a job waits for, since or until when, sequence → nothing
+
+	tableStuck // number of the finish → sequence, time: as finished, of jobs that wait for a person
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -97,6 +99,7 @@ var tableNames = [...]string{
 	tableScheduleDue: "schedule_due", tableSlot: "slot", tableSlotWaiting: "slot_waiting",
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",
 	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
+	tableStuck: "stuck",
 }
 
 const (

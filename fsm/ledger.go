@@ -33,15 +33,20 @@ type ledger struct {
 	Compacted  jobs.Position // of the last event that was dropped
 
 	Jobs [stateCount]uint64 // by state, in the order of jobs.States
+
+	Stuck uint64 // finished jobs that wait for a person
 }
 
 // stateCount is len(jobs.States), which is no constant; a test compares them.
 const stateCount = 8
 
-// firstStateCount is how many states the first ledgers counted. A shorter
-// ledger is one of theirs: the states that came later stand at the end, and
-// no job was in them.
-const firstStateCount = 6
+// firstStateCount is how many states the first ledgers counted, and laterFields
+// how many fields came after the states. A shorter ledger is one of theirs: what
+// came later stands at the end, and was nothing.
+const (
+	firstStateCount = 6
+	laterFields     = 1
+)
 
 func (l *ledger) time() time.Time {
 	if l.Time == 0 {
@@ -66,7 +71,7 @@ func (l *ledger) encode() []byte {
 func decodeLedger(value []byte) (ledger, error) {
 	var l ledger
 	whole, state := binary.Size(&l), binary.Size(l.Jobs[0])
-	if missing := whole - len(value); missing > 0 && missing%state == 0 && missing/state <= stateCount-firstStateCount {
+	if missing := whole - len(value); missing > 0 && missing%state == 0 && missing/state <= stateCount-firstStateCount+laterFields {
 		value = append(bytes.Clone(value), make([]byte, missing)...)
 	}
 	if len(value) != whole {

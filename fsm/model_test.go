@@ -830,17 +830,21 @@ func (m *model) sweep(c *v1.SweepCommand) (string, error) {
 	if c.TimerEpoch != m.epoch {
 		return "", jobs.ErrConflict
 	}
-	finished := m.list(func(j *modelJob) bool { return j.State.Finished() }, func(a, b *modelJob) int { return cmp.Compare(a.finish, b.finish) })
 	done, more := 0, false
-	for n, j := range finished {
-		if len(finished)-n <= int(c.Keep) && m.now.Sub(j.FinishedAt) <= c.MaxAge.AsDuration() {
-			break
+	for _, stuck := range []bool{false, true} { // those that wait for a person are counted for themselves
+		finished := m.list(func(j *modelJob) bool {
+			return j.State.Finished() && stuck == (j.State == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed)
+		}, func(a, b *modelJob) int { return cmp.Compare(a.finish, b.finish) })
+		for n, j := range finished {
+			if len(finished)-n <= int(c.Keep) && m.now.Sub(j.FinishedAt) <= c.MaxAge.AsDuration() {
+				break
+			}
+			if more = more || done >= int(c.Max); more {
+				break
+			}
+			done++
+			m.forget(j)
 		}
-		if more = done >= int(c.Max); more {
-			break
-		}
-		done++
-		m.forget(j)
 	}
 	return count(done, more), nil
 }

@@ -89,10 +89,10 @@ func (t *txn) purge(c *v1.OrderCommand) error {
 	if !j.State.Finished() {
 		return fmt.Errorf("cannot purge job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
 	}
-	key, err := t.finishOf(j)
+	row, err := t.finishOf(j)
 	if err != nil {
 		return err
 	}
 	t.event(jobs.EventPurged, j, jobs.Event{Order: order, Outcome: j.Outcome, Reason: cmp.Or(order.Reason, j.Reason)})
-	return t.sweepJob(finishedRow{key: key, sequence: j.Sequence, at: j.FinishedAt})
+	return t.sweepJob(row)
 }

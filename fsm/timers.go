@@ -101,7 +101,7 @@ func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
 		return nil, fmt.Errorf("cannot sweep: %w", err)
 	}
 	policy := retention{age: age, keep: c.GetKeep(), now: t.now}
-	rows, more, err := t.givenUp(policy, t.finished(), int(c.GetMax()))
+	rows, more, err := t.givenUp(policy, t.ledger, int(c.GetMax()))
 	if err != nil {
 		return nil, err
 	}
@@ -129,17 +129,27 @@ func (r *retention) givesUp(finished uint64, finishedAt time.Time) bool {
 
 // finishedRow is one row of the finished jobs.
 type finishedRow struct {
+	table    table
 	key      []byte
 	sequence uint64
 	at       time.Time
 }
 
-// givenUp reads the finished jobs that the policy gives up, oldest first, where
-// there are so many finished jobs in all.
-func (v *view) givenUp(policy retention, finished uint64, most int) (rows []finishedRow, more bool, err error) {
-	cursor := v.cursor(tableFinished)
+// givenUp reads the finished jobs that the policy gives up, oldest first. Those
+// that wait for a person come last: the policy looks at them by themselves.
+func (v *view) givenUp(policy retention, l ledger, most int) (rows []finishedRow, more bool, err error) {
+	if rows, more, err = v.givenUpIn(tableFinished, policy, l.finished()-l.Stuck, most); more || err != nil {
+		return rows, more, err
+	}
+	stuck, more, err := v.givenUpIn(tableStuck, policy, l.Stuck, most-len(rows))
+	return append(rows, stuck...), more, err
+}
+
+// givenUpIn reads the rows of one table, of which there are so many.
+func (v *view) givenUpIn(where table, policy retention, finished uint64, most int) (rows []finishedRow, more bool, err error) {
+	cursor := v.cursor(where)
 	for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
-		row, err := decodeFinished(key, value)
+		row, err := decodeFinished(where, key, value)
 		if err != nil {
 			return nil, false, err
 		}
@@ -154,12 +164,12 @@ func (v *view) givenUp(policy retention, finished uint64, most int) (rows []fini
 	return rows, false, nil
 }
 
-func decodeFinished(key, value []byte) (finishedRow, error) {
+func decodeFinished(where table, key, value []byte) (finishedRow, error) {
 	if len(value) != sequenceSize+dueTimeSize {
 		return finishedRow{}, corrupt("a finished job is stored in %d bytes", len(value))
 	}
 	at, err := timeOfKey(value[sequenceSize:])
-	return finishedRow{key: bytes.Clone(key), sequence: binary.BigEndian.Uint64(value), at: at}, err
+	return finishedRow{table: where, key: bytes.Clone(key), sequence: binary.BigEndian.Uint64(value), at: at}, err
 }
 
 // Sweepable tells whether a sweep with this policy would remove a job if it
@@ -175,7 +185,7 @@ func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (b
 			now = present.time() // as the sweep itself would be
 		}
 		policy := retention{age: maxAge, keep: keep, now: now}
-		_, found, err = v.givenUp(policy, present.finished(), 0)
+		_, found, err = v.givenUp(policy, present, 0)
 		return err
 	})
 	return found, err
@@ -190,7 +200,7 @@ func (t *txn) sweepJob(row finishedRow) error {
 	if err := t.removeJob(j); err != nil {
 		return err
 	}
-	t.delete(tableFinished, row.key)
+	t.deleteFinish(row)
 	if j.Book.IsZero() {
 		return nil
 	}

@@ -3,11 +3,13 @@ package fsm_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -110,6 +112,40 @@ func TestSweep(t *testing.T) {
 			}
 			r.job(id("waiting"))
 		})
+	}
+}
+
+// TestSweepCountsStuckJobsApart: however much is finished, what waits for a
+// person is given up for its own age or number only.
+func TestSweepCountsStuckJobsApart(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(open("ann"))
+	for _, name := range []string{"t1", "t2"} {
+		r.ok(trash(ending(name, r.claimed("ann", posting(name, "k")))))
+	}
+	failed := ending("f", r.claimed("ann", posting("f", "k")))
+	failed.Outcome = string(jobs.OutcomeFailed)
+	r.ok(consume(failed))
+	r.finish("1", "2", "3", "4", "5")
+	for _, row := range []struct {
+		keep uint64
+		want string
+	}{{3, "f t1 t2 3 4 5"}, {2, "f t2 4 5"}, {1, "f 5"}} {
+		r.ok(sweep(r.TimerEpoch(), 0, row.keep, 100))
+		var left []string
+		for _, name := range []string{"f", "t1", "t2", "1", "2", "3", "4", "5"} {
+			if _, err := r.Job(jobID(id(name))); err == nil {
+				left = append(left, name)
+			}
+		}
+		if got := strings.Join(left, " "); got != row.want {
+			t.Errorf("keeping %d: %q is left, and %q is right", row.keep, got, row.want)
+		}
+	}
+	r.ok(restore(&v1.OrderCommand{Job: id("f"), By: "eve"}))
+	if sweepable, err := r.Sweepable(r.Time(), 0, 1); err != nil || sweepable {
+		t.Errorf("after one went back to its board: sweepable %t, %v", sweepable, err)
 	}
 }
 
