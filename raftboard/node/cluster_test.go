@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,18 +58,32 @@ func newCluster(t *testing.T, size int, adjust ...func(*node.Options)) *cluster 
 	return c
 }
 
-// freeAddresses finds addresses that nobody listens on, below the ports that
-// systems hand out to outgoing connections: those would be taken in between.
+// The ports of test clusters lie below those that systems hand out to outgoing
+// connections, which would be taken in between.
+const (
+	firstPort = 12_000
+	portCount = 20_000
+)
+
+// ports gives the tests of this process ports in turn. None is given twice: the
+// nodes of one test are down for seconds, and another must not take their place.
+var (
+	ports     atomic.Int64
+	portsFrom = rand.Int64N(portCount)
+)
+
+// freeAddresses finds addresses that nobody listens on.
 func freeAddresses(t *testing.T, n int) []string {
 	t.Helper()
 	var addresses []string
 	for len(addresses) < n {
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
+		port := firstPort + (portsFrom+ports.Add(1))%portCount
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			continue // taken
 		}
-		defer func() { _ = listener.Close() }()
 		addresses = append(addresses, listener.Addr().String())
+		_ = listener.Close()
 	}
 	return addresses
 }
