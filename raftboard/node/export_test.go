@@ -81,6 +81,9 @@ func (w Waiter) Woken() <-chan []fsm.Lane { return w.woken }
 // OpenLog opens a raft log with its guard.
 func OpenLog(dir string, fatal func(error)) (*guardedLog, error) { return openLog(dir, fatal) }
 
+// CountWrites has a log tell of its writes.
+func CountWrites(log *guardedLog, written func()) { log.written = written }
+
 // Proposer packs commands into entries of a raft of the test's.
 type Proposer struct{ *proposer }
 

@@ -33,7 +33,8 @@ const (
 // failed (a second fsync may call a lost page clean), and after one that hangs.
 type guardedLog struct {
 	*raftboltdb.BoltStore
-	fatal func(error)
+	fatal   func(error)
+	written func() // counts a write that the disk has acknowledged; nil: nobody counts. Set before raft starts
 }
 
 // openLog opens the log and stable store of a data directory.
@@ -151,8 +152,12 @@ func (g *guardedLog) watch(what string, write func() error) error {
 	watchdog.Stop()
 	if err != nil {
 		g.fatal(fmt.Errorf("cannot %s: %w", what, err))
+		return err
 	}
-	return err
+	if g.written != nil {
+		g.written()
+	}
+	return nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -123,3 +123,36 @@ func TestLogIsOfOneProcess(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestLogCountsItsWrites holds that what costs fsyncs is counted, each once and
+// only when the disk has it.
+func TestLogCountsItsWrites(t *testing.T) {
+	log, err := node.OpenLog(t.TempDir(), func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes := 0
+	node.CountWrites(log, func() { writes++ })
+	for _, row := range []struct {
+		what  string
+		write func() error
+		want  int
+	}{
+		{"two entries", func() error { return log.StoreLogs([]*raft.Log{entry(1), entry(2)}) }, 1},
+		{"one entry", func() error { return log.StoreLog(entry(3)) }, 2},
+		{"a vote", func() error { return log.Set([]byte("vote"), []byte("n1")) }, 3},
+		{"a term", func() error { return log.SetUint64([]byte("term"), 7) }, 4},
+		{"a read", func() error { return log.GetLog(1, &raft.Log{}) }, 4},
+		{"a trim", func() error { return log.DeleteRange(1, 2) }, 5},
+	} {
+		if err := row.write(); err != nil || writes != row.want {
+			t.Errorf("after %s: %d writes, want %d (%v)", row.what, writes, row.want, err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.StoreLog(entry(4)); err == nil || writes != 5 {
+		t.Errorf("a write to a closed log is counted: %d (%v)", writes, err)
+	}
+}

@@ -17,6 +17,7 @@ type nodeMetrics struct {
 	entries          prometheus.Counter
 	entryBytes       prometheus.Histogram
 	entryCommands    prometheus.Histogram
+	logWrites        prometheus.Counter
 	readRounds       prometheus.Counter
 	forwarded        prometheus.Counter
 	expiriesDeferred prometheus.Counter
@@ -42,6 +43,7 @@ func newNodeMetrics(registry *prometheus.Registry, n *Node) *nodeMetrics {
 		entries:          counter("entries_total", "Log entries that this node proposed as the leader."),
 		entryBytes:       histogram("entry_bytes", "Size of a proposed log entry, in bytes.", prometheus.ExponentialBuckets(64, 4, 8)),
 		entryCommands:    histogram("entry_commands", "Commands in a proposed log entry.", prometheus.ExponentialBuckets(1, 2, 10)),
+		logWrites:        counter("log_writes_total", "Writes of this node's raft log that the disk has acknowledged."),
 		readRounds:       counter("read_rounds_total", "Rounds of term questions that served reads and keep-alives."),
 		forwarded:        counter("forwarded_total", "Calls that this node passed on to the leader."),
 		expiriesDeferred: counter("session_expiries_deferred_total", "How often this node, leading, found that it had been paused and gave all sessions a full TTL."),

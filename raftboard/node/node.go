@@ -130,6 +130,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
+	n.log.written = n.metrics.logWrites.Inc
 	n.machine, err = fsm.Open(fsm.Options{
 		Path:       filepath.Join(n.options.DataDir, stateFile),
 		Logger:     n.logger.Named("fsm"),
