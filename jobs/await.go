@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxAwaited bounds the unfinished jobs that one Await keeps count of, each in
+// MaxAwaited bounds the jobs left that one Await keeps count of, each in
 // a few bytes of the waiter's memory.
 const MaxAwaited = 1_000_000
 
@@ -22,6 +22,12 @@ type Waiting struct {
 	Tags  []string // jobs that have all of them
 	Jobs  []JobID  // only these; empty: all that the rest selects, those posted meanwhile too
 
+	// States are those that no job is to be in; empty: every state but the
+	// finished ones, which cannot be waited away: finished jobs are kept.
+	States []State
+	// Some waits until there is such a job, instead of none.
+	Some bool
+
 	// Progress is told how it stands: at the beginning and after every change.
 	// The waiting goes on when it returns.
 	Progress func(Tally)
@@ -29,20 +35,28 @@ type Waiting struct {
 
 // Tally is how a waiting stands.
 type Tally struct {
-	Left     int             // unfinished jobs
-	Finished int             // that were unfinished when the waiting began, or since
+	Left     int             // jobs in the states that are waited for
+	Gone     int             // that were so when the waiting began, or since, and are not any longer
+	Finished int             // of those that are gone, as far as they went by finishing
 	Outcomes map[Outcome]int // of those that were completed
 	Trashed  int             // of those that were finished
 }
 
-// Await waits until none of the jobs is unfinished: the named ones, or all that
-// are selected, so that the board is empty of them at that moment. It is told
+// Await waits until none of the jobs is in the states that are asked about, by
+// default until none is unfinished: of the named ones, or of all that are
+// selected, so that the board is empty of them at that moment. It is told
 // by events and does not poll; where those that it needs are no longer kept, it
 // looks at the jobs again and goes on. A named job that does not exist is
-// ErrNotFound, unless it vanishes while it is waited for; more unfinished jobs
-// than MaxAwaited are ErrLimit.
+// ErrNotFound, unless it vanishes while it is waited for; more jobs left than
+// MaxAwaited are ErrLimit, and a finished state is ErrInvalid.
 func Await(ctx context.Context, board Reader, waiting Waiting) (Tally, error) {
-	w := &waiter{Waiting: waiting, board: board, named: make(map[JobID]bool), left: make(map[JobID]bool), tally: Tally{Outcomes: make(map[Outcome]int)}}
+	w := &waiter{
+		Waiting: waiting, board: board, named: make(map[JobID]bool), states: make(map[State]bool), left: make(map[JobID]int64),
+		tally: Tally{Outcomes: make(map[Outcome]int)},
+	}
+	if err := w.choose(); err != nil {
+		return w.tally, fmt.Errorf("cannot wait for jobs: %w", err)
+	}
 	for _, id := range waiting.Jobs {
 		w.named[id] = true
 	}
@@ -61,20 +75,52 @@ func Await(ctx context.Context, board Reader, waiting Waiting) (Tally, error) {
 // waiter is one Await.
 type waiter struct {
 	Waiting
-	board Reader
-	named map[JobID]bool // those of Jobs
-	left  map[JobID]bool
+	board  Reader
+	named  map[JobID]bool // those of Jobs
+	states map[State]bool // those of States, or of all that are unfinished
+	// left are the jobs that are so, each with when it last changed, in
+	// nanoseconds: events of before the look at it are of before that.
+	left  map[JobID]int64
 	tally Tally
 	known bool // it has looked at the jobs once
 }
 
+// choose settles which states are meant.
+func (w *waiter) choose() error {
+	for _, state := range w.States {
+		if state.Finished() {
+			return &logbook.InvalidError{Field: "waiting states", Reason: fmt.Sprintf("%s jobs stay so until they are removed", state)}
+		}
+		w.states[state] = true
+	}
+	for _, state := range States {
+		if len(w.States) == 0 && !state.Finished() {
+			w.states[state] = true
+		}
+	}
+	return nil
+}
+
+// over tells whether the waiting is.
+func (w *waiter) over() bool { return (len(w.left) > 0) == w.Some }
+
+// changing are the kinds of event by which a job can become unfinished, or
+// finished. Where other states are asked about, any kind tells of them.
+func (w *waiter) changing() []EventKind {
+	if len(w.States) > 0 {
+		return nil
+	}
+	return []EventKind{EventPosted, EventCompleted, EventTrashed, EventReopened, EventRestored, EventPurged}
+}
+
 // follow looks at the jobs once events are told, so that nothing comes between,
-// and then keeps count by the events. Some of them are of before the look, and
-// change nothing about what it has seen but for a moment.
+// and then keeps count by the events. Those of before the look change nothing
+// about what it has seen: of the jobs that it has found, it knows since when
+// they are so, and others are there for a moment at most.
 func (w *waiter) follow(ctx context.Context) error {
 	watch := Watch{
 		Board: w.Board, JobKind: w.Kind, Key: w.Key, Tags: w.Tags, Begin: true,
-		Kinds: []EventKind{EventPosted, EventCompleted, EventTrashed, EventReopened, EventRestored, EventPurged},
+		Kinds: w.changing(),
 	}
 	if len(w.Jobs) == 1 {
 		watch.Job = w.Jobs[0]
@@ -91,7 +137,7 @@ func (w *waiter) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(w.left) == 0 {
+		if w.over() {
 			return nil
 		}
 	}
@@ -101,10 +147,10 @@ func (w *waiter) follow(ctx context.Context) error {
 	return fmt.Errorf("%w: the watch has ended", ErrUnavailable)
 }
 
-// look finds the unfinished jobs.
+// look finds the jobs that are left.
 func (w *waiter) look(ctx context.Context) error {
 	before := w.left
-	w.left = make(map[JobID]bool)
+	w.left = make(map[JobID]int64)
 	if len(w.Jobs) > 0 {
 		for _, id := range w.Jobs {
 			job, err := w.board.Job(ctx, id)
@@ -114,8 +160,8 @@ func (w *waiter) look(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if !job.State.Finished() {
-				w.left[id] = true
+			if w.states[job.State] {
+				w.left[id] = job.ModifiedAt.UnixNano()
 			}
 		}
 	} else if err := w.lookAtAll(ctx); err != nil {
@@ -123,7 +169,11 @@ func (w *waiter) look(ctx context.Context) error {
 	}
 	w.known = true
 	for id := range before {
-		if !w.left[id] {
+		if _, stays := w.left[id]; stays {
+			continue
+		}
+		w.tally.Gone++
+		if len(w.States) == 0 {
 			w.tally.Finished++ // how, nobody has told
 		}
 	}
@@ -134,7 +184,7 @@ func (w *waiter) look(ctx context.Context) error {
 func (w *waiter) lookAtAll(ctx context.Context) error {
 	query := Query{Board: w.Board, Kind: w.Kind, Key: w.Key, Tags: w.Tags}
 	for _, state := range States {
-		if !state.Finished() {
+		if w.states[state] {
 			query.States = append(query.States, state)
 		}
 	}
@@ -142,7 +192,7 @@ func (w *waiter) lookAtAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.left[job.ID] = true
+		w.left[job.ID] = job.ModifiedAt.UnixNano()
 		if err := w.bounded(); err != nil {
 			return err
 		}
@@ -152,20 +202,24 @@ func (w *waiter) lookAtAll(ctx context.Context) error {
 
 // hear keeps count.
 func (w *waiter) hear(event *Event) error {
-	if len(w.Jobs) > 0 && !w.named[event.Job] {
+	if event.Job.IsZero() || len(w.Jobs) > 0 && !w.named[event.Job] {
 		return nil
 	}
-	over := event.State.Finished() || event.Kind == EventPurged
-	if over == !w.left[event.Job] {
+	since, left := w.left[event.Job]
+	stays, at := w.states[event.State] && event.Kind != EventPurged, event.Time.UnixNano()
+	if stays == left || left && at < since {
 		return nil
 	}
-	if !over {
-		w.left[event.Job] = true
+	if stays {
+		w.left[event.Job] = at
 		w.report()
 		return w.bounded()
 	}
 	delete(w.left, event.Job)
-	w.tally.Finished++
+	w.tally.Gone++
+	if event.State.Finished() {
+		w.tally.Finished++
+	}
 	switch event.Kind {
 	case EventCompleted:
 		w.tally.Outcomes[event.Outcome]++
@@ -178,7 +232,7 @@ func (w *waiter) hear(event *Event) error {
 
 func (w *waiter) bounded() error {
 	if len(w.left) > MaxAwaited {
-		return &logbook.LimitError{Field: "unfinished jobs", Limit: MaxAwaited, Size: int64(len(w.left)), Unit: "jobs"}
+		return &logbook.LimitError{Field: "jobs to wait for", Limit: MaxAwaited, Size: int64(len(w.left)), Unit: "jobs"}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 func (p *Program) boardCommand() *cobra.Command {
 	return noun("board", "Look after the boards",
 		p.boardListCommand(), p.boardShowCommand(), p.boardCreateCommand(), p.boardPauseCommand(), p.boardResumeCommand(),
-		p.boardLimitCommand(), p.boardDeleteCommand(),
+		p.boardLimitCommand(), p.boardDeleteCommand(), p.boardWaitCommand(),
 	)
 }
 

@@ -101,13 +101,18 @@ func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting jobs.
 
 // progress tells a person who waits, and no script, how it stands.
 func (p *Program) progress() func(jobs.Tally) {
+	return p.saying(func(tally jobs.Tally) string { return fmt.Sprintf("%d left, %s", tally.Left, tallyText(tally)) })
+}
+
+// saying says on a terminal what a waiting comes to, and not too often.
+func (p *Program) saying(text func(jobs.Tally) string) func(jobs.Tally) {
 	var last time.Time
 	return func(tally jobs.Tally) {
 		if !p.Terminal || time.Since(last) < progressPause {
 			return
 		}
 		last = time.Now()
-		p.note("%d left, %s", tally.Left, tallyText(tally))
+		p.note("%s", text(tally))
 	}
 }
 

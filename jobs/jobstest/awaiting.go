@@ -12,6 +12,7 @@ var awaitRows = []row{
 	{"a board is waited for until it is empty", boardAwaited},
 	{"named jobs are waited for, and no others", jobsAwaited},
 	{"jobs that are posted meanwhile are waited for too", laterJobsAwaited},
+	{"a board is waited for until no job can be claimed, or until one can", claimableAwaited},
 	{"waiting for nothing ends at once", nothingAwaited},
 	{"all jobs, claims and books are gone through", allGoneThrough},
 }
@@ -92,6 +93,36 @@ func laterJobsAwaited(k *kit) {
 	if got.err != nil || got.tally.Finished != 2 || got.tally.Outcomes[jobs.OutcomeSuccess] != 2 {
 		k.Errorf("ended with %+v, %v", got.tally, got.err)
 	}
+}
+
+func claimableAwaited(k *kit) {
+	session := k.session("worker")
+	first, second := k.posted("a"), k.owned(session, "b")
+	claimable := jobs.Waiting{Board: k.board, States: []jobs.State{jobs.StateClaimable}}
+	begun, end := k.await(claimable)
+	if tally := answer(k, "Await", begun); tally.Left != 1 {
+		k.Errorf("began with %+v", tally)
+	}
+	k.wants("Abandon", k.Board.Abandon(k.ctx, release(second)), nil)
+	k.claim(session, second.Job.ID)
+	claimed := k.claim(session, first.ID)
+	got := answer(k, "Await", end)
+	k.wants("Await", got.err, nil)
+	if got.tally.Left != 0 || got.tally.Gone != 2 || got.tally.Finished != 0 {
+		k.Errorf("ended with %+v", got.tally)
+	}
+
+	claimable.Some = true
+	begun, end = k.await(claimable)
+	if tally := answer(k, "Await", begun); tally.Left != 0 {
+		k.Errorf("began again with %+v", tally)
+	}
+	k.wants("Abandon", k.Board.Abandon(k.ctx, release(claimed)), nil)
+	if got := answer(k, "Await", end); got.err != nil || got.tally.Left != 1 {
+		k.Errorf("ended again with %+v, %v", got.tally, got.err)
+	}
+	_, err := jobs.Await(k.ctx, k.Board, jobs.Waiting{Board: k.board, States: []jobs.State{jobs.StateTrashed}})
+	k.wants("Await of finished jobs", err, jobs.ErrInvalid)
 }
 
 func nothingAwaited(k *kit) {
