@@ -2,6 +2,8 @@ package fsm
 
 import (
 	"google.golang.org/protobuf/proto"
+
+	"github.com/conductord/conductord/fsm/command"
 )
 
 // Bounds of the memory for values. It begins with room for what a busy entry
@@ -40,10 +42,8 @@ func (m *memory) again() {
 
 // encode is encode with a value that is good until the end of the batch.
 func (m *memory) encode(prefix []byte, message proto.Message) ([]byte, error) {
-	options := proto.MarshalOptions{Deterministic: true} // as encode
-	size := options.Size(message)
-	options.UseCachedSize = true
-	value, err := options.MarshalAppend(append(m.room(len(prefix)+size), prefix...), message)
+	size := command.SizeOf(message)
+	value, err := command.AppendMessage(append(m.room(len(prefix)+size), prefix...), message, size)
 	if err != nil {
 		return nil, unencodable(message, err)
 	}

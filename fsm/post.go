@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -73,7 +71,7 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	if err != nil {
 		return nil, err
 	}
-	j.Size = uint64(proto.Size(p))
+	j.Size = uint64(command.SizeOf(p))
 	if err := t.admit(j); err != nil {
 		return nil, fmt.Errorf("cannot post job %s: %w", posting.ID, err)
 	}

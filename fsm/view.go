@@ -5,6 +5,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/conductord/conductord/fsm/command"
 )
 
 // view is the tables within one transaction, to be read.
@@ -57,7 +59,7 @@ func (v *view) keys(t table, prefix []byte) [][]byte {
 // encode gives a message the same bytes on every node: without it the order of
 // a map's entries would be random.
 func encode(prefix []byte, message proto.Message) ([]byte, error) {
-	value, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(prefix, message)
+	value, err := command.AppendMessage(prefix, message, command.SizeOf(message))
 	if err != nil {
 		return nil, unencodable(message, err)
 	}

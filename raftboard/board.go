@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -108,7 +106,7 @@ func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 // checkPosting gives a posting that no node would accept its verdict here, so
 // that it does not stand in the way of the others.
 func checkPosting(posting *jobs.Posting, message *v1.Posting) error {
-	if size := proto.Size(message); size > wire.MaxCommand {
+	if size := command.SizeOf(message); size > wire.MaxCommand {
 		return &logbook.LimitError{Field: "posting", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
 	}
 	return jobs.CheckPosting(logbook.MaxLimits, posting)

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -107,7 +108,7 @@ func pack[Item proto.Message, Result any](items []Item) ([]*parcel[Item, Result]
 	var parcels []*parcel[Item, Result]
 	var last *parcel[Item, Result]
 	for _, item := range items {
-		size := proto.Size(item)
+		size := command.SizeOf(item)
 		if size > wire.MaxCommand {
 			return nil, &logbook.LimitError{Field: "command", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
 		}

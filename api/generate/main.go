@@ -1,15 +1,17 @@
 // Command generate writes the Go code of the .proto files beside it. It
-// compiles them in Go and runs the two protobuf plugins that go.mod pins as
-// tools, so that nobody needs to install protoc. Run it by "make api".
+// compiles them in Go and runs the protobuf plugins that go.mod pins as tools,
+// so that nobody needs to install protoc. Run it by "make api".
 package main
 
 import (
 	"bytes"
 	"context"
 	"fmt"
+	"go/format"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/bufbuild/protocompile"
@@ -20,7 +22,22 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
+// plugins are what is run, in this order, with their parameters. vtproto
+// writes the size and the encoding of each message as plain code, which takes
+// a fraction of the time that protobuf's tables take.
+var plugins = []struct{ name, parameter string }{
+	{"protoc-gen-go", "paths=source_relative"},
+	{"protoc-gen-connect-go", "paths=source_relative"},
+	{"protoc-gen-go-vtproto", "paths=source_relative,features=marshal+size"},
+}
+
+// unordered is how vtproto goes through a map while it writes it, from its
+// end to its beginning: in Go's order, which is another each time. ordered
+// writes the keys in their order. State and digests are the same on every
+// node only so.
+var unordered = regexp.MustCompile(`for k := range (m\.\w+) \{`)
+
+const ordered = "for _, k := range slices.Backward(slices.Sorted(maps.Keys($1))) {"
 
 func main() {
 	root := "api"
@@ -54,17 +71,15 @@ func generate(root string) error {
 	if err != nil {
 		return err
 	}
-	request := &pluginpb.CodeGeneratorRequest{
-		FileToGenerate: names,
-		Parameter:      proto.String("paths=source_relative"),
-	}
+	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: names}
 	seen := map[string]bool{}
 	for _, file := range files {
 		request.ProtoFile = appendWithImports(request.ProtoFile, file, seen)
 	}
 	for _, plugin := range plugins {
-		if err := run(plugin, request, root); err != nil {
-			return fmt.Errorf("%s: %w", plugin, err)
+		request.Parameter = &plugin.parameter
+		if err := run(plugin.name, request, root); err != nil {
+			return fmt.Errorf("%s: %w", plugin.name, err)
 		}
 	}
 	return nil
@@ -113,9 +128,23 @@ func write(root string, files []*pluginpb.CodeGeneratorResponse_File) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, []byte(file.GetContent()), 0o644); err != nil {
+		content, err := orderMaps([]byte(file.GetContent()))
+		if err != nil {
+			return fmt.Errorf("cannot order the maps of %s: %w", path, err)
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// orderMaps makes the code of a file write maps in the order of their keys.
+func orderMaps(content []byte) ([]byte, error) {
+	if !unordered.Match(content) {
+		return content, nil
+	}
+	content = unordered.ReplaceAll(content, []byte(ordered))
+	content = bytes.Replace(content, []byte("import (\n"), []byte("import (\n\tmaps \"maps\"\n\tslices \"slices\"\n"), 1)
+	return format.Source(content)
 }

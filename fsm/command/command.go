@@ -17,7 +17,6 @@
 package command
 
 import (
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -47,7 +46,7 @@ func LeaderOnly(c *v1.Command) bool {
 }
 
 // Size is the length of the encoded command in bytes.
-func Size(c *v1.Command) int { return proto.Size(c) }
+func Size(c *v1.Command) int { return c.SizeVT() }
 
 // kindField is the field that is set in a command; nil if none is, or only one
 // that this program does not know.

@@ -62,7 +62,7 @@ func DecodeEntry(data []byte) (*v1.Entry, error) {
 	// What EncodeEntry wrote has the length that it would have again, unless
 	// an unknown field was discarded. Only then is it worth a walk through
 	// every field, which costs more than the decoding itself.
-	if proto.Size(entry) != len(data)-2 {
+	if entry.SizeVT() != len(data)-2 {
 		if err := refuseUnknown(data[2:]); err != nil {
 			return nil, err
 		}

@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -82,10 +80,8 @@ func PostingDigest(memory []byte, p *v1.Posting) (digest [DigestSize]byte, again
 		p.Board = jobs.DefaultBoard
 		defer func() { p.Board = "" }()
 	}
-	encoded, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(memory[:0], p)
+	encoded, err := AppendMessage(memory[:0], p, p.SizeVT())
 	if err != nil {
-		// Only text that is not UTF-8 cannot be encoded, and what was decoded
-		// from the log holds none.
 		panic("internal error: a posting from the log cannot be encoded: " + err.Error())
 	}
 	return sha256.Sum256(encoded), encoded

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -93,12 +92,12 @@ func (s *boardService) postApart(ctx context.Context, request *conductordv1.Post
 			answer.Posted[i] = refusedPosting(posting.Id, command.ErrorToProto(err))
 			continue
 		}
-		if own := proto.Size(posting); len(commands) == 0 || size+own > maxEntryBytes {
+		if own := command.SizeOf(posting); len(commands) == 0 || size+own > maxEntryBytes {
 			commands = append(commands, postCommand(nil))
 			places = append(places, nil)
 			size = 0
 		}
-		size += proto.Size(posting)
+		size += command.SizeOf(posting)
 		last := len(commands) - 1
 		commands[last].GetPost().Postings = append(commands[last].GetPost().Postings, posting)
 		places[last] = append(places[last], i)
@@ -357,7 +356,7 @@ func (s *boardService) claimed(granted []*conductordv1.Granted) ([]*conductordv1
 		}
 		message := command.ClaimedToProto(&claimed)
 		message.FlowOmitted = omitted
-		budget = max(0, budget-proto.Size(message.Flow))
+		budget = max(0, budget-command.SizeOf(message.Flow))
 		answer = append(answer, message)
 	}
 	return answer, nil

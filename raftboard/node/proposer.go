@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"google.golang.org/protobuf/proto"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -85,7 +84,7 @@ func newProposer(r *raft.Raft, now func() time.Time, metrics *nodeMetrics, fatal
 func (p *proposer) propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
 	waiting := &proposal{commands: commands, answer: make(chan proposed, 1)}
 	for _, c := range commands {
-		waiting.bytes += proto.Size(c)
+		waiting.bytes += command.Size(c)
 	}
 	if err := p.enqueue(waiting); err != nil {
 		return 0, nil, err
