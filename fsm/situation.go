@@ -34,20 +34,32 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error
 			}
 			s.Claims[conductor.Session] = len(claims.held)
 		}
-		s.Ahead = v.ahead(j)
-		return nil
+		s.Ahead, s.First, err = v.ahead(j)
+		return err
 	})
 	return s, err
 }
 
 // ahead counts the jobs that are claimed before a claimable one by everybody
-// who takes it: those of its lane, as far as jobs.MaxAhead.
-func (v *view) ahead(j *jobRecord) int {
+// who takes it: those of its lane, as far as jobs.MaxAhead. It tells the
+// priority of the first one.
+func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority, err error) {
 	_, lane := laneKey(laneOf(j))
 	where, own := claimableKey(j)
-	count, cursor := 0, v.cursor(where)
+	cursor := v.cursor(where)
 	for key, _ := cursor.Seek(lane); key != nil && count < jobs.MaxAhead && bytes.Compare(key, own) < 0; key, _ = cursor.Next() {
-		count++
+		if count++; count > 1 {
+			continue
+		}
+		sequence, err := sequenceAtEnd(key)
+		if err != nil {
+			return 0, 0, err
+		}
+		head, err := v.job(sequence)
+		if err != nil {
+			return 0, 0, err
+		}
+		first = head.Priority
 	}
-	return count
+	return count, first, nil
 }

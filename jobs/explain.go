@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +56,7 @@ type Situation struct {
 	Conductors []Entity          // the live ones
 	Claims     map[SessionID]int // how many jobs the sessions of these hold
 	Ahead      int               // jobs of its board, kind and labels that are claimed before it
+	First      Priority          // of the first of these
 	// Holder is how the claim of a claimed job stands, as only the leader
 	// knows; nil: not known.
 	Holder *HeldClaim
@@ -108,9 +110,14 @@ func (e *Explanation) finished(s *Situation) {
 	if s.Job.Reason != "" {
 		e.Text += ", " + s.Job.Reason
 	}
-	if s.Job.Outcome == OutcomeFailed && !s.Job.Flow.IsZero() {
+	switch flow := !s.Job.Flow.IsZero(); {
+	case s.Job.Outcome == OutcomeFailed && flow:
 		e.Text += "; its flow needs a person"
 		e.Remedy = "conductord flow show " + s.Job.Flow.String()
+	case s.Job.Outcome == OutcomeFailed:
+		e.Remedy = "conductord trash restore " + e.Job.String()
+	case s.Job.Outcome == OutcomeReverted && flow:
+		e.Remedy = "conductord flow rerun " + s.Job.Flow.String()
 	}
 }
 
@@ -160,7 +167,7 @@ func (e *Explanation) boardPaused(s *Situation) {
 	if s.Paused.Reason != "" {
 		e.Text += ": " + s.Paused.Reason
 	}
-	e.Remedy = "conductord board resume " + s.Job.Board
+	e.Remedy = "conductord board resume " + shellWord(s.Job.Board)
 }
 
 // claimable explains a job that anybody could claim who takes such jobs.
@@ -192,13 +199,29 @@ func (e *Explanation) claimable(s *Situation) {
 	case len(free) == 0:
 		e.say(CauseFull, "%s with all the jobs that they take at once, and %s before it",
 			plural(len(labelled), "conductor is busy", "conductors are busy"), ahead(s.Ahead))
-		e.Remedy = e.command("reprioritise", "--priority very-high")
+		e.Remedy = "start another conductor, or let these take more jobs (conductor.max_jobs)"
+		if s.Ahead > 0 {
+			e.goFirst(s)
+		}
 	case s.Ahead > 0:
 		e.say(CauseBehind, "%s before it", ahead(s.Ahead))
-		e.Remedy = e.command("reprioritise", "--priority very-high")
+		e.goFirst(s)
 	default:
 		e.say(CauseReady, "nothing is in its way: it is the next of its kind")
 	}
+}
+
+// goFirst names the priority that puts a job before all that are ahead of it.
+func (e *Explanation) goFirst(s *Situation) {
+	first := VeryHigh
+	if s.First >= first {
+		if s.First == math.MaxInt32 {
+			e.Remedy = "" // nothing is higher
+			return
+		}
+		first = s.First + 1
+	}
+	e.Remedy = e.command("reprioritise", "--priority", first.String())
 }
 
 // takes tells whether a conductor claims jobs of this kind from this board.
@@ -218,6 +241,15 @@ func lackText(conductors []Entity, j *Job) string {
 		return cmp.Or(cmp.Compare(len(lacking(&a, j)), len(lacking(&b, j))), cmp.Compare(a.Name, b.Name))
 	})
 	return fmt.Sprintf("no live conductor offers all its labels (the nearest, %s, lacks %s)", nearest.Name, quoted(lacking(&nearest, j)))
+}
+
+// shellWord makes a name one word of a shell's command line.
+func shellWord(name string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-"
+	if strings.Trim(name, plain) == "" {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 func quoted(words []string) string {

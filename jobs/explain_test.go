@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,13 @@ func TestExplain(t *testing.T) {
 		{"failed", func(s *jobs.Situation) {
 			s.Job.State, s.Job.Outcome, s.Job.Reason = jobs.StateCompleted, jobs.OutcomeFailed, "the undo failed"
 		}, jobs.CauseFinished, "failed, the undo failed; its flow needs a person", "conductord flow show " + itsFlow.String()},
+		{"failed, without a flow", func(s *jobs.Situation) {
+			s.Job.State, s.Job.Outcome, s.Job.Flow = jobs.StateCompleted, jobs.OutcomeFailed, logbook.FlowID{}
+		}, jobs.CauseFinished, "failed", "conductord trash restore ID"},
+		{"undone", func(s *jobs.Situation) { s.Job.State, s.Job.Outcome = jobs.StateCompleted, jobs.OutcomeReverted },
+			jobs.CauseFinished, "reverted", "conductord flow rerun " + itsFlow.String()},
+		{"cancelled", func(s *jobs.Situation) { s.Job.State, s.Job.Outcome = jobs.StateCompleted, jobs.OutcomeCancelled },
+			jobs.CauseFinished, "cancelled", ""},
 		{"trashed", func(s *jobs.Situation) { s.Job.State, s.Job.Reason = jobs.StateTrashed, "cannot be built" },
 			jobs.CauseTrashed, "put aside: cannot be built", "trash restore ID"},
 		{"claimed", func(s *jobs.Situation) {
@@ -71,6 +79,9 @@ func TestExplain(t *testing.T) {
 		{"of a paused board", func(s *jobs.Situation) {
 			s.Paused, s.Conductors = &jobs.BoardPause{By: "ann", Reason: "it rains", At: noon}, nil
 		}, jobs.CauseBoardPaused, `board "default" was paused by ann at 2030-01-02T12:00:00Z: it rains`, "conductord board resume default"},
+		{"of a paused board whose name is no word", func(s *jobs.Situation) {
+			s.Job.Board, s.Paused = "ann's board", &jobs.BoardPause{At: noon}
+		}, jobs.CauseBoardPaused, `board "ann's board" was paused by somebody`, `conductord board resume 'ann'\''s board'`},
 		{"delayed on a paused board", func(s *jobs.Situation) {
 			s.Job.State, s.Job.DueAt, s.Paused = jobs.StateDelayed, noon.Add(time.Hour), &jobs.BoardPause{At: noon}
 		}, jobs.CauseDelayed, "not due before", "job delay ID --for 0s"},
@@ -86,8 +97,11 @@ func TestExplain(t *testing.T) {
 			jobs.CauseFull, "2 conductors are busy with all the jobs that they take at once, and 1 job comes before it", "job reprioritise ID"},
 		{"those with the labels are full", func(s *jobs.Situation) {
 			s.Job.Labels, s.Claims = []string{"gpu"}, map[jobs.SessionID]int{sessionA: 2}
-		}, jobs.CauseFull, "1 conductor is busy with all the jobs that they take at once, and none comes before it", "job reprioritise ID"},
-		{"behind", func(s *jobs.Situation) { s.Ahead = 3 }, jobs.CauseBehind, "3 jobs come before it", "job reprioritise ID"},
+		}, jobs.CauseFull, "1 conductor is busy with all the jobs that they take at once, and none comes before it", "start another conductor, or let these take more"},
+		{"behind", func(s *jobs.Situation) { s.Ahead = 3 }, jobs.CauseBehind, "3 jobs come before it", "job reprioritise ID --priority very-high"},
+		{"behind a high one", func(s *jobs.Situation) { s.Ahead, s.First = 1, jobs.VeryHigh },
+			jobs.CauseBehind, "1 job comes before it", "job reprioritise ID --priority 201"},
+		{"behind the highest", func(s *jobs.Situation) { s.Ahead, s.First = 1, math.MaxInt32 }, jobs.CauseBehind, "1 job comes", ""},
 		{"far behind", func(s *jobs.Situation) { s.Ahead = jobs.MaxAhead }, jobs.CauseBehind, "at least 1000 come before it", "job reprioritise ID"},
 		{"ready", func(*jobs.Situation) {}, jobs.CauseReady, "the next of its kind", ""},
 	}

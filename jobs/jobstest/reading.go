@@ -200,7 +200,13 @@ func explained(k *kit) {
 	register(jobs.Entity{JobKinds: []string{k.kind}, MaxJobs: 2})
 	because(first.ID, jobs.CauseReady)
 	second := k.posted("second")
-	because(second.ID, jobs.CauseBehind)
+	high := k.posting("high")
+	high.Priority = 300
+	k.post(high)
+	if got := because(second.ID, jobs.CauseBehind); !strings.HasPrefix(got.Text, "2 jobs") || !strings.HasSuffix(got.Remedy, "--priority 301") {
+		k.Errorf("explained as %s", render(got))
+	}
+	k.wants("Cancel", k.Board.Cancel(k.ctx, order(high.ID)), nil)
 	because(k.post(k.labelled("labelled", "gpu"))[0].ID, jobs.CauseLabels)
 	claimed := k.claim(session, first.ID)
 	because(first.ID, jobs.CauseClaimed)

@@ -1,0 +1,320 @@
+package test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// reasons is a person at the command line of a server, who brings jobs into
+// every situation in which they do not run.
+type reasons struct {
+	*desk
+	client *raftboard.Client
+	gate   string // the handler "guarded" waits until this file is there
+	mended string // the handlers "broken" and "stuck" fail until this file is there
+}
+
+// reason is one cause, and how to come by it.
+type reason struct {
+	name    string
+	cause   jobs.Cause
+	arrange func(r *reasons) (job string)
+	remedy  string // a pattern of it; empty: there is none
+	// then looks at what has become of the job when the remedy was carried out,
+	// with what that has written. Nil: the cause is another.
+	then func(r *reasons, job, out string)
+}
+
+// TestReasons brings a job of a server process into each situation in which it
+// does not run, asks the command line why, and does what it says to.
+func TestReasons(t *testing.T) {
+	dir := t.TempDir()
+	r := &reasons{gate: filepath.Join(dir, "gate"), mended: filepath.Join(dir, "mended")}
+	handlers := filepath.Join(dir, "handlers")
+	writeHandler(t, handlers, "done", "echo 1")
+	writeHandler(t, handlers, "guarded", "while [ ! -e '"+r.gate+"' ]; do sleep 0.05; done; echo 1")
+	for _, name := range []string{"broken", "stuck"} {
+		writeHandler(t, handlers, name, "[ -e '"+r.mended+"' ] || exit 65; echo 1")
+	}
+	r.desk = atDesk(t, handlers)
+	client, err := raftboard.Dial(within(t), r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	r.client = client
+
+	seen := map[jobs.Cause]bool{}
+	for _, row := range allReasons() {
+		seen[row.cause] = true
+		t.Run(row.name, func(t *testing.T) { row.check(r.of(t)) })
+	}
+	for _, cause := range jobs.Causes {
+		// Overdue is for the moment that the cancelling takes, which no command
+		// is quick enough to see: `jobs` TestExplain has it.
+		if !seen[cause] && cause != jobs.CauseOverdue {
+			t.Errorf("no job is %s", cause)
+		}
+	}
+}
+
+// of gives the same to a subtest.
+func (r *reasons) of(t *testing.T) *reasons {
+	again := *r
+	again.desk = &desk{t, r.address}
+	return &again
+}
+
+func (row *reason) check(r *reasons) {
+	job := row.arrange(r)
+	r.becomes(job, row.cause)
+	said := r.explain(job)
+	text := r.says("", "job", "explain", job)
+	for _, want := range []string{string(row.cause), said.Remedy, job} {
+		if !strings.Contains(text, want) {
+			r.Errorf("explained without %q:\n%s", want, text)
+		}
+	}
+	if !regexp.MustCompile("^"+strings.ReplaceAll(row.remedy, "ID", job)+"$").MatchString(said.Remedy) || said.Text == "" {
+		r.Fatalf("explained as %+v", said)
+	}
+	out := ""
+	if strings.HasPrefix(said.Remedy, "conductord ") {
+		out = r.shell(said.Remedy)
+	}
+	switch {
+	case row.then != nil:
+		row.then(r, job, out)
+	case row.remedy != "":
+		if now := r.explain(job); now.Cause == row.cause {
+			r.Errorf("what was said to do has not helped: %+v", now)
+		}
+	}
+}
+
+func (r *reasons) explain(job string) jobs.Explanation {
+	r.Helper()
+	var said jobs.Explanation
+	if err := json.Unmarshal([]byte(r.says("", "job", "explain", job, "-o", "json")), &said); err != nil {
+		r.Fatal(err)
+	}
+	return said
+}
+
+// becomes waits until a job is in a situation.
+func (r *reasons) becomes(job string, cause jobs.Cause) {
+	r.Helper()
+	eventually(r.T, "the job is "+string(cause), func() bool { return r.explain(job).Cause == cause })
+}
+
+// shell runs a line as a person would, who copies it.
+func (r *reasons) shell(line string) string {
+	r.Helper()
+	run := exec.CommandContext(within(r.T), "sh", "-c", line)
+	run.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "CONDUCTORD_SERVER="+r.address)
+	out, err := run.CombinedOutput()
+	if err != nil {
+		r.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// post posts a job that has no flow.
+func (r *reasons) post(args ...string) string {
+	r.Helper()
+	return r.says("", append([]string{"job", "post", "--kind", "work"}, args...)...)
+}
+
+// flow posts a job with a flow of one step, or of two.
+func (r *reasons) flow(steps ...string) string {
+	r.Helper()
+	document := "name = \"f\"\npattern = \"linear\"\n"
+	for _, step := range steps {
+		document += "[[steps]]\n" + step + "\n"
+	}
+	return r.says(document, "flow", "run", "-")
+}
+
+// worker opens a session which nobody keeps alive, and claims a job under it.
+func (r *reasons) worker(ttl time.Duration, job string) jobs.SessionID {
+	r.Helper()
+	session := jobs.NewSessionID()
+	if _, err := r.client.OpenSession(r.Context(), jobs.Opening{ID: session, Name: "worker", TTL: ttl}); err != nil {
+		r.Fatal(err)
+	}
+	if job == "" {
+		return session
+	}
+	id, err := jobs.ParseJobID(job)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if _, err := r.client.Claim(r.Context(), session, id, jobs.NewNonce()); err != nil {
+		r.Fatal(err)
+	}
+	return session
+}
+
+// conductor makes known one that takes work from a board, and claims none.
+func (r *reasons) conductor(board string, most int, labels ...string) {
+	r.Helper()
+	r.conducts(r.worker(jobs.MaxTTL, ""), board, most, labels...)
+}
+
+func (r *reasons) conducts(session jobs.SessionID, board string, most int, labels ...string) {
+	r.Helper()
+	entity := jobs.Entity{Kind: jobs.EntityConductor, Name: "c", Boards: []string{board}, JobKinds: []string{"work"}, MaxJobs: most, Labels: labels}
+	if err := r.client.Register(r.Context(), session, entity); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// open lets what the handlers wait for be there.
+func (r *reasons) open(path string) {
+	r.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// outcome waits until a job is finished.
+func (r *reasons) outcome(job string, want jobs.Outcome) {
+	r.Helper()
+	if got := r.waits(job); got.Outcome != want {
+		r.Errorf("the job is %s, %s: %s", got.State, got.Outcome, got.Reason)
+	}
+}
+
+func allReasons() []reason {
+	return append(append(reasonsOfTheEnd(), reasonsOfTheJob()...), reasonsOfOthers()...)
+}
+
+// reasonsOfTheEnd are those of finished and claimed jobs.
+func reasonsOfTheEnd() []reason {
+	return []reason{
+		{"done", jobs.CauseFinished, func(r *reasons) string { return r.flow(`name = "done"`) }, "", nil},
+		{"undone", jobs.CauseFinished, func(r *reasons) string { return r.flow(`name = "broken"`) },
+			"conductord flow rerun .*", func(r *reasons, job, _ string) { r.outcome(job, jobs.OutcomeReverted) }},
+		{"failed", jobs.CauseFinished, func(r *reasons) string {
+			return r.flow("name = \"done\"\nrevert = \"stuck\"", `name = "broken"`)
+		}, "conductord flow show .*", func(r *reasons, job, out string) {
+			r.open(r.mended)
+			for line := range strings.Lines(out) {
+				if strings.Contains(line, "conductord flow retry-revert") {
+					_, line, _ = strings.Cut(line, "to go on: ")
+					r.shell(line)
+					r.outcome(job, jobs.OutcomeReverted)
+					return
+				}
+			}
+			r.Errorf("flow show says nothing of how to go on:\n%s", out)
+		}},
+		{"failed by hand", jobs.CauseFinished, func(r *reasons) string {
+			job := r.post()
+			r.says("", "job", "consume", job, "--outcome", "failed")
+			return job
+		}, "conductord trash restore ID", nil},
+		{"put aside", jobs.CauseTrashed, func(r *reasons) string {
+			job := r.post()
+			r.says("", "job", "trash", job, "--reason", "nobody can do it")
+			return job
+		}, "conductord trash restore ID", nil},
+		{"running", jobs.CauseClaimed, func(r *reasons) string { return r.flow(`name = "guarded"`) },
+			"conductord flow show .*", func(r *reasons, job, out string) {
+				if !strings.Contains(out, "guarded") {
+					r.Errorf("the flow is shown as\n%s", out)
+				}
+				r.open(r.gate)
+				r.outcome(job, jobs.OutcomeSuccess)
+			}},
+		{"worked on", jobs.CauseClaimed, func(r *reasons) string {
+			job := r.post()
+			r.worker(jobs.MaxTTL, job)
+			return job
+		}, "conductord job cancel ID", func(r *reasons, job, _ string) {
+			if now := r.explain(job); !strings.Contains(now.Text, "is told to cancel it") {
+				r.Errorf("explained as %+v", now)
+			}
+		}},
+		{"with a silent worker", jobs.CauseSuspect, func(r *reasons) string {
+			job := r.post()
+			r.worker(jobs.DefaultTTL, job)
+			return job
+		}, "", func(r *reasons, job, _ string) { r.becomes(job, jobs.CauseNoConductor) }},
+	}
+}
+
+// reasonsOfTheJob are those of one job by itself.
+func reasonsOfTheJob() []reason {
+	return []reason{
+		{"suspended", jobs.CauseSuspended, func(r *reasons) string {
+			job := r.post()
+			r.says("", "job", "suspend", job)
+			return job
+		}, "conductord job resume ID", nil},
+		{"on hold", jobs.CauseHeld, func(r *reasons) string { return r.post("--hold") }, "conductord job release ID", nil},
+		{"not due", jobs.CauseDelayed, func(r *reasons) string { return r.post("--not-before", "1h") }, "conductord job delay ID --for 0s", nil},
+		{"cooling", jobs.CauseCooling, func(r *reasons) string {
+			job := r.post()
+			r.says("", "job", "abandon", job, "--delay", "5s")
+			return job
+		}, "", func(r *reasons, job, _ string) { r.becomes(job, jobs.CauseNoConductor) }},
+		{"on a paused board", jobs.CauseBoardPaused, func(r *reasons) string {
+			job := r.post("--board", "ann's night shift")
+			r.says("", "board", "pause", "ann's night shift", "--reason", "stocktaking")
+			return job
+		}, `conductord board resume 'ann'\\''s night shift'`, nil},
+	}
+}
+
+// reasonsOfOthers are those of conductors, and of other jobs.
+func reasonsOfOthers() []reason {
+	return []reason{
+		{"of no conductor's kind", jobs.CauseNoConductor, func(r *reasons) string { return r.post("--board", "none") },
+			"start one; .*: conductord conductor list", func(r *reasons, job, _ string) {
+				r.conductor("none", 1)
+				r.becomes(job, jobs.CauseReady)
+			}},
+		{"of no conductor's labels", jobs.CauseLabels, func(r *reasons) string {
+			r.conductor("labels", 1)
+			return r.post("--board", "labels", "--label", "gpu")
+		}, "start a conductor that offers them .*", func(r *reasons, job, _ string) {
+			r.conductor("labels", 1, "gpu")
+			r.becomes(job, jobs.CauseReady)
+		}},
+		{"all are busy", jobs.CauseFull, func(r *reasons) string {
+			r.conducts(r.worker(jobs.MaxTTL, r.post("--board", "full")), "full", 1)
+			return r.post("--board", "full")
+		}, "start another conductor, or .*", func(r *reasons, job, _ string) {
+			r.conductor("full", 1)
+			r.becomes(job, jobs.CauseReady)
+		}},
+		{"all are busy, and others wait", jobs.CauseFull, func(r *reasons) string {
+			r.conducts(r.worker(jobs.MaxTTL, r.post("--board", "fuller")), "fuller", 1)
+			r.post("--board", "fuller", "--priority", "7000")
+			return r.post("--board", "fuller")
+		}, "conductord job reprioritise ID --priority 7001", func(r *reasons, job, _ string) {
+			if now := r.explain(job); !strings.Contains(now.Text, "none comes before it") {
+				r.Errorf("explained as %+v", now)
+			}
+		}},
+		{"behind others", jobs.CauseBehind, func(r *reasons) string {
+			r.conductor("behind", 9)
+			r.post("--board", "behind")
+			return r.post("--board", "behind")
+		}, "conductord job reprioritise ID --priority very-high", func(r *reasons, job, _ string) { r.becomes(job, jobs.CauseReady) }},
+		{"next", jobs.CauseReady, func(r *reasons) string {
+			r.conductor("ready", 9)
+			return r.post("--board", "ready")
+		}, "", nil},
+	}
+}
