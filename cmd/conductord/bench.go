@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/cmd/load"
 	"github.com/conductord/conductord/fsm/command"
@@ -24,24 +25,38 @@ const (
 	// process that is measured.
 	maxBenchClients  = 4096
 	minBenchDuration = 100 * time.Millisecond
+	// maxBenchRounds bounds what one run leaves among the finished jobs.
+	maxBenchRounds = 10_000
 	// clearLine goes to the beginning of a terminal's line and empties it.
 	clearLine = "\r\x1b[K"
 )
 
-// benchFlags are what every benchmark can be given, and post besides.
+// benchFlags are what benchmarks can be given; each has flags for what it heeds.
 type benchFlags struct {
 	clients  int
 	duration time.Duration
 	board    string
 	batch    int
-	size     int
+	size     int           // of a job's details; 0: it has none
+	rounds   int           // 0: as many as fit into the duration
+	ttl      time.Duration // of a session that falls silent
 }
 
-// benchRun is a benchmark that is ready: its call, and what is to be done when
-// it is over, also after an interruption.
+// benchRun is a benchmark that is ready: its call, or one that measures itself,
+// and what is to be done when it is over, also after an interruption.
 type benchRun struct {
-	call load.Call
-	end  func(context.Context) error
+	call  load.Call
+	timed load.TimedCall
+	end   func(context.Context) error
+}
+
+// drive puts the load on.
+func (r *benchRun) drive(ctx context.Context, f benchFlags, progress func(load.Progress)) *load.Result {
+	wanted := load.Load{Callers: f.clients, Duration: f.duration, Calls: f.rounds}
+	if r.timed != nil {
+		return load.DriveTimed(ctx, wanted, r.timed, progress)
+	}
+	return load.Drive(ctx, wanted, r.call, progress)
 }
 
 func (p *Program) benchCommand() *cobra.Command {
@@ -49,7 +64,8 @@ func (p *Program) benchCommand() *cobra.Command {
 		p.benchVerb("post", "Post jobs, which stay on the board: bench claim takes them away", p.benchPost),
 		p.benchVerb("claim", "Claim jobs that bench post has posted, and complete them", p.benchClaim),
 		p.benchVerb("flow", "Post jobs with a flow of three steps that do nothing, run them here, and wait for each", p.benchFlow),
-		p.benchVerb("read", "Read a job, linearizably", p.benchRead))
+		p.benchVerb("read", "Read a job, linearizably", p.benchRead),
+		p.benchVerb("takeover", "Let owners of jobs fall silent, and see how long it takes until another has the job", p.benchTakeover))
 }
 
 func (p *Program) benchVerb(verb, short string, start func(context.Context, Cluster, benchFlags) (*benchRun, error)) *cobra.Command {
@@ -69,36 +85,68 @@ func (p *Program) benchVerb(verb, short string, start func(context.Context, Clus
 			})
 		},
 	}
-	flags := cmd.Flags()
-	const clients, duration, size = 64, 10 * time.Second, 512
-	flags.IntVar(&f.clients, "clients", clients, "callers at once")
-	flags.DurationVar(&f.duration, "duration", duration, "for how long")
-	flags.StringVar(&f.board, "board", benchBoard, "the board to use")
-	f.batch, f.size = 1, size
-	if verb == "post" {
-		flags.IntVar(&f.batch, "batch", 1, "jobs in a call, up to "+strconv.Itoa(command.MaxPostings))
-		flags.IntVar(&f.size, "size", size, "bytes of details of a job")
-	}
+	f.define(verb, cmd.Flags())
 	return cmd
+}
+
+// define makes the flags that a benchmark heeds.
+func (f *benchFlags) define(verb string, flags *pflag.FlagSet) {
+	const clients, duration, size, rounds = 64, 10 * time.Second, 512, 100
+	flags.IntVar(&f.clients, "clients", clients, "callers at once")
+	flags.StringVar(&f.board, "board", benchBoard, "the board to use")
+	f.batch = 1
+	switch verb {
+	case "post":
+		flags.IntVar(&f.batch, "batch", 1, "jobs in a call, up to "+strconv.Itoa(command.MaxPostings))
+		flags.IntVar(&f.size, "size", size, "bytes of details of a job; 0: none")
+	case "claim":
+		flags.IntVar(&f.batch, "batch", 1, "jobs claimed in a call, at most")
+	case "flow":
+		flags.IntVar(&f.batch, "batch", 1, "jobs posted in a call, each of which is waited for, up to "+strconv.Itoa(command.MaxPostings))
+		flags.IntVar(&f.size, "size", 0, "bytes of details of a job; 0: none")
+	case "read":
+		flags.IntVar(&f.size, "size", size, "bytes of details of the job; 0: none")
+	case "takeover":
+		flags.IntVar(&f.rounds, "rounds", rounds, "how many owners fall silent, one after the other for each client")
+		flags.DurationVar(&f.ttl, "ttl", jobs.DefaultTTL, "the TTL of their sessions")
+		return // a round ends when it ends
+	}
+	flags.DurationVar(&f.duration, "duration", duration, "for how long")
 }
 
 func (f benchFlags) check(verb string) error {
 	most := maxBenchClients
-	if verb == "claim" {
+	if verb == "claim" || verb == "takeover" {
 		most = jobs.MaxClaims // they share a session
 	}
 	const quotes = 2
 	switch {
 	case f.clients < 1 || f.clients > most:
 		return fmt.Errorf("--clients must be 1 to %d, not %d", most, f.clients)
-	case f.duration < minBenchDuration:
+	case verb == "takeover" && (f.rounds < 1 || f.rounds > maxBenchRounds):
+		return fmt.Errorf("--rounds must be 1 to %d, not %d", maxBenchRounds, f.rounds)
+	case verb == "takeover" && (f.ttl < jobs.MinTTL || f.ttl > jobs.MaxTTL):
+		return fmt.Errorf("--ttl must be %s to %s, not %s", jobs.MinTTL, jobs.MaxTTL, f.ttl)
+	case verb != "takeover" && f.duration < minBenchDuration:
 		return fmt.Errorf("--duration must be at least %s, not %s", minBenchDuration, f.duration)
 	case f.batch < 1 || f.batch > command.MaxPostings:
 		return fmt.Errorf("--batch must be 1 to %d, not %d", command.MaxPostings, f.batch)
-	case f.size < quotes:
-		return fmt.Errorf("--size must be at least %d, not %d: details are a text in quotes", quotes, f.size)
+	case verb == "claim" && f.clients*f.batch > jobs.MaxClaims:
+		return fmt.Errorf("--clients times --batch must be at most %d, not %d: they share a session", jobs.MaxClaims, f.clients*f.batch)
+	case f.size != 0 && f.size < quotes:
+		return fmt.Errorf("--size must be 0 or at least %d, not %d: details are a text in quotes", quotes, f.size)
 	}
 	return nil
+}
+
+// details are what each job carries.
+func (f benchFlags) details() json.RawMessage {
+	if f.size == 0 {
+		return nil
+	}
+	text := bytes.Repeat([]byte{'d'}, f.size)
+	text[0], text[f.size-1] = '"', '"'
+	return text
 }
 
 // bench does one benchmark and shows what came of it.
@@ -109,7 +157,7 @@ func (p *Program) bench(ctx context.Context, cluster Cluster, verb string, f ben
 	if err != nil {
 		return because(err, "prepare bench %s", verb)
 	}
-	result := load.Drive(ctx, load.Load{Callers: f.clients, Duration: f.duration}, run.call, p.benchProgress())
+	result := run.drive(ctx, f, p.benchProgress())
 	if p.Terminal {
 		fmt.Fprint(p.Err, clearLine)
 	}
@@ -146,6 +194,8 @@ type benchResult struct {
 	Bench      string  `json:"bench"`
 	Clients    int     `json:"clients"`
 	Batch      int     `json:"batch"`
+	Size       int     `json:"size,omitempty"`   // bytes of details
+	TTL        float64 `json:"ttl_ms,omitempty"` // of a session that falls silent
 	Seconds    float64 `json:"seconds"`
 	Operations uint64  `json:"operations"`
 	PerSecond  float64 `json:"per_second"`
@@ -161,7 +211,7 @@ type benchResult struct {
 func (p *Program) writeBench(verb string, f benchFlags, r *load.Result) error {
 	milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	shown := benchResult{
-		Bench: verb, Clients: f.clients, Batch: f.batch, Seconds: r.Elapsed.Seconds(), Operations: r.Operations, PerSecond: r.PerSecond,
+		Bench: verb, Clients: f.clients, Batch: f.batch, Size: f.size, TTL: milliseconds(f.ttl), Seconds: r.Elapsed.Seconds(), Operations: r.Operations, PerSecond: r.PerSecond,
 		P50: milliseconds(r.Calls.Quantile(0.5)), P95: milliseconds(r.Calls.Quantile(0.95)), P99: milliseconds(r.Calls.Quantile(0.99)),
 		P999: milliseconds(r.Calls.Quantile(0.999)), Max: milliseconds(r.Calls.Max()), Errors: r.Errors,
 	}
@@ -181,7 +231,7 @@ func (p *Program) writeBench(verb string, f benchFlags, r *load.Result) error {
 
 // benchPost posts jobs that nobody takes.
 func (p *Program) benchPost(_ context.Context, cluster Cluster, f benchFlags) (*benchRun, error) {
-	details := json.RawMessage(`"` + string(bytes.Repeat([]byte{'d'}, f.size-len(`""`))) + `"`)
+	details := f.details()
 	return &benchRun{
 		call: func(ctx context.Context) (int, error) {
 			postings := make([]jobs.Posting, f.batch)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	main "github.com/conductord/conductord/cmd/conductord"
 	"github.com/conductord/conductord/jobs"
@@ -23,8 +24,8 @@ func TestBench(t *testing.T) {
 		left jobs.State // in which jobs are, after it
 	}{
 		{"post --clients 2 --batch 5 --size 40", jobs.StateClaimable},
-		{"claim --clients 2 --duration 2s", jobs.StateCompleted},
-		{"flow --clients 2", jobs.StateCompleted},
+		{"claim --clients 2 --batch 3 --duration 2s", jobs.StateCompleted},
+		{"flow --clients 2 --batch 2 --size 40", jobs.StateCompleted},
 		{"read --clients 2", jobs.StateCompleted},
 	} {
 		args := append([]string{"bench"}, strings.Fields(row.args)...)
@@ -94,10 +95,57 @@ func TestBenchRefusals(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"post --clients 0", "post --clients 4097", "claim --clients 257", "post --batch 0", "post --batch 1001", "post --size 1",
-		"read --duration 99ms", "claim --batch 2", "flow extra", "everything",
+		"read --duration 99ms", "read --batch 2", "claim --clients 64 --batch 5", "claim --size 2", "flow extra", "everything",
+		"takeover --clients 257", "takeover --rounds 0", "takeover --rounds 10001", "takeover --ttl 499ms", "takeover --ttl 61m", "takeover --duration 1s",
 	} {
 		if got := run(t, nil, append([]string{"bench"}, strings.Fields(line)...)...); got.code != main.ExitUsage {
 			t.Errorf("bench %s ends with %d: %s", line, got.code, got.err)
 		}
+	}
+}
+
+// timed is a cluster that expires a session the given time after it was last
+// heard, as a leader does.
+type timed struct {
+	*testCluster
+	after time.Duration
+}
+
+func (c *timed) KeepAlive(ctx context.Context, id jobs.SessionID) error {
+	time.AfterFunc(c.after, func() { _ = c.Expire(id) })
+	return c.testCluster.KeepAlive(ctx, id)
+}
+
+// unclaimable is a cluster in which no claim is ever answered with a job.
+type unclaimable struct{ main.Cluster }
+
+func (unclaimable) ClaimNext(context.Context, jobs.ClaimRequest) ([]jobs.Claimed, error) {
+	return nil, nil
+}
+
+// TestBenchTakeover holds that a takeover is not quicker than the time that an
+// owner has, and that one which does not come about leaves nothing behind.
+func TestBenchTakeover(t *testing.T) {
+	t.Parallel()
+	cluster := openCluster(t)
+	got := run(t, &timed{cluster, 600 * time.Millisecond}, "bench", "takeover", "--clients", "3", "--rounds", "3", "--ttl", "600ms", "-o", "json")
+	var result struct {
+		Operations, Errors uint64
+		TTL                float64 `json:"ttl_ms"`
+		P50                float64 `json:"p50_ms"`
+	}
+	if err := json.Unmarshal([]byte(got.out), &result); err != nil || result.Operations != 3 || result.Errors != 0 || result.TTL != 600 || result.P50 < 600 {
+		t.Errorf("three takeovers: %v, %s%s", err, got.out, got.err)
+	}
+	none := run(t, unclaimable{cluster}, "bench", "takeover", "--clients", "1", "--rounds", "1")
+	if none.code != main.ExitUnavailable || !strings.Contains(none.err, "not given to another") {
+		t.Errorf("no takeover: %+v", none)
+	}
+	open := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
+	if page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: open}); err != nil || len(page.Jobs) != 0 {
+		t.Errorf("jobs are left: %v, %v", page.Jobs, err)
+	}
+	if sessions, err := cluster.Sessions(t.Context()); err != nil || len(sessions) != 0 {
+		t.Errorf("sessions are left: %v, %v", sessions, err)
 	}
 }

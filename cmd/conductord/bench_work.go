@@ -35,13 +35,15 @@ func (p *Program) benchClaim(ctx context.Context, cluster Cluster, f benchFlags)
 	return &benchRun{
 		call: func(ctx context.Context) (int, error) {
 			claimed, err := cluster.ClaimNext(ctx, jobs.ClaimRequest{
-				Session: session, Nonce: jobs.NewNonce(), Boards: []string{f.board}, Kinds: []string{benchKind}, Wait: benchWait,
+				Session: session, Nonce: jobs.NewNonce(), Boards: []string{f.board}, Kinds: []string{benchKind}, Max: f.batch, Wait: benchWait,
 			})
-			if err != nil || len(claimed) == 0 {
+			if err != nil {
 				return 0, err
 			}
-			job := claimed[0].Job
-			return 1, cluster.Consume(ctx, jobs.Ending{Job: job.ID, Token: job.Token, Outcome: jobs.OutcomeSuccess})
+			return len(claimed), eachOf(len(claimed), func(i int) error {
+				job := claimed[i].Job
+				return cluster.Consume(ctx, jobs.Ending{Job: job.ID, Token: job.Token, Outcome: jobs.OutcomeSuccess})
+			})
 		},
 		end: func(ctx context.Context) error {
 			stop()
@@ -49,6 +51,25 @@ func (p *Program) benchClaim(ctx context.Context, cluster Cluster, f benchFlags)
 			return cluster.CloseSession(ctx, session)
 		},
 	}, nil
+}
+
+// eachOf does something n times at once, and gives the first error by number.
+func eachOf(n int, do func(i int) error) error {
+	if n == 1 {
+		return do(0)
+	}
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { errs[i] = do(i) }) // ends with its call
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keepAlive keeps a session until ctx ends. A call that fails is made again in
@@ -87,7 +108,7 @@ func (p *Program) benchFlow(ctx context.Context, cluster Cluster, f benchFlags) 
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(working) }() // ends with stop
 	return &benchRun{
-		call: func(ctx context.Context) (int, error) { return 1, runBenchFlow(ctx, cluster, f.board) },
+		call: func(ctx context.Context) (int, error) { return f.batch, runBenchFlows(ctx, cluster, f) },
 		end: func(context.Context) error {
 			stop()
 			return <-ended
@@ -95,25 +116,33 @@ func (p *Program) benchFlow(ctx context.Context, cluster Cluster, f benchFlags) 
 	}, nil
 }
 
-func runBenchFlow(ctx context.Context, cluster Cluster, board string) error {
-	book := logbook.Book{ID: logbook.NewBookID(), Name: "bench"}
-	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "bench", Factory: logbook.Factory{Name: benchFlowKind}}}
-	job, err := jobs.PostOne(ctx, cluster, jobs.Posting{Board: board, Name: "bench", Book: &book})
+// runBenchFlows posts jobs in one call, and waits for each.
+func runBenchFlows(ctx context.Context, cluster Cluster, f benchFlags) error {
+	postings := make([]jobs.Posting, f.batch)
+	for i := range postings {
+		book := logbook.Book{ID: logbook.NewBookID(), Name: "bench"}
+		book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "bench", Factory: logbook.Factory{Name: benchFlowKind}}}
+		postings[i] = jobs.Posting{Board: f.board, Name: "bench", Book: &book, Details: f.details()}
+	}
+	posted, err := cluster.Post(ctx, postings...)
 	if err != nil {
 		return err
 	}
-	if job, err = cluster.Wait(ctx, job.ID); err != nil {
+	return eachOf(len(posted), func(i int) error {
+		if posted[i].Err != nil {
+			return posted[i].Err
+		}
+		job, err := cluster.Wait(ctx, posted[i].Job.ID)
+		if err == nil && job.Outcome != jobs.OutcomeSuccess {
+			err = fmt.Errorf("job %s ended %s %s: %s", job.ID, job.State, job.Outcome, job.Reason)
+		}
 		return err
-	}
-	if job.Outcome != jobs.OutcomeSuccess {
-		return fmt.Errorf("job %s ended %s %s: %s", job.ID, job.State, job.Outcome, job.Reason)
-	}
-	return nil
+	})
 }
 
 // benchRead reads a job that it has posted on hold, and cancels it at the end.
 func (p *Program) benchRead(ctx context.Context, cluster Cluster, f benchFlags) (*benchRun, error) {
-	job, err := jobs.PostOne(ctx, cluster, jobs.Posting{Board: f.board, Name: "bench", Kind: benchKind, Hold: true})
+	job, err := jobs.PostOne(ctx, cluster, jobs.Posting{Board: f.board, Name: "bench", Kind: benchKind, Hold: true, Details: f.details()})
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,8 @@
 // Package load puts a load on a system and counts what becomes of it: callers
-// that call again and again for a time, each with one call in flight.
+// that call again and again, for a time or a number of times, each with one call
+// in flight.
 //
-// Calls count when they end within that time. Errors are counted, and the load
+// Calls count when they end within the time. Errors are counted, and the load
 // goes on: whoever looks at a cluster that loses its leader wants to see for how
 // long. Memory does not grow with the length of a run.
 package load
@@ -21,15 +22,21 @@ const (
 	progressEvery = time.Second
 )
 
-// Load says how many call, and for how long.
+// Load says how many call, and for how long or how often. Without either it
+// goes on until its context ends.
 type Load struct {
-	Callers  int // at once; at least 1
-	Duration time.Duration
+	Callers  int           // at once; at least 1
+	Duration time.Duration // 0: without end
+	Calls    int           // by all callers together, failed ones too; 0: as many as fit
 }
 
 // Call makes one call, and says how many operations that were. A call without
 // operations, which found nothing to do, is not counted.
 type Call func(ctx context.Context) (operations int, err error)
+
+// TimedCall is a Call that tells besides how long what matters of it took:
+// less than all of it, where something must be prepared for each call.
+type TimedCall func(ctx context.Context) (operations int, took time.Duration, err error)
 
 // Progress is how far a run is.
 type Progress struct {
@@ -48,12 +55,28 @@ type Result struct {
 	Calls      Histogram // how long the calls took that did not fail
 }
 
-// Drive puts a load on a call, until the time is over or ctx ends, and returns
-// when every caller has. Calls that are in flight at the end are waited for and
-// not counted. Progress is told every second, from one goroutine, and may be nil.
+// Drive puts a load on a call, until the time is over, the calls are made or ctx
+// ends, and returns when every caller has. Calls that are in flight when the time
+// is over are waited for and not counted. Progress is told every second, from one
+// goroutine, and may be nil.
 func Drive(ctx context.Context, load Load, call Call, progress func(Progress)) *Result {
+	return DriveTimed(ctx, load, func(ctx context.Context) (int, time.Duration, error) {
+		began := time.Now()
+		operations, err := call(ctx)
+		return operations, time.Since(began), err
+	}, progress)
+}
+
+// DriveTimed is Drive for calls that measure themselves.
+func DriveTimed(ctx context.Context, load Load, call TimedCall, progress func(Progress)) *Result {
 	d := &drive{call: call, began: time.Now(), latencies: make([]Histogram, load.Callers)}
-	d.ends = d.began.Add(load.Duration)
+	if load.Duration > 0 {
+		d.ends = d.began.Add(load.Duration)
+	}
+	if load.Calls > 0 {
+		d.bounded = true
+		d.left.Store(int64(load.Calls))
+	}
 	over := make(chan struct{})
 	var telling sync.WaitGroup
 	if progress != nil {
@@ -61,7 +84,7 @@ func Drive(ctx context.Context, load Load, call Call, progress func(Progress)) *
 	}
 	var callers sync.WaitGroup
 	for i := range load.Callers {
-		callers.Go(func() { d.callAgain(ctx, &d.latencies[i]) }) // ends with the time, or with ctx
+		callers.Go(func() { d.callAgain(ctx, &d.latencies[i]) }) // ends with the time, the calls, or ctx
 	}
 	callers.Wait()
 	close(over)
@@ -71,23 +94,24 @@ func Drive(ctx context.Context, load Load, call Call, progress func(Progress)) *
 
 // drive is a run.
 type drive struct {
-	call        Call
-	began, ends time.Time
-	operations  atomic.Uint64
-	errors      atomic.Uint64
-	first       atomic.Pointer[error]
-	latencies   []Histogram // of each caller
+	call       TimedCall
+	began      time.Time
+	ends       time.Time // zero: never
+	bounded    bool      // by the calls that are left
+	left       atomic.Int64
+	operations atomic.Uint64
+	errors     atomic.Uint64
+	first      atomic.Pointer[error]
+	latencies  []Histogram // of each caller
 }
 
 func (d *drive) callAgain(ctx context.Context, latencies *Histogram) {
 	for {
-		began := time.Now()
-		if ctx.Err() != nil || !began.Before(d.ends) {
+		if d.over(ctx) || d.bounded && d.left.Add(-1) < 0 {
 			return
 		}
-		operations, err := d.call(ctx)
-		ended := time.Now()
-		if ctx.Err() != nil || !ended.Before(d.ends) {
+		operations, took, err := d.call(ctx)
+		if d.over(ctx) {
 			return
 		}
 		if err != nil {
@@ -98,9 +122,14 @@ func (d *drive) callAgain(ctx context.Context, latencies *Histogram) {
 		}
 		if operations > 0 {
 			d.operations.Add(uint64(operations))
-			latencies.Record(ended.Sub(began))
+			latencies.Record(took)
 		}
 	}
+}
+
+// over tells whether nothing counts any more.
+func (d *drive) over(ctx context.Context) bool {
+	return ctx.Err() != nil || !d.ends.IsZero() && !time.Now().Before(d.ends)
 }
 
 func rest(ctx context.Context) {
@@ -133,7 +162,10 @@ func (d *drive) tell(over <-chan struct{}, progress func(Progress)) {
 }
 
 func (d *drive) result(planned time.Duration) *Result {
-	r := &Result{Elapsed: min(time.Since(d.began), planned), Operations: d.operations.Load(), Errors: d.errors.Load()}
+	r := &Result{Elapsed: time.Since(d.began), Operations: d.operations.Load(), Errors: d.errors.Load()}
+	if planned > 0 {
+		r.Elapsed = min(r.Elapsed, planned)
+	}
 	if first := d.first.Load(); first != nil {
 		r.First = *first
 	}

@@ -123,3 +123,37 @@ func TestDriveIsInterrupted(t *testing.T) {
 		}
 	})
 }
+
+// TestDriveMakesSoManyCalls: the callers share them, whatever becomes of each,
+// and what a call says that it took is what is counted.
+func TestDriveMakesSoManyCalls(t *testing.T) {
+	for _, row := range []struct {
+		what    string
+		load    load.Load
+		fails   int32 // the first calls
+		calls   uint64
+		elapsed time.Duration
+	}{
+		{"all succeed", load.Load{Callers: 4, Calls: 10}, 0, 10, 3 * time.Second},
+		{"one fails, after which its caller rests", load.Load{Callers: 1, Calls: 10}, 1, 9, 10*time.Second + 100*time.Millisecond},
+		{"more callers than calls", load.Load{Callers: 4, Calls: 2}, 0, 2, time.Second},
+		{"the time is over first", load.Load{Callers: 1, Calls: 10, Duration: 2500 * time.Millisecond}, 0, 2, 2500 * time.Millisecond},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var n atomic.Int32
+				r := load.DriveTimed(t.Context(), row.load, func(context.Context) (int, time.Duration, error) {
+					number := n.Add(1)
+					time.Sleep(time.Second) // of the bubble
+					if number <= row.fails {
+						return 0, 0, errors.New("bad")
+					}
+					return 1, time.Millisecond, nil
+				}, nil)
+				if r.Operations != row.calls || r.Errors != uint64(row.fails) || r.Elapsed != row.elapsed || r.Calls.Quantile(1) != time.Millisecond {
+					t.Errorf("%d operations, %d errors in %v; the longest %v", r.Operations, r.Errors, r.Elapsed, r.Calls.Quantile(1))
+				}
+			})
+		})
+	}
+}
