@@ -50,6 +50,11 @@ func TestEventsAreSelected(t *testing.T) {
 	if got := following(t, cluster, "events", "--after", "0-0", "--event", "session_opened"); !strings.Contains(got.out, "owner=w1") {
 		t.Errorf("a session is told as %+v", got)
 	}
+	run(t, cluster, "board", "pause", "night", "--reason", "stocktaking")
+	if got := following(t, cluster, "events", "--after", "0-0", "--event", "board_paused"); !strings.Contains(got.out, ` board_paused board="night" order=suspend by=`) ||
+		!strings.Contains(got.out, ` reason="stocktaking"`) {
+		t.Errorf("a pause is told as %+v", got)
+	}
 	for _, row := range []struct{ args, err string }{
 		{"events --event exploded", "watch kinds"},
 		{"events --after 7", "--after must be INDEX-ITEM"},

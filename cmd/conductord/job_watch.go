@@ -157,7 +157,11 @@ func eventText(event jobs.Event) string {
 	if event.Kind.OfSessions() {
 		return strings.Join(append(parts, sessionParts(&event)...), " ")
 	}
-	parts = append(parts, event.Job.String())
+	if event.Job.IsZero() { // of a board
+		parts = append(parts, "board="+strconv.Quote(clean(event.Board)))
+	} else {
+		parts = append(parts, event.Job.String())
+	}
 	if event.Name != "" {
 		parts = append(parts, strconv.Quote(clean(event.Name)))
 	}
@@ -170,7 +174,9 @@ func eventText(event jobs.Event) string {
 		}
 		return strings.Join(parts, " ")
 	}
-	parts = append(parts, string(event.State))
+	if event.State != "" {
+		parts = append(parts, string(event.State))
+	}
 	if event.Outcome != "" {
 		parts = append(parts, "outcome="+string(event.Outcome))
 	}

@@ -88,6 +88,7 @@ func gather(n int) flow.Node {
 }
 
 func BenchmarkRun(b *testing.B) {
+	used, _ := random(100, 10, 1)
 	for _, bench := range []struct {
 		name string
 		root flow.Node
@@ -96,7 +97,7 @@ func BenchmarkRun(b *testing.B) {
 		{"unordered/100", unordered(100)}, {"unordered/10000", unordered(10_000)},
 		{"grid/10x10", grid(10)}, {"grid/100x100", grid(100)},
 		{"mesh/10x10", mesh(10)}, {"mesh/100x100", mesh(100)},
-		{"diamonds/100", diamonds(100)}, {"diamonds/10000", diamonds(10_000)},
+		{"diamonds/100", diamonds(100)}, {"diamonds/10000", diamonds(10_000)}, {"random/100", used},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			plan, err := flow.Compile(bench.root)

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -83,5 +84,38 @@ func TestSilentSessionIsSuspect(t *testing.T) {
 	page, err := client.Claims(t.Context(), jobs.ClaimQuery{Session: claimed.Job.Claim.Session})
 	if err != nil || len(page.Claims) != 1 || page.Claims[0].Silent > ttl {
 		t.Errorf("after a keep-alive: %+v, %v", page, err)
+	}
+}
+
+// Who waits for a job has it at once when one is posted: nothing in between
+// looks again after a while. One wake-up in four may be slow on a busy machine.
+func TestWakeUpsArePushed(t *testing.T) {
+	const rounds, promptly = 20, 50 * time.Millisecond
+	c := newCluster(t, 1).startAll()
+	client := c.client()
+	session := jobs.NewSessionID()
+	if _, err := client.OpenSession(t.Context(), jobs.Opening{ID: session, Name: "w1", TTL: jobs.MaxTTL}); err != nil {
+		t.Fatal(err)
+	}
+	var took []time.Duration
+	for range rounds {
+		woken := make(chan time.Time, 1)
+		go func() { // ends with the claim
+			claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Wait: time.Minute})
+			if err != nil || len(claimed) != 1 {
+				t.Errorf("claimed %d jobs: %v", len(claimed), err)
+			}
+			woken <- time.Now()
+		}()
+		eventually(t, "the request is parked", func() bool { return node.Parked(c.nodes[0]) == 1 })
+		if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Kind: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		posted := time.Now()
+		took = append(took, (<-woken).Sub(posted))
+	}
+	slices.Sort(took)
+	if quick := took[rounds*3/4]; quick > promptly {
+		t.Errorf("three of four wake-ups take up to %s: %v", quick, took)
 	}
 }
