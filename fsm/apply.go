@@ -70,6 +70,7 @@ type txn struct {
 	// writes counts what was written, and fault is the first that could not
 	// be: writers go on, and whoever runs the command looks afterwards.
 	writes int
+	begun  int // writes before the present entry
 	fault  error
 }
 
@@ -138,7 +139,7 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 	if e.Index <= t.Index {
 		return nil, nil
 	}
-	t.Index, t.Term, t.item = e.Index, e.Term, 0
+	t.Index, t.Term, t.item, t.begun = e.Index, e.Term, 0, t.writes
 	if len(e.Data) == 0 {
 		return nil, nil
 	}

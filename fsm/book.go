@@ -95,6 +95,9 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	if err != nil {
 		return nil, err
 	}
+	if record == nil && t.isDebris(given.ID) {
+		return nil, fmt.Errorf("%w: flow %s was destroyed, and its steps are still being removed: try again in some seconds", logbook.ErrConflict, given.ID)
+	}
 	if record == nil {
 		fresh := &flowRecord{FlowDetail: logbook.FlowDetail{
 			ID: given.ID, Book: book, Name: given.Name, Factory: logbook.Factory{Name: given.Factory.Name},
@@ -252,21 +255,6 @@ func (v *view) busyFlow(flows []logbook.FlowID) (flow logbook.FlowID, busy bool,
 		}
 	}
 	return logbook.FlowID{}, false, nil
-}
-
-// removeBook leaves the count of the jobs that refer to the book: finished ones
-// may outlive it.
-func (t *txn) removeBook(id logbook.BookID, flows []logbook.FlowID) {
-	for _, flow := range flows {
-		t.delete(tableFlow, flow.UUID[:])
-		t.delete(tableFlowBody, flow.UUID[:])
-		t.delete(tableDefinition, flow.UUID[:])
-		t.deletePrefix(tableIntervention, flow.UUID[:])
-		t.deletePrefix(tableAtom, flow.UUID[:])
-		t.deletePrefix(tableAttempt, flow.UUID[:])
-	}
-	t.deletePrefix(tableBookFlow, id.UUID[:])
-	t.delete(tableBook, id.UUID[:])
 }
 
 // book reads a book without its flows.

@@ -80,6 +80,8 @@ const (
 	tableWaiting    // board, what a job waits for, since or until when, sequence → nothing
 
 	tableStuck // number of the finish → sequence, time: as finished, of jobs that wait for a person
+
+	tableDebris // flow id → nothing: flows that are gone, of whose steps some are left
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -99,7 +101,7 @@ var tableNames = [...]string{
 	tableScheduleDue: "schedule_due", tableSlot: "slot", tableSlotWaiting: "slot_waiting",
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",
 	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
-	tableStuck: "stuck",
+	tableStuck: "stuck", tableDebris: "debris",
 }
 
 const (

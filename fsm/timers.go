@@ -90,8 +90,9 @@ func (t *txn) passed(tab table, most int) (due []*jobRecord, more bool, err erro
 	return due, false, nil
 }
 
-// sweep removes finished jobs that the retention policy gives up, and the
-// books to which no job refers any more.
+// sweep removes finished jobs that the retention policy gives up, the books to
+// which no job refers any more, and what was left of those that were removed
+// before. It ends early where that is much.
 func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
 	age, err := command.DurationFromProto("sweep max_age", c.GetMaxAge())
 	if err != nil {
@@ -105,12 +106,15 @@ func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range rows {
+	for i, row := range rows {
+		if i > 0 && t.removable() <= 0 {
+			return counted(i, true), nil
+		}
 		if err := t.sweepJob(row); err != nil {
 			return nil, err
 		}
 	}
-	return counted(len(rows), more), nil
+	return counted(len(rows), t.clearDebris() || more), nil
 }
 
 // retention is the policy for finished jobs. A zero age or number is no bound,
@@ -172,7 +176,7 @@ func decodeFinished(where table, key, value []byte) (finishedRow, error) {
 	return finishedRow{table: where, key: bytes.Clone(key), sequence: binary.BigEndian.Uint64(value), at: at}, err
 }
 
-// Sweepable tells whether a sweep with this policy would remove a job if it
+// Sweepable tells whether a sweep with this policy would remove anything if it
 // were proposed now. A zero age or number is no bound.
 func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (bool, error) {
 	found := false
@@ -186,6 +190,7 @@ func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (b
 		}
 		policy := retention{age: maxAge, keep: keep, now: now}
 		_, found, err = v.givenUp(policy, present, 0)
+		found = found || v.hasDebris()
 		return err
 	})
 	return found, err

@@ -1,0 +1,93 @@
+package fsm
+
+import (
+	"bytes"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// maxRemoved bounds the rows that the commands of one entry remove at once:
+	// a book can hold millions of steps and attempts, and while they are removed
+	// nothing else is applied. The rest is debris, for the leader's sweeps.
+	maxRemoved = 20_000
+	// minRemoved is what one removal may take whatever came before it in the
+	// entry, so that the flows of everyday leave no debris.
+	minRemoved = 200
+)
+
+// flowTables hold what a flow may have very much of.
+func flowTables() [3]table { return [...]table{tableIntervention, tableAtom, tableAttempt} }
+
+// removable is how many rows the present entry may yet remove.
+func (t *txn) removable() int { return maxRemoved - (t.writes - t.begun) }
+
+// removeBook removes a book with its flows. It leaves the count of the jobs that
+// refer to the book: finished ones may outlive it.
+func (t *txn) removeBook(id logbook.BookID, flows []logbook.FlowID) {
+	room := max(t.removable(), minRemoved)
+	for _, flow := range flows {
+		t.delete(tableFlow, flow.UUID[:])
+		t.delete(tableFlowBody, flow.UUID[:])
+		t.delete(tableDefinition, flow.UUID[:])
+		if !t.clearFlow(flow.UUID[:], &room) {
+			t.put(tableDebris, flow.UUID[:], nil)
+		}
+	}
+	t.deletePrefix(tableBookFlow, id.UUID[:])
+	t.delete(tableBook, id.UUID[:])
+}
+
+// clearFlow removes what is left of a flow, as far as there is room. It tells
+// whether that was all.
+func (t *txn) clearFlow(flow []byte, room *int) bool {
+	for _, tab := range flowTables() {
+		var rows [][]byte
+		cursor := t.cursor(tab)
+		for key, _ := cursor.Seek(flow); bytes.HasPrefix(key, flow); key, _ = cursor.Next() {
+			if len(rows) >= *room {
+				t.deleteRows(tab, rows)
+				*room = 0
+				return false
+			}
+			rows = append(rows, bytes.Clone(key))
+		}
+		t.deleteRows(tab, rows)
+		*room -= len(rows)
+	}
+	return true
+}
+
+func (t *txn) deleteRows(tab table, rows [][]byte) {
+	for _, key := range rows {
+		t.delete(tab, key)
+	}
+}
+
+// clearDebris removes what is left of flows whose books are gone, as far as the
+// entry has room. It tells whether more is left.
+func (t *txn) clearDebris() (more bool) {
+	for room := t.removable(); ; {
+		key, _ := t.cursor(tableDebris).First()
+		if key == nil {
+			return false
+		}
+		flow := bytes.Clone(key)
+		if room <= 0 || !t.clearFlow(flow, &room) {
+			return true
+		}
+		t.delete(tableDebris, flow)
+	}
+}
+
+// isDebris tells whether a flow is gone of which something is left.
+func (v *view) isDebris(flow logbook.FlowID) bool {
+	key, _ := v.cursor(tableDebris).Seek(flow.UUID[:])
+	return bytes.Equal(key, flow.UUID[:])
+}
+
+// hasDebris tells whether anything is left of flows that are gone.
+func (v *view) hasDebris() bool {
+	key, _ := v.cursor(tableDebris).First()
+	return key != nil
+}
