@@ -223,3 +223,8 @@ func (s *countingStream) Dial(address raft.ServerAddress, timeout time.Duration)
 func Agreed(offsets []time.Duration, majority int, fault error) (time.Duration, error) {
 	return agreed(offsets, majority, []error{fault})
 }
+
+// WakeAt plans when the timers of a leader have something to do.
+func WakeAt(now, rested time.Time, times ...time.Time) time.Time {
+	return wakeAt(now, rested, times...)
+}

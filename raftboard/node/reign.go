@@ -150,10 +150,10 @@ func (n *Node) armAll(current *reign) error {
 // serveTimers expires sessions, wakes due jobs and sweeps, until ctx ends.
 func (n *Node) serveTimers(ctx context.Context, current *reign) {
 	nextSweep := time.Now().Add(sweepInterval)
+	var rested time.Time // until then nothing is done
 	for {
-		planned := n.nextWake(current, nextSweep)
+		planned := n.nextWake(current, nextSweep, rested)
 		timer := time.NewTimer(time.Until(planned))
-		signalled := true
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -161,22 +161,26 @@ func (n *Node) serveTimers(ctx context.Context, current *reign) {
 		case <-current.deadlines.changed:
 		case <-current.wake:
 		case <-timer.C:
-			signalled = false
 		}
 		timer.Stop()
 		now := time.Now()
-		// After a pause a signal may come before the timer, and is as late.
-		if n.wasPaused(current, now.Sub(planned)) || signalled {
+		// After a pause a signal may come before the timer, and is as late. A
+		// signal puts nothing off that is due: they may come without end.
+		if n.wasPaused(current, now.Sub(planned)) || now.Before(planned) {
 			continue
 		}
 		n.expire(ctx, current, now)
 		n.expireClaims(ctx, current, now)
 		n.wakeDue(ctx, current)
 		if !now.Before(nextSweep) {
-			n.sweep(ctx, current)
 			nextSweep = now.Add(sweepInterval)
+			if n.sweep(ctx, current) {
+				nextSweep = now // behind the other timers, which must not wait for a long clean-up
+			}
 		}
 		n.wasPaused(current, time.Since(now))
+		// The little pause lets what falls due together be woken by one command.
+		rested = time.Now().Add(overduePause)
 	}
 }
 
@@ -194,23 +198,26 @@ func (n *Node) wasPaused(current *reign, late time.Duration) bool {
 	return true
 }
 
-func (n *Node) nextWake(current *reign, nextSweep time.Time) time.Time {
-	planned := time.Now().Add(longestSleep)
-	if nextSweep.Before(planned) {
-		planned = nextSweep
-	}
-	for _, next := range []time.Time{current.deadlines.next(), current.claims.next()} {
+// nextWake is when there is something to do, but not before the timers have
+// rested.
+func (n *Node) nextWake(current *reign, nextSweep, rested time.Time) time.Time {
+	return wakeAt(time.Now(), rested, nextSweep, current.deadlines.next(), current.claims.next(), n.machine.NextDue())
+}
+
+// wakeAt is the earliest of times, of which those that are zero do not count.
+// What is overdue is done at once, and is not lateness; asked again, it is not
+// put off.
+func wakeAt(now, rested time.Time, times ...time.Time) time.Time {
+	planned := now.Add(longestSleep)
+	for _, next := range times {
 		if !next.IsZero() && next.Before(planned) {
 			planned = next
 		}
 	}
-	if due := n.machine.NextDue(); !due.IsZero() && due.Before(planned) {
-		planned = due
-	}
-	// What is overdue is done at once, and is not lateness. The little pause
-	// lets what falls due together be woken by one command.
-	if soon := time.Now().Add(overduePause); planned.Before(soon) {
-		return soon
+	for _, earliest := range []time.Time{rested, now} {
+		if planned.Before(earliest) {
+			planned = earliest
+		}
 	}
 	return planned
 }
@@ -265,27 +272,20 @@ func (n *Node) wakeDue(ctx context.Context, current *reign) {
 	}})
 }
 
-// sweep removes finished jobs that the retention policy no longer keeps.
-func (n *Node) sweep(ctx context.Context, current *reign) {
+// sweep removes a part of what the retention policy no longer keeps, and tells
+// whether there is more.
+func (n *Node) sweep(ctx context.Context, current *reign) (more bool) {
 	retention := n.options.Retention
-	for {
-		sweepable, err := n.machine.Sweepable(time.Now(), retention.MaxAge, retention.Keep)
-		if err != nil {
-			n.logger.Error("cannot tell whether finished jobs are to be removed", "error", err)
-			return
-		}
-		if !sweepable {
-			return
-		}
-		more := n.housekeep(ctx, "remove finished jobs", &conductordv1.Command{Kind: &conductordv1.Command_Sweep{
-			Sweep: &conductordv1.SweepCommand{
-				TimerEpoch: current.epoch, MaxAge: durationpb.New(retention.MaxAge), Keep: retention.Keep, Max: sweepsAtOnce,
-			},
-		}})
-		if !more {
-			return
-		}
+	sweepable, err := n.machine.Sweepable(time.Now(), retention.MaxAge, retention.Keep)
+	if err != nil {
+		n.logger.Error("cannot tell whether finished jobs are to be removed", "error", err)
+		return false
 	}
+	return sweepable && n.housekeep(ctx, "remove finished jobs", &conductordv1.Command{Kind: &conductordv1.Command_Sweep{
+		Sweep: &conductordv1.SweepCommand{
+			TimerEpoch: current.epoch, MaxAge: durationpb.New(retention.MaxAge), Keep: retention.Keep, Max: sweepsAtOnce,
+		},
+	}})
 }
 
 // housekeep proposes a command of the leader's own, and tells whether there is
