@@ -104,9 +104,8 @@ type laneStart struct {
 
 // lanesOf are the lanes in which a request looks, each once; those of a paused
 // board are left out. Where it names no kinds, the line of the board stands for
-// all of those without labels. Those of jobs that want labels are found by
-// leaping from lane to lane: that costs a leap for each set of labels that
-// waits.
+// all of those without labels; those of jobs that want labels are then found by
+// leaping from kind to kind, as many as have such jobs.
 func (v *view) lanesOf(request jobs.ClaimRequest) []laneStart {
 	var lanes []laneStart
 	boards := request.Boards
@@ -119,12 +118,12 @@ func (v *view) lanesOf(request jobs.ClaimRequest) []laneStart {
 		}
 		if len(request.Kinds) == 0 {
 			lanes = append(lanes, laneStart{tableLine, boardKey(board)})
-			lanes = append(lanes, v.labelled(request.Labels, boardKey(board), 2)...)
+			lanes = append(lanes, v.labelled(request.Labels, boardKey(board))...)
 		}
 		for _, kind := range distinct(request.Kinds) {
 			_, prefix := laneKey(Lane{Board: board, Kind: kind})
 			lanes = append(lanes, laneStart{tableClaimable, prefix})
-			lanes = append(lanes, v.labelled(request.Labels, prefix, 1)...)
+			lanes = append(lanes, v.labelledOf(request.Labels, prefix)...)
 		}
 	}
 	return lanes
@@ -142,22 +141,76 @@ func distinct(names []string) []string {
 }
 
 // labelled finds the lanes of jobs that want no other labels than those that are
-// offered. So many names follow the prefix; the last is the labels'.
-func (v *view) labelled(offered []string, prefix []byte, names int) []laneStart {
+// offered, in all kinds of a board.
+func (v *view) labelled(offered []string, board []byte) []laneStart {
 	if len(offered) == 0 {
 		return nil
 	}
 	var lanes []laneStart
-	for _, lane := range v.leap(tableLabelled, prefix, names) {
-		last := len(prefix)
-		for range names - 1 {
-			last += 1 + int(lane[last])
+	for _, kind := range v.leap(tableLabelled, board, 1) {
+		lanes = append(lanes, v.labelledOf(offered, kind)...)
+	}
+	return lanes
+}
+
+// labelledOf is labelled for one kind, with which the keys begin. Wanted labels
+// stand in their order, so that all sets which begin like one that does not suit
+// are passed by with it: the cost follows the sets of which as many as one label
+// are offered, and not those that wait.
+func (v *view) labelledOf(offered []string, kind []byte) []laneStart {
+	if len(offered) == 0 {
+		return nil
+	}
+	offered = slices.Sorted(slices.Values(offered))
+	var lanes []laneStart
+	cursor := v.cursor(tableLabelled)
+	for key, _ := cursor.Seek(kind); bytes.HasPrefix(key, kind) && len(key) > len(kind); {
+		size := int(key[len(kind)])
+		end := len(kind) + 1 + size
+		if end > len(key) {
+			break
 		}
-		if offersAll(offered, string(lane[last+1:])) {
+		lane := bytes.Clone(key[:end])
+		next, suits := nextWanted(offered, string(lane[len(kind)+1:]))
+		switch {
+		case suits:
 			lanes = append(lanes, laneStart{tableLabelled, lane})
+			key, _ = cursor.Seek(afterLane(lane))
+		case next != "":
+			// Behind this very text too, of which the next may be a longer one.
+			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(lane[:len(kind)+1]), next...), afterLane(lane)}, bytes.Compare))
+		case size == maxKeyName:
+			return lanes
+		default: // texts stand by their size first
+			key, _ = cursor.Seek(append(bytes.Clone(kind), byte(size+1)))
 		}
 	}
 	return lanes
+}
+
+// nextWanted tells whether all labels of a text are offered. If they are not, it
+// gives how the next text begins at the earliest of which that may be so; empty
+// if there is none. Line ends sort before all that names hold, so texts are in
+// the order of their labels.
+func nextWanted(offered []string, text string) (next string, suits bool) {
+	wanted := strings.Split(text, labelEnd)
+	first := slices.IndexFunc(wanted, func(label string) bool {
+		_, found := slices.BinarySearch(offered, label)
+		return !found
+	})
+	if first < 0 {
+		return "", true
+	}
+	for i := first; i >= 0; i-- {
+		at, found := slices.BinarySearch(offered, wanted[i])
+		if found {
+			at++
+		}
+		if at < len(offered) {
+			return labelText(append(slices.Clone(wanted[:i]), offered[at])), false
+		}
+	}
+	return "", false
 }
 
 // leap finds how the keys of a table go on behind a prefix, by so many names.
