@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -53,6 +54,7 @@ type Lane struct {
 type txn struct {
 	view
 	ledger
+	writer     *tables.Writer // of the view's reader
 	eventsKept uint64
 
 	memory  *memory // for values
@@ -87,12 +89,11 @@ func (m *Machine) Apply(entries []Entry) ([][]*v1.Result, error) {
 	if m.broken != nil {
 		return nil, m.broken
 	}
-	present, err := m.use()
-	if err != nil {
-		return nil, err
+	if m.closed() {
+		return nil, ErrClosed
 	}
-	results, changes, err := m.applyBatch(present, entries)
-	if err := errors.Join(err, present.release()); err != nil {
+	results, changes, err := m.applyBatch(entries)
+	if err != nil {
 		m.broken = fmt.Errorf("cannot apply the log after entry %d: %w", m.AppliedIndex(), err)
 		return nil, m.broken
 	}
@@ -103,18 +104,26 @@ func (m *Machine) Apply(entries []Entry) ([][]*v1.Result, error) {
 	return results, nil
 }
 
-// applyBatch runs the transaction. The changes are nil if there are none.
-func (m *Machine) applyBatch(present *database, entries []Entry) ([][]*v1.Result, *Changes, error) {
-	tx, err := present.bolt.Begin(true)
+// begin begins a transaction on a database.
+func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
+	writer, err := on.Begin()
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot begin a transaction: %w", err)
+		return nil, fmt.Errorf("cannot begin a transaction: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
-	t := &txn{
-		view: view{tx: tx}, ledger: m.status.Load().ledger,
+	return &txn{
+		view: view{reader: &writer.Reader}, writer: writer, ledger: from,
 		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool), memory: &m.memory,
 		tallies: make(map[string]*tally),
+	}, nil
+}
+
+// applyBatch runs the transaction. The changes are nil if there are none.
+func (m *Machine) applyBatch(entries []Entry) ([][]*v1.Result, *Changes, error) {
+	t, err := m.begin(m.database, m.status.Load().ledger)
+	if err != nil {
+		return nil, nil, err
 	}
+	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	defer m.memory.again()
 	results := make([][]*v1.Result, len(entries))
 	for i := range entries {
@@ -286,7 +295,7 @@ func (t *txn) commit() (*status, error) {
 	}
 	t.saveTallies()
 	after := &status{ledger: t.ledger}
-	if err := t.bucket(tableLedger).Put(ledgerKey, t.ledger.encode()); err != nil {
+	if err := t.writer.Put(tableLedger, ledgerKey, t.ledger.encode()); err != nil {
 		return nil, fmt.Errorf("cannot write the ledger: %w", err)
 	}
 	var err error
@@ -299,7 +308,7 @@ func (t *txn) commit() (*status, error) {
 	if t.fault != nil {
 		return nil, t.fault
 	}
-	if err := t.tx.Commit(); err != nil {
+	if err := t.writer.Commit(); err != nil {
 		return nil, fmt.Errorf("cannot commit: %w", err)
 	}
 	return after, nil
@@ -323,7 +332,7 @@ func (v *view) ledgerOf() (ledger, error) { return decodeLedger(v.get(tableLedge
 // put writes a value. An error is kept, and ends the batch.
 func (t *txn) put(tab table, key, value []byte) {
 	t.writes++
-	if err := t.bucket(tab).Put(key, value); err != nil && t.fault == nil {
+	if err := t.writer.Put(tab, key, value); err != nil && t.fault == nil {
 		t.fault = fmt.Errorf("cannot write to table %s: %w", tableNames[tab], err)
 	}
 }
@@ -340,9 +349,7 @@ func (t *txn) putMessage(tab table, key, prefix []byte, message proto.Message) {
 // delete removes a key, if it is there.
 func (t *txn) delete(tab table, key []byte) {
 	t.writes++
-	if err := t.bucket(tab).Delete(key); err != nil && t.fault == nil {
-		t.fault = fmt.Errorf("cannot delete from table %s: %w", tableNames[tab], err)
-	}
+	t.writer.Delete(tab, key)
 }
 
 // deletePrefix removes every key that has the prefix.

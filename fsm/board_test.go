@@ -128,11 +128,12 @@ func TestBoardsOfAnOldSnapshot(t *testing.T) {
 	night.Board = "night"
 	old.posted(night)
 	want := old.board("")
-	if err := fsm.DropLaterTables(old.Machine); err != nil {
+	stream, err := fsm.DropLaterTables(snapshot(t, old.Machine))
+	if err != nil {
 		t.Fatal(err)
 	}
 	r := newRig(t)
-	if err := r.Restore(bytes.NewReader(snapshot(t, old.Machine))); err != nil {
+	if err := r.Restore(bytes.NewReader(stream)); err != nil {
 		t.Fatal(err)
 	}
 	r.index = old.index

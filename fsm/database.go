@@ -3,69 +3,37 @@ package fsm
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
-	bolt "go.etcd.io/bbolt"
+	"github.com/conductord/conductord/fsm/tables"
 )
 
-// database is an open bbolt file with a count of its users: bbolt's Close
-// waits for open reads, and a restoration must not wait for a snapshot that is
-// still being written from the state before it. The last user closes.
-type database struct {
-	bolt  *bolt.DB
-	users atomic.Int64 // one of them is the Machine
-}
-
-func openDatabase(path string, mmapSize int) (*database, error) {
-	const ownerOnly = 0o600 // jobs carry what users put into them
-	opened, err := bolt.Open(path, ownerOnly, &bolt.Options{
-		Timeout: lockTimeout,
-		// The file is a cache: nothing relies on it after a stop, so nothing
-		// is gained by syncing it.
-		NoSync:          true,
-		NoGrowSync:      true,
-		NoFreelistSync:  true,
-		FreelistType:    bolt.FreelistMapType,
-		InitialMmapSize: mmapSize,
-		NoStatistics:    true,
+func (o *Options) database(path string) (*tables.DB, error) {
+	opened, err := tables.Open(tables.Options{
+		Path: path, Names: tableNames[:], MmapSize: o.MmapSize, MemoryRows: o.MemoryRows,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the database %s: %w", path, err)
+		return nil, fmt.Errorf("cannot open the state: %w", err)
 	}
-	d := &database{bolt: opened}
-	d.users.Store(1)
-	return d, nil
+	return opened, nil
 }
 
-// release ends one use.
-func (d *database) release() error {
-	if d.users.Add(-1) > 0 {
-		return nil
-	}
-	if err := d.bolt.Close(); err != nil {
-		return fmt.Errorf("cannot close the database: %w", err)
-	}
-	return nil
-}
-
-// use takes the present database; the caller must release it.
-func (m *Machine) use() (*database, error) {
+// reader begins to read the present state. While it does, the state cannot be
+// replaced by that of a snapshot; afterwards it can, and the reader goes on.
+func (m *Machine) reader() (*tables.Reader, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.database == nil {
 		return nil, ErrClosed
 	}
-	m.database.users.Add(1)
-	return m.database, nil
+	return m.database.Reader()
 }
 
-// read runs a function in a short read transaction. What the function keeps
-// must be copies: bbolt's memory is only good within the transaction.
+// read runs a function on the present state. What the function keeps must be
+// copies: what is read is only good until it returns.
 func (m *Machine) read(do func(*view) error) error {
-	present, err := m.use()
+	reader, err := m.reader()
 	if err != nil {
 		return err
 	}
-	err = present.bolt.View(func(tx *bolt.Tx) error { return do(&view{tx: tx}) })
-	return errors.Join(err, present.release())
+	return errors.Join(do(&view{reader: reader}), reader.Close())
 }

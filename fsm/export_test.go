@@ -3,8 +3,11 @@ package fsm
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -492,36 +495,66 @@ const (
 	StateCount        = stateCount
 )
 
-// CutLedger makes the stored ledger one of the first program's.
-func CutLedger(m *Machine) error {
-	present, err := m.use()
-	if err != nil {
-		return err
+// edited is a snapshot whose database was changed before its sum was taken.
+func edited(stream []byte, edit func(*bolt.Tx) error) (_ []byte, err error) {
+	var header snapshotHeader
+	if err := binary.Read(bytes.NewReader(stream), binary.BigEndian, &header); err != nil {
+		return nil, err
 	}
-	err = present.bolt.Update(func(tx *bolt.Tx) error {
-		v := &view{tx: tx}
-		value := v.get(tableLedger, ledgerKey)
-		short := (stateCount - firstStateCount + laterFields) * sequenceSize
-		return v.bucket(tableLedger).Put(ledgerKey, bytes.Clone(value[:len(value)-short]))
-	})
-	return errors.Join(err, present.release())
-}
-
-// DropLaterTables makes the database one of the first program's, which kept all
-// finished jobs together.
-func DropLaterTables(m *Machine) error {
-	present, err := m.use()
+	directory, err := os.MkdirTemp("", "edited")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = present.bolt.Update(func(tx *bolt.Tx) error {
-		v := &view{tx: tx}
-		finished := v.bucket(tableFinished)
-		if err := v.bucket(tableStuck).ForEach(finished.Put); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	path := filepath.Join(directory, "state.db")
+	if err := os.WriteFile(path, stream[binary.Size(header):][:header.Size], 0o600); err != nil {
+		return nil, err
+	}
+	file, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := file.Update(edit); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = file.View(func(tx *bolt.Tx) error {
+		header.Size = uint64(tx.Size())
+		if err := binary.Write(&out, binary.BigEndian, header); err != nil {
 			return err
 		}
-		value := v.get(tableLedger, ledgerKey)
-		if err := v.bucket(tableLedger).Put(ledgerKey, bytes.Clone(value[:len(value)-laterFields*sequenceSize])); err != nil {
+		if _, err := tx.WriteTo(&out); err != nil {
+			return err
+		}
+		return binary.Write(&out, binary.BigEndian, header.Size)
+	})
+	sum := sha256.Sum256(out.Bytes())
+	return append(out.Bytes(), sum[:]...), err
+}
+
+// CutLedger makes the ledger of a snapshot one of the first program's.
+func CutLedger(stream []byte) ([]byte, error) {
+	return edited(stream, func(tx *bolt.Tx) error {
+		return cutLedger(tx, (stateCount-firstStateCount+laterFields)*sequenceSize)
+	})
+}
+
+func cutLedger(tx *bolt.Tx, by int) error {
+	bucket := tx.Bucket([]byte(tableNames[tableLedger]))
+	value := bucket.Get(ledgerKey)
+	return bucket.Put(ledgerKey, bytes.Clone(value[:len(value)-by]))
+}
+
+// DropLaterTables makes a snapshot one of the first program's, which kept all
+// finished jobs together.
+func DropLaterTables(stream []byte) ([]byte, error) {
+	return edited(stream, func(tx *bolt.Tx) error {
+		finished := tx.Bucket([]byte(tableNames[tableFinished]))
+		if err := tx.Bucket([]byte(tableNames[tableStuck])).ForEach(finished.Put); err != nil {
+			return err
+		}
+		if err := cutLedger(tx, laterFields*sequenceSize); err != nil {
 			return err
 		}
 		for _, name := range tableNames[firstTables:] {
@@ -531,15 +564,9 @@ func DropLaterTables(m *Machine) error {
 		}
 		return nil
 	})
-	return errors.Join(err, present.release())
 }
 
-// DropIndex makes the database one of before jobs had an index.
-func DropIndex(m *Machine) error {
-	present, err := m.use()
-	if err != nil {
-		return err
-	}
-	err = present.bolt.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(tableNames[tableFound])) })
-	return errors.Join(err, present.release())
+// DropIndex makes a snapshot one of before jobs had an index.
+func DropIndex(stream []byte) ([]byte, error) {
+	return edited(stream, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(tableNames[tableFound])) })
 }

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -33,18 +32,16 @@ func jobRoads(j *jobs.Job) [][]byte {
 
 // indexJobs makes the index of a state that was written before there was one.
 // There are no errors in it.
-func (v *view) indexJobs() error {
-	return v.scan(tableJob, nil, func(_, value []byte) (bool, error) {
+func (t *txn) indexJobs() error {
+	return t.scan(tableJob, nil, func(_, value []byte) (bool, error) {
 		j, err := decodeJob(value)
 		if err != nil {
 			return false, err
 		}
 		for _, road := range jobRoads(&j.Job) {
-			if err := v.bucket(tableFound).Put(road, nil); err != nil {
-				return false, fmt.Errorf("cannot write to table %s: %w", tableNames[tableFound], err)
-			}
+			t.put(tableFound, road, nil)
 		}
-		return true, nil
+		return t.fault == nil, nil
 	})
 }
 

@@ -48,10 +48,10 @@ func TestOldStatesAreIndexed(t *testing.T) {
 	p := posting("a", "k")
 	p.Tags = []string{"rare"}
 	r.posted(p)
-	if err := fsm.DropIndex(r.Machine); err != nil {
+	stream, err := fsm.DropIndex(snapshot(t, r.Machine))
+	if err != nil {
 		t.Fatal(err)
 	}
-	stream := snapshot(t, r.Machine)
 	other := newRig(t)
 	if err := other.Restore(bytes.NewReader(stream)); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package fsm is the replicated state machine: commands in, one bbolt
-// transaction, results out. It holds everything that a cluster knows: jobs and
+// Package fsm is the replicated state machine: commands in, one transaction of
+// its tables, results out. It holds everything that a cluster knows: jobs and
 // the order in which they are claimed, sessions, claims and entities, books,
 // flows and atoms, and the tail of events.
 //
@@ -30,8 +30,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	bolt "go.etcd.io/bbolt"
 
+	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -69,6 +69,9 @@ type Options struct {
 	// Generation is that of the cluster, for the tokens of claims. The higher
 	// of this and that of a restored snapshot counts.
 	Generation uint64
+	// MemoryRows is how many rows are kept in memory before they are flushed
+	// to the database. Default: tables.DefaultMemoryRows.
+	MemoryRows int
 	// MmapSize is how much address space is reserved, in bytes. Default: 4 GiB
 	// where addresses have 64 bits, 1 GiB elsewhere.
 	MmapSize int
@@ -118,7 +121,7 @@ type Machine struct {
 
 	// mu guards which database is the present one.
 	mu       sync.RWMutex
-	database *database // nil once closed
+	database *tables.DB // nil once closed
 
 	// status is of the last commit. Written under applying.
 	status atomic.Pointer[status]
@@ -143,32 +146,28 @@ func Open(options Options) (*Machine, error) {
 	if err := errors.Join(removeIfThere(options.Path), removeIfThere(restoringPath(options.Path))); err != nil {
 		return nil, fmt.Errorf("cannot delete the old state: %w", err)
 	}
-	opened, err := openDatabase(options.Path, options.MmapSize)
+	opened, err := options.database(options.Path)
 	if err != nil {
 		return nil, err
 	}
 	m := &Machine{options: options, database: opened, advance: make(chan struct{})}
 	if err := m.initialise(); err != nil {
-		return nil, errors.Join(err, opened.release())
+		return nil, errors.Join(err, opened.Close())
 	}
 	return m, nil
 }
 
-// initialise makes the tables of an empty database.
+// initialise writes the first ledger into an empty database.
 func (m *Machine) initialise() error {
-	first := ledger{Schema: schemaVersion, Generation: m.options.Generation}
-	err := m.database.bolt.Update(func(tx *bolt.Tx) error {
-		for _, name := range tableNames {
-			if _, err := tx.CreateBucket([]byte(name)); err != nil {
-				return err
-			}
-		}
-		return tx.Bucket([]byte(tableNames[tableLedger])).Put(ledgerKey, first.encode())
-	})
+	t, err := m.begin(m.database, ledger{Schema: schemaVersion, Generation: m.options.Generation})
+	if err != nil {
+		return err
+	}
+	after, err := t.commit()
 	if err != nil {
 		return fmt.Errorf("cannot prepare the state: %w", err)
 	}
-	m.status.Store(&status{ledger: first})
+	m.status.Store(after)
 	return nil
 }
 
@@ -185,7 +184,7 @@ func (m *Machine) Close() error {
 		return nil
 	}
 	m.announce()
-	return present.release()
+	return present.Close()
 }
 
 // AppliedIndex is the index of the last entry that has been applied.

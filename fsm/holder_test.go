@@ -1,9 +1,9 @@
 package fsm_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -82,11 +82,12 @@ func TestTheOrderOfTheFront(t *testing.T) {
 func TestOldSnapshotsHaveFewerTables(t *testing.T) {
 	r := newRig(t)
 	r.posted(posting("a", "k"))
-	if err := fsm.DropLaterTables(r.Machine); err != nil {
+	stream, err := fsm.DropLaterTables(snapshot(t, r.Machine))
+	if err != nil {
 		t.Fatal(err)
 	}
 	other := newRig(t)
-	if err := other.Restore(strings.NewReader(string(snapshot(t, r.Machine)))); err != nil {
+	if err := other.Restore(bytes.NewReader(stream)); err != nil {
 		t.Fatal(err)
 	}
 	other.index = r.index
@@ -105,11 +106,12 @@ func TestOldSnapshotsAreLinedUp(t *testing.T) {
 		p.Priority, p.Front = int32(i%2), i == 2
 		r.posted(p)
 	}
-	if err := fsm.DropLaterTables(r.Machine); err != nil {
+	stream, err := fsm.DropLaterTables(snapshot(t, r.Machine))
+	if err != nil {
 		t.Fatal(err)
 	}
 	other := newRig(t)
-	if err := other.Restore(strings.NewReader(string(snapshot(t, r.Machine)))); err != nil {
+	if err := other.Restore(bytes.NewReader(stream)); err != nil {
 		t.Fatal(err)
 	}
 	other.index = r.index

@@ -483,11 +483,12 @@ func TestDefinitionIsWrittenAlone(t *testing.T) {
 // and interventions is restored, and both can be written then.
 func TestOldSnapshotsLackTables(t *testing.T) {
 	old := stuckWithoutDefinition(t)
-	if err := fsm.DropLaterTables(old.Machine); err != nil {
+	stream, err := fsm.DropLaterTables(snapshot(t, old.Machine))
+	if err != nil {
 		t.Fatal(err)
 	}
 	r := newRig(t)
-	if err := r.Restore(bytes.NewReader(snapshot(t, old.Machine))); err != nil {
+	if err := r.Restore(bytes.NewReader(stream)); err != nil {
 		t.Fatal(err)
 	}
 	r.index = old.index

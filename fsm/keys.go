@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -19,10 +20,10 @@ import (
 // another version is refused.
 const schemaVersion = 1
 
-// table is one bbolt bucket.
-type table int
+// table is one of the tables below.
+type table = tables.Table
 
-// The tables. Numbers in keys are big-endian, so that bbolt's order is theirs.
+// The tables. Numbers in keys are big-endian, so that the order of keys is theirs.
 // A job is known to the indexes by its sequence, which is short and puts jobs
 // that were posted together side by side.
 const (

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	bolt "go.etcd.io/bbolt"
-
+	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -246,7 +245,7 @@ func afterLane(lane []byte) []byte {
 type laneHead struct {
 	lane   []byte
 	order  []byte // inverted priority and sequence: by them the lanes are merged
-	cursor *bolt.Cursor
+	cursor *tables.Cursor
 }
 
 // stand moves the head to a key; false if the lane is over.

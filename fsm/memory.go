@@ -13,9 +13,9 @@ const (
 	keptMemory  = 2 << 20
 )
 
-// memory is where the values of a batch are put, one behind the other. bbolt
-// refers to a value until the commit and has copied it then, so that one batch
-// can use the memory of the one before it: making it anew for each value, and
+// memory is where the values of a batch are put, one behind the other. The
+// tables copy what they are given, so that one batch can use the memory of the
+// one before it: making it anew for each value, and
 // collecting it, was a fifth of what applying a posting costs.
 type memory struct {
 	present []byte // what is in use, with room at its end
@@ -25,7 +25,7 @@ type memory struct {
 func (m *memory) room(size int) []byte {
 	used := len(m.present)
 	if cap(m.present)-used < size {
-		// The values before stay where they are; bbolt keeps them alive.
+		// The values before stay where they are until nobody refers to them.
 		m.present, used = make([]byte, 0, max(size, 2*cap(m.present), firstMemory)), 0
 	}
 	m.present = m.present[:used+size]

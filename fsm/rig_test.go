@@ -37,6 +37,9 @@ func newRigWith(t testing.TB, options fsm.Options) *rig {
 	r := &rig{TB: t, now: start}
 	options.Path = filepath.Join(t.TempDir(), "state.db")
 	options.MmapSize = 1 << 20
+	if _, measures := t.(*testing.B); !measures && options.MemoryRows == 0 {
+		options.MemoryRows = 30 // so that what a test writes lies in memory and in the file
+	}
 	r.path = options.Path
 	options.Changed = func(c fsm.Changes) { r.changes = append(r.changes, c) }
 	m, err := fsm.Open(options)

@@ -11,9 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/conductord/conductord/fsm/tables"
 )
 
 // snapshotMagic begins every snapshot.
@@ -43,36 +44,31 @@ type Snapshot struct {
 	// Index is that of the last entry that the snapshot includes.
 	Index uint64
 
-	header   snapshotHeader
-	database *database
-	tx       *bolt.Tx
-	close    sync.Once
+	header snapshotHeader
+	tables *tables.Snapshot
 }
 
-// Snapshot opens a snapshot. It only begins to read, so it is quick; WriteTo
-// does the work, beside further calls of Apply.
+// Snapshot opens a snapshot. It writes what is in memory to the database, which
+// is bounded, and begins to read that; WriteTo does the work, beside further
+// calls of Apply.
 func (m *Machine) Snapshot() (*Snapshot, error) {
-	present, err := m.use()
-	if err != nil {
-		return nil, err
+	m.applying.Lock()
+	defer m.applying.Unlock()
+	if m.closed() {
+		return nil, ErrClosed
 	}
-	tx, err := present.bolt.Begin(false)
+	taken, err := m.database.Snapshot()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot begin a snapshot: %w", err), present.release())
-	}
-	s := &Snapshot{database: present, tx: tx}
-	v := &view{tx: tx}
-	at, err := v.ledgerOf()
-	if err != nil {
-		_ = s.Close()
 		return nil, fmt.Errorf("cannot begin a snapshot: %w", err)
 	}
-	s.Index = at.Index
-	s.header = snapshotHeader{
-		Magic: snapshotMagic, Format: snapshotFormat, Schema: schemaVersion,
-		Index: at.Index, Generation: at.Generation, Size: uint64(tx.Size()),
-	}
-	return s, nil
+	at := m.status.Load().ledger
+	return &Snapshot{
+		Index: at.Index, tables: taken,
+		header: snapshotHeader{
+			Magic: snapshotMagic, Format: snapshotFormat, Schema: schemaVersion,
+			Index: at.Index, Generation: at.Generation, Size: uint64(taken.Size()),
+		},
+	}, nil
 }
 
 // WriteTo streams the snapshot. It may be called once at a time, and not after
@@ -83,7 +79,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if err := binary.Write(out, binary.BigEndian, s.header); err != nil {
 		return out.written, fmt.Errorf("cannot write the snapshot's header: %w", err)
 	}
-	if _, err := s.tx.WriteTo(out); err != nil {
+	if _, err := s.tables.WriteTo(out); err != nil {
 		return out.written, fmt.Errorf("cannot write the snapshot: %w", err)
 	}
 	if err := binary.Write(out, binary.BigEndian, s.header.Size); err != nil {
@@ -109,11 +105,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // Close ends the snapshot. Closing twice is harmless.
-func (s *Snapshot) Close() error {
-	var err error
-	s.close.Do(func() { err = errors.Join(s.tx.Rollback(), s.database.release()) })
-	return err
-}
+func (s *Snapshot) Close() error { return s.tables.Close() }
 
 // Restore replaces the state by that of a snapshot. The snapshot is read into a
 // file beside the database and verified as a whole first: on any error, the
@@ -131,14 +123,14 @@ func (m *Machine) Restore(r io.Reader) error {
 		return fmt.Errorf("cannot restore: %w", errors.Join(err, removeIfThere(temporary)))
 	}
 	if err := replaceFile(temporary, m.options.Path); err != nil {
-		return fmt.Errorf("cannot restore: %w", errors.Join(err, restored.release(), removeIfThere(temporary)))
+		return fmt.Errorf("cannot restore: %w", errors.Join(err, restored.Close(), removeIfThere(temporary)))
 	}
 	m.mu.Lock()
 	old := m.database
 	m.database = restored
 	m.mu.Unlock()
 	m.status.Store(after)
-	if err := old.release(); err != nil {
+	if err := old.Close(); err != nil {
 		m.options.Logger.Warn("the state before the restoration could not be closed", "error", err)
 	}
 	m.options.Logger.Info("restored a snapshot", "index", after.Index, "generation", after.Generation)
@@ -152,7 +144,7 @@ func (m *Machine) Restore(r io.Reader) error {
 func restoringPath(path string) string { return path + ".restoring" }
 
 // receive writes a snapshot's database to a file, and opens what it verified.
-func (m *Machine) receive(r io.Reader, path string) (*database, *status, error) {
+func (m *Machine) receive(r io.Reader, path string) (*tables.DB, *status, error) {
 	header, err := receiveFile(r, path)
 	if err != nil {
 		return nil, nil, err
@@ -160,21 +152,22 @@ func (m *Machine) receive(r io.Reader, path string) (*database, *status, error) 
 	if err := inspect(path, header.Size); err != nil {
 		return nil, nil, err
 	}
-	restored, err := openDatabase(path, m.options.MmapSize)
+	restored, err := m.options.database(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	after, err := m.adopt(restored, header)
 	if err != nil {
-		return nil, nil, errors.Join(err, restored.release())
+		return nil, nil, errors.Join(err, restored.Close())
 	}
 	return restored, after, nil
 }
 
-// inspect reads every key of a database. The sum was right, so what is wrong
-// here was wrong when it was written. It comes before the database is opened
-// for writing, and before bbolt's own check: both panic in goroutines of
-// bbolt's where they meet a bad page, and nobody could recover from that.
+// inspect reads every key of a database, and has bbolt check it. The sum was
+// right, so what is wrong here was wrong when it was written. It comes before
+// the database is opened for writing, and reads before bbolt checks: both panic
+// in goroutines of bbolt's where they meet a bad page, and nobody could recover
+// from that.
 func inspect(path string, size uint64) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page beyond the file
 	defer func() {
@@ -187,7 +180,7 @@ func inspect(path string, size uint64) (err error) {
 		return fmt.Errorf("%w: its database cannot be opened: %w", ErrBadSnapshot, err)
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	return opened.View(func(tx *bolt.Tx) error {
+	err = opened.View(func(tx *bolt.Tx) error {
 		if uint64(tx.Size()) != size {
 			return fmt.Errorf("%w: its database should have %d bytes, and has %d", ErrBadSnapshot, tx.Size(), size)
 		}
@@ -205,6 +198,10 @@ func inspect(path string, size uint64) (err error) {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return opened.View(checkDatabase)
 }
 
 // receiveFile writes the database of a snapshot to a file, durably, and checks
@@ -286,71 +283,54 @@ func asBad(err error) error {
 	return err
 }
 
-// adopt verifies a restored database, and gives it our generation if that is
+// adopt completes a restored database, and gives it our generation if that is
 // the higher one: after a recovery, tokens must not be handed out again.
-func (m *Machine) adopt(restored *database, header snapshotHeader) (after *status, err error) {
-	if err := restored.bolt.View(checkDatabase); err != nil {
+func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (*status, error) {
+	t, err := m.begin(restored, ledger{})
+	if err != nil {
 		return nil, err
 	}
-	err = restored.bolt.Update(func(tx *bolt.Tx) error {
-		counted := tx.Bucket([]byte(tableNames[tableTally])) != nil
-		if err := addLaterTables(tx); err != nil {
-			return err
-		}
-		v := &view{tx: tx}
-		kept, err := v.ledgerOf()
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrBadSnapshot, err)
-		}
-		if kept.Index != header.Index || kept.Generation != header.Generation {
-			return fmt.Errorf("%w: its header says index %d, and its database %d", ErrBadSnapshot, header.Index, kept.Index)
-		}
-		kept.Generation = max(kept.Generation, m.options.Generation)
-		after = &status{ledger: kept}
-		if !counted {
-			if err := (&txn{view: *v, ledger: kept, memory: &memory{}, tallies: make(map[string]*tally)}).countAnew(); err != nil {
-				return err
-			}
-		}
-		if after.nextDue, err = v.nextDue(); err != nil {
-			return err
-		}
-		if after.nextSlot, err = v.nextSlot(); err != nil {
-			return err
-		}
-		return v.bucket(tableLedger).Put(ledgerKey, kept.encode())
-	})
-	return after, err
+	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
+	defer m.memory.again()
+	kept, err := t.ledgerOf()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadSnapshot, err)
+	}
+	if kept.Index != header.Index || kept.Generation != header.Generation {
+		return nil, fmt.Errorf("%w: its header says index %d, and its database %d", ErrBadSnapshot, header.Index, kept.Index)
+	}
+	if err := t.fillLaterTables(restored); err != nil {
+		return nil, err
+	}
+	t.ledger = kept
+	t.Generation = max(kept.Generation, m.options.Generation)
+	return t.commit()
 }
 
-// addLaterTables makes the tables that a snapshot of an earlier program lacks.
-// All but two of them were empty: the line follows from the lanes, and the index
-// from the jobs.
-func addLaterTables(tx *bolt.Tx) error {
-	line, found := tx.Bucket([]byte(tableNames[tableLine])), tx.Bucket([]byte(tableNames[tableFound]))
-	for _, name := range tableNames[firstTables:] {
-		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
-			return fmt.Errorf("cannot add table %s: %w", name, err)
-		}
-	}
-	v := &view{tx: tx}
-	if found == nil {
-		if err := v.indexJobs(); err != nil {
+// fillLaterTables fills the tables that a snapshot of an earlier program lacked.
+// All but three of them were empty: the line follows from the lanes, and the
+// index and the tallies from the jobs.
+func (t *txn) fillLaterTables(restored *tables.DB) error {
+	if restored.Made(tableFound) {
+		if err := t.indexJobs(); err != nil {
 			return err
 		}
 	}
-	if line != nil {
+	if restored.Made(tableTally) {
+		if err := t.countAnew(); err != nil {
+			return err
+		}
+	}
+	if !restored.Made(tableLine) {
 		return nil
 	}
-	return v.scan(tableClaimable, nil, func(key, _ []byte) (bool, error) {
+	return t.scan(tableClaimable, nil, func(key, _ []byte) (bool, error) {
 		place, err := lineOfClaimable(key)
 		if err != nil {
 			return false, err
 		}
-		if err := v.bucket(tableLine).Put(place, nil); err != nil {
-			return false, fmt.Errorf("cannot write to table %s: %w", tableNames[tableLine], err)
-		}
-		return true, nil
+		t.put(tableLine, place, nil)
+		return t.fault == nil, nil
 	})
 }
 

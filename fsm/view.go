@@ -3,36 +3,22 @@ package fsm
 import (
 	"bytes"
 
-	bolt "go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/fsm/tables"
 )
 
-// view is the tables within one transaction, to be read.
+// view is the tables in one state, to be read.
 type view struct {
-	tx      *bolt.Tx
-	buckets [len(tableNames)]*bolt.Bucket
-}
-
-// fillPercent is how full bbolt leaves a page that it splits. Nearly all keys
-// are those of a sequence or sort by time, so new ones come at the end: with
-// bbolt's 50 % the database, and every snapshot, would be half air.
-const fillPercent = 0.9
-
-func (v *view) bucket(t table) *bolt.Bucket {
-	if v.buckets[t] == nil {
-		v.buckets[t] = v.tx.Bucket([]byte(tableNames[t]))
-		v.buckets[t].FillPercent = fillPercent
-	}
-	return v.buckets[t]
+	reader *tables.Reader
 }
 
 // get reads a value; nil if there is none. It is good until the end of the
-// transaction, or until the key is written, whichever comes first.
-func (v *view) get(t table, key []byte) []byte { return v.bucket(t).Get(key) }
+// view, and must not be changed.
+func (v *view) get(t table, key []byte) []byte { return v.reader.Get(t, key) }
 
-func (v *view) cursor(t table) *bolt.Cursor { return v.bucket(t).Cursor() }
+func (v *view) cursor(t table) *tables.Cursor { return v.reader.Cursor(t) }
 
 // scan calls a function with every key that has the prefix, in order, until
 // the function says that it has seen enough. It must not write to the table.

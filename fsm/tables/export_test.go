@@ -1,0 +1,19 @@
+package tables
+
+// BreakFile closes the file behind the back of the DB: what a disk that is
+// full or gone does to a flush.
+func BreakFile(db *DB) error { return db.file.Close() }
+
+// Flushed waits for the flush that is under way.
+func Flushed(db *DB) { <-db.flushed }
+
+// LearnFrom is how many deleted rows make a gap.
+const LearnFrom = learnFrom
+
+// Gaps is how many gaps are known of a table.
+func Gaps(db *DB, t Table) int {
+	if db.gaps.of[t] == nil {
+		return 0
+	}
+	return db.gaps.of[t].Len()
+}

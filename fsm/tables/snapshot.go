@@ -1,0 +1,64 @@
+package tables
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Snapshot is the state after one commit, all of it in the file. It stays as it
+// is while the tables are changed, and must be closed.
+type Snapshot struct {
+	db    *DB
+	tx    *bolt.Tx
+	close sync.Once
+}
+
+// Snapshot flushes what is in memory, and opens a snapshot. No Writer may be
+// open meanwhile.
+func (db *DB) Snapshot() (*Snapshot, error) {
+	if err := db.flushAll(); err != nil {
+		return nil, err
+	}
+	r, err := db.Reader()
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{db: db, tx: r.tx}, nil
+}
+
+// flushAll has everything in the file.
+func (db *DB) flushAll() error {
+	<-db.flushed
+	db.mu.Lock()
+	if db.failed == nil && !db.closed && !db.recent.empty() {
+		db.freezeLocked(db.recent)
+	}
+	db.mu.Unlock()
+	<-db.flushed
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	return db.failed
+}
+
+// Size is how many bytes WriteTo writes.
+func (s *Snapshot) Size() int64 { return s.tx.Size() }
+
+// WriteTo writes the file: a bbolt database, in which each table is a bucket.
+func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
+	n, err := s.tx.WriteTo(w)
+	if err != nil {
+		err = fmt.Errorf("cannot write the tables: %w", err)
+	}
+	return n, err
+}
+
+// Close ends the snapshot. Closing twice is harmless.
+func (s *Snapshot) Close() error {
+	var err error
+	s.close.Do(func() { err = errors.Join(s.tx.Rollback(), s.db.release()) })
+	return err
+}

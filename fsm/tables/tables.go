@@ -1,0 +1,221 @@
+// Package tables keeps sorted tables of bytes in a bbolt file, with what was
+// written last in memory before it.
+//
+// A DB is changed by one Writer at a time. What a commit wrote goes into a
+// layer in memory; once that has grown to a bound it is frozen, a new one
+// begins, and the frozen one is flushed into the file in one transaction,
+// beside further commits. Reads look through the layers into the file. So a
+// commit costs no pages: a row that is written ten times between two flushes,
+// or deleted again, costs the file one write, and the pages of a flush are
+// written in the order of their keys.
+//
+// Guarantees: a commit is seen whole or not at all, by every read that begins
+// after it; a read sees one state for as long as it lasts, whatever is
+// committed or flushed beside it; what is read does not depend on when was
+// flushed.
+//
+// Assumptions: nobody needs the file after a stop. It is not synced, and what
+// is in memory is not in it. Who wants all of it durable takes a Snapshot.
+package tables
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Bounds of what is kept in memory, by default: they make a flush take some
+// tens of milliseconds, and there can be twice as much while one goes on.
+const (
+	DefaultMemoryRows  = 16 << 10
+	DefaultMemoryBytes = 8 << 20
+)
+
+// lockTimeout is how long Open waits for another process to let go of the
+// file before it says so.
+const lockTimeout = time.Second
+
+// ErrClosed: the DB has been closed.
+var ErrClosed = errors.New("the tables are closed")
+
+// Options are how a DB is opened.
+type Options struct {
+	// Path is the file, which is made if it is not there. Required.
+	Path string
+	// Names are those of the tables; a Table is an index into them. Tables
+	// that the file lacks are made. Required.
+	Names []string
+	// MmapSize is how much address space is reserved, in bytes. A file that
+	// grows beyond it must be mapped anew, which waits for every open read.
+	// Default: bbolt's.
+	MmapSize int
+	// MemoryRows is how many rows a layer in memory has when it is flushed, and
+	// MemoryBytes how many bytes. Default: DefaultMemoryRows, DefaultMemoryBytes.
+	MemoryRows, MemoryBytes int
+}
+
+func (o Options) withDefaults() Options {
+	if o.MemoryRows == 0 {
+		o.MemoryRows = DefaultMemoryRows
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = DefaultMemoryBytes
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	var faults []error
+	if o.Path == "" {
+		faults = append(faults, errors.New("no path for the file"))
+	}
+	if len(o.Names) == 0 {
+		faults = append(faults, errors.New("no tables"))
+	}
+	if o.MemoryRows < 0 || o.MemoryBytes < 0 {
+		faults = append(faults, fmt.Errorf("cannot keep %d rows and %d bytes in memory", o.MemoryRows, o.MemoryBytes))
+	}
+	return errors.Join(faults...)
+}
+
+// Table is the number of a table in Options.Names.
+type Table int
+
+// DB is a set of tables. All methods but Begin and Snapshot may be called from
+// several goroutines at once; those two take turns with each other and with the
+// Writer that is open.
+type DB struct {
+	options Options
+	file    *bolt.DB
+	made    []bool // the tables that Open has made
+	// users are whoever uses the file: bbolt's Close waits for open reads, and
+	// nobody else has to. One of them is the DB; the last one closes.
+	users atomic.Int64
+
+	// mu guards what a read sees. It is never held while something is written
+	// to the file.
+	mu     sync.RWMutex
+	recent *layer // of the commits since the last freeze
+	frozen *layer // is being flushed; nil if none is
+	closed bool
+
+	// Of the writer and its flushes.
+	flushed chan struct{} // closed when the frozen layer has been flushed, or cannot be
+	failed  error         // why a flush failed; set before flushed is closed
+	gaps    gaps
+}
+
+// Open opens the tables that are in a file, and makes those that are not.
+func Open(options Options) (*DB, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return nil, fmt.Errorf("cannot open the tables: %w", err)
+	}
+	const ownerOnly = 0o600 // rows carry what users put into them
+	file, err := bolt.Open(options.Path, ownerOnly, &bolt.Options{
+		Timeout: lockTimeout,
+		// Nothing relies on the file after a stop, so nothing is gained by
+		// syncing it.
+		NoSync:          true,
+		NoGrowSync:      true,
+		NoFreelistSync:  true,
+		FreelistType:    bolt.FreelistMapType,
+		InitialMmapSize: options.MmapSize,
+		NoStatistics:    true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the file of the tables %s: %w", options.Path, err)
+	}
+	db := &DB{
+		options: options, file: file, made: make([]bool, len(options.Names)), recent: newLayer(len(options.Names)),
+		flushed: make(chan struct{}), gaps: newGaps(len(options.Names)),
+	}
+	close(db.flushed)
+	db.users.Store(1)
+	if err := file.Update(db.makeTables); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot make the tables: %w", err), db.Close())
+	}
+	return db, nil
+}
+
+func (db *DB) makeTables(tx *bolt.Tx) error {
+	for t, name := range db.options.Names {
+		if db.made[t] = tx.Bucket([]byte(name)) == nil; !db.made[t] {
+			continue
+		}
+		if _, err := tx.CreateBucket([]byte(name)); err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Made tells whether a table was not in the file that was opened.
+func (db *DB) Made(t Table) bool { return db.made[t] }
+
+// Close lets go of the file once a flush that is under way and the last open
+// read are over; it waits for the flush only. Closing twice is harmless. What is
+// in memory is lost.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	closed, flushed := db.closed, db.flushed
+	db.closed = true
+	db.mu.Unlock()
+	if closed {
+		return nil
+	}
+	<-flushed
+	return db.release()
+}
+
+// release ends one use of the file.
+func (db *DB) release() error {
+	if db.users.Add(-1) > 0 {
+		return nil
+	}
+	if err := db.file.Close(); err != nil {
+		return fmt.Errorf("cannot close the file of the tables: %w", err)
+	}
+	return nil
+}
+
+// Reader begins to read the state after the last commit, and must be closed. It
+// takes the file first and then the layers, and no layer is let go between. So
+// what a flush has moved from a layer into the file is seen in one of them at
+// least; seen in both it is the same.
+func (db *DB) Reader() (*Reader, error) {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.closed {
+		return nil, ErrClosed
+	}
+	tx, err := db.file.Begin(false)
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin to read the tables: %w", err)
+	}
+	db.users.Add(1)
+	return &Reader{db: db, tx: tx, recent: db.recent, frozen: db.frozen, buckets: make([]*bolt.Bucket, len(db.options.Names))}, nil
+}
+
+// Read runs a function over the state after the last commit. What the function
+// keeps must be copies.
+func (db *DB) Read(do func(*Reader) error) error {
+	r, err := db.Reader()
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(r), r.Close())
+}
+
+// Size is about how long the file is, in bytes.
+func (db *DB) Size() (size int64, err error) {
+	err = db.Read(func(r *Reader) error {
+		size = r.tx.Size()
+		return nil
+	})
+	return size, err
+}

@@ -1,0 +1,159 @@
+package tables
+
+import (
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Writer changes the tables, and reads its own changes. It belongs to one
+// goroutine, and ends with Commit or Rollback.
+type Writer struct {
+	Reader
+	owned []bool // the trees of recent that are ours to change, by table
+	ended bool
+}
+
+// Begin makes the Writer. There must be no other.
+func (db *DB) Begin() (*Writer, error) {
+	r, err := db.Reader()
+	if err != nil {
+		return nil, err
+	}
+	next := *r.recent
+	next.trees = append([]*tree(nil), next.trees...)
+	r.recent, r.gaps = &next, &db.gaps
+	return &Writer{Reader: *r, owned: make([]bool, len(db.options.Names))}, nil
+}
+
+// own is the tree of a table, to be changed.
+func (w *Writer) own(t Table) *tree {
+	if !w.owned[t] {
+		w.owned[t] = true
+		if w.recent.trees[t] == nil {
+			w.recent.trees[t] = newTree()
+		} else {
+			w.recent.trees[t] = w.recent.trees[t].Copy()
+		}
+	}
+	return w.recent.trees[t]
+}
+
+// Put writes a row. Key and value are copied.
+func (w *Writer) Put(t Table, key, value []byte) error {
+	switch {
+	case len(key) == 0:
+		return errors.New("a row needs a key")
+	case len(key) > bolt.MaxKeySize:
+		return fmt.Errorf("a key has %d bytes, and %d are allowed", len(key), bolt.MaxKeySize)
+	case len(value) > bolt.MaxValueSize:
+		return fmt.Errorf("a value has %d bytes, and %d are allowed", len(value), bolt.MaxValueSize)
+	}
+	kept := w.set(t, key, w.recent.keep(value))
+	w.gaps.put(t, kept)
+	return nil
+}
+
+// Delete removes a row, if it is there.
+func (w *Writer) Delete(t Table, key []byte) { w.set(t, key, nil) }
+
+func (w *Writer) set(t Table, key, value []byte) (kept string) {
+	kept = stringOf(w.recent.keep(key))
+	w.own(t).Set(kept, value)
+	w.recent.rows++
+	w.recent.bytes += len(key) + len(value) + rowOverhead
+	return kept
+}
+
+// Rollback forgets what was written. After Commit it does nothing.
+func (w *Writer) Rollback() error {
+	if w.ended {
+		return nil
+	}
+	w.ended = true
+	w.gaps.forget() // some may be of rows that were deleted in vain
+	return w.Close()
+}
+
+// Commit shows what was written to everybody. It may have to wait for a flush:
+// for two layers at most is there memory. An error means that the tables cannot
+// be written to any more, and that nothing was committed.
+func (w *Writer) Commit() error {
+	if w.ended {
+		return errors.New("internal error: the writer has ended")
+	}
+	w.ended = true
+	// The read of the file ends first: a flush may be waiting for it.
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return w.db.publish(w.recent)
+}
+
+// publish replaces the recent layer, and freezes it if it has grown enough.
+func (db *DB) publish(next *layer) error {
+	grown := next.rows >= db.options.MemoryRows || next.bytes >= db.options.MemoryBytes
+	if grown {
+		<-db.flushed
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	switch {
+	case db.failed != nil:
+		return db.failed
+	case db.closed:
+		return ErrClosed
+	case !grown:
+		db.recent = next
+		return nil
+	}
+	db.freezeLocked(next)
+	return nil
+}
+
+// freezeLocked has a layer flushed, and begins another. The one before has been.
+func (db *DB) freezeLocked(full *layer) {
+	db.frozen, db.recent = full, newLayer(len(db.options.Names))
+	db.gaps.forget() // of rows that are about to be gone from memory
+	done := make(chan struct{})
+	db.flushed = done
+	go db.flush(full, done) // ends with the transaction
+}
+
+// flush writes a layer into the file.
+func (db *DB) flush(full *layer, done chan<- struct{}) {
+	defer close(done)
+	err := db.file.Update(func(tx *bolt.Tx) error { return db.write(tx, full) })
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err != nil {
+		db.failed = fmt.Errorf("cannot write the tables to their file: %w", err)
+		return // what cannot be written is still to be read
+	}
+	db.frozen = nil
+}
+
+// write writes a layer in the order of its keys, so that each page is written
+// once.
+func (db *DB) write(tx *bolt.Tx, full *layer) (err error) {
+	for t, written := range full.trees {
+		if written == nil {
+			continue
+		}
+		bucket := tx.Bucket([]byte(db.options.Names[t]))
+		bucket.FillPercent = fillPercent
+		written.Scan(func(key string, value []byte) bool {
+			if value == nil {
+				err = bucket.Delete(bytesOf(key))
+			} else {
+				err = bucket.Put(bytesOf(key), value)
+			}
+			return err == nil
+		})
+		if err != nil {
+			return fmt.Errorf("table %s: %w", db.options.Names[t], err)
+		}
+	}
+	return nil
+}
