@@ -108,7 +108,7 @@ func TestWakeUpsArePushed(t *testing.T) {
 			woken <- time.Now()
 		}()
 		eventually(t, "the request is parked", func() bool { return node.Parked(c.nodes[0]) == 1 })
-		if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Kind: "k"}); err != nil {
+		if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "soon", Kind: "k"}); err != nil {
 			t.Fatal(err)
 		}
 		posted := time.Now()
