@@ -474,9 +474,7 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 	case *v1.Command_Intervene: // until its flow is destroyed
 		return true, false
 	case *v1.Command_RunSchedule, *v1.Command_BackfillSchedule:
-		// A slot that its board has refused is tried again, which is recorded.
-		refused := slices.ContainsFunc(result.GetSchedule().Slots, func(s *v1.SlotRecord) bool { return s.State == string(jobs.SlotSkipped) })
-		return !refused, false // a job whose record and which itself are gone is made anew
+		return true, false // a job whose record and which itself are gone is made anew
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule,
 		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Restore,

@@ -343,11 +343,10 @@ func (t *txn) place(s *scheduleRecord, record *jobs.SlotRecord, overlap jobs.Ove
 func (t *txn) clear(s *scheduleRecord) (*scheduleRecord, error) {
 	for _, key := range t.keys(tableSlotWaiting, s.ID.UUID[:]) {
 		if err := t.unwait(s, key, func(r *jobs.SlotRecord) {
-			r.State, r.Job, r.Reason = jobs.SlotSkipped, jobs.JobID{}, "a later slot has taken its place"
+			refuse(s, r, "a later slot has taken its place")
 		}); err != nil {
 			return s, err
 		}
-		s.Skipped++
 	}
 	t.putSchedule(s)
 	for _, key := range t.keys(tableScheduleJob, s.ID.UUID[:]) {
@@ -380,10 +379,15 @@ func (t *txn) postSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
 		return err
 	}
 	if reason != "" {
-		record.State, record.Job, record.Reason = jobs.SlotSkipped, jobs.JobID{}, reason
-		s.Skipped++
+		refuse(s, record, reason)
 	}
 	return t.addRecord(s, record)
+}
+
+// refuse makes a record that of a slot which is not posted.
+func refuse(s *scheduleRecord, record *jobs.SlotRecord, reason string) {
+	record.State, record.Job, record.Reason = jobs.SlotSkipped, jobs.JobID{}, reason
+	s.Skipped++
 }
 
 // postJob posts the job of a slot. It answers with the reason of a refusal; the
@@ -422,8 +426,12 @@ func cutReason(reason string) string { return reason[:min(len(reason), jobs.MaxR
 // queueSlot lets a slot wait until all before it are finished.
 func (t *txn) queueSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
 	if s.Waiting >= jobs.MaxWaitingSlots {
-		d := jobs.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}
-		return t.skipSlots(s, &d, fmt.Sprintf("%d slots wait already", s.Waiting))
+		reason := fmt.Sprintf("%d slots wait already", s.Waiting)
+		if record.Trigger == jobs.TriggerSchedule {
+			return t.skipSlots(s, &jobs.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
+		}
+		refuse(s, record, reason) // whoever has asked for it is answered with the record
+		return t.addRecord(s, record)
 	}
 	record.State = jobs.SlotWaiting
 	if err := t.addRecord(s, record); err != nil {
@@ -488,8 +496,7 @@ func (t *txn) postNextWaiting(s *scheduleRecord) error {
 	err := t.unwait(s, bytes.Clone(key), func(r *jobs.SlotRecord) {
 		var refusal string
 		if refusal, fault = t.postJob(s, r); refusal != "" {
-			r.State, r.Job, r.Reason = jobs.SlotSkipped, jobs.JobID{}, refusal
-			s.Skipped++
+			refuse(s, r, refusal)
 		}
 	})
 	return errors.Join(err, fault)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
@@ -70,8 +71,15 @@ func runSchedule(name, nonce string) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_RunSchedule{RunSchedule: &v1.RunScheduleCommand{Name: name, Nonce: id(nonce), By: "ann"}}}
 }
 
+// backfill is one as entries of old have it, without a nonce.
 func backfill(name string, revision uint64, slots ...int) *v1.Command {
-	c := &v1.BackfillScheduleCommand{Name: name, Revision: revision, By: "ann"}
+	c := backfillAs("", name, revision, slots...)
+	c.GetBackfillSchedule().Nonce = ""
+	return c
+}
+
+func backfillAs(nonce, name string, revision uint64, slots ...int) *v1.Command {
+	c := &v1.BackfillScheduleCommand{Name: name, Revision: revision, By: "ann", Nonce: id(nonce)}
 	for _, slot := range slots {
 		c.Slots = append(c.Slots, second(slot))
 	}
@@ -351,6 +359,54 @@ func TestARefusedSlotIsRecorded(t *testing.T) {
 	}
 }
 
+// TestARefusalIsAnsweredOnce: a request that is repeated after a refusal gets
+// the same answer, and leaves no second record; another one tries again.
+func TestARefusalIsAnsweredOnce(t *testing.T) {
+	r := newRig(t)
+	_, revision := r.scheduled(every10("s", "allow"))
+	r.ok(fire(r.TimerEpoch(), "s", revision, 20, posting10(10)))
+	r.ok(limitBoard("default", &v1.BoardLimits{Jobs: 1}))
+	first := r.ok(runSchedule("s", "first"))
+	filled := r.ok(backfillAs("filling", "s", revision, -10, 0))
+	for _, again := range []struct {
+		command *v1.Command
+		want    *v1.Result
+	}{{runSchedule("s", "first"), first}, {backfillAs("filling", "s", revision, -10, 0), filled}} {
+		if got := r.harmless(again.command); !proto.Equal(got, again.want) {
+			t.Errorf("%v\nand again %v", again.want, got)
+		}
+	}
+	r.ok(limitBoard("default", &v1.BoardLimits{}))
+	r.harmless(runSchedule("s", "first"))
+	r.ok(runSchedule("s", "second"))
+	r.ok(backfillAs("filling again", "s", revision, -20, -10, 0))
+	_, recorded := r.schedule("s")
+	if got := strings.Count(recorded, "skipped"); got != 3 || strings.Count(recorded, "posted") != 5 {
+		t.Errorf("recorded: %s", recorded)
+	}
+	if got := r.harmless(backfillAs("filling", "s", revision, -10, 0)); !proto.Equal(got, filled) {
+		t.Errorf("after others: %v, want %v", got, filled)
+	}
+}
+
+// TestABackfillOverTheQueueIsRecorded: each slot that finds no room any more is
+// answered with a record of its own.
+func TestABackfillOverTheQueueIsRecorded(t *testing.T) {
+	r := newRig(t)
+	epoch, revision := r.scheduled(every10("s", "queue"))
+	r.ok(fire(epoch, "s", revision, 30, posting10(10), posting10(20))) // one waits
+	var slots []int
+	for n := range jobs.MaxBackfill {
+		slots = append(slots, -10*(jobs.MaxBackfill-n))
+	}
+	filled := r.ok(backfillAs("all", "s", revision, slots...)).GetSchedule().Slots
+	last := filled[len(filled)-1]
+	if filled[len(filled)-2].State != "waiting" || last.State != "skipped" || last.Trigger != "backfill" || last.Number == 0 {
+		t.Errorf("the last two: %v", filled[len(filled)-2:])
+	}
+	r.harmless(backfillAs("all", "s", revision, slots...))
+}
+
 func TestSchedulesAreListedAndBounded(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"b", "a", "c"} {
@@ -547,7 +603,7 @@ func (a *author) schedule() *v1.Command {
 	case 2:
 		return runSchedule(name, fmt.Sprint("nonce ", a.index))
 	case 3:
-		return backfill(name, known.Revision, -10*a.draw("slot", 3)-10, int(known.Decided.Sub(start)/(10*time.Second))*10)
+		return backfillAs(fmt.Sprint("nonce ", a.index), name, known.Revision, -10*a.draw("slot", 3)-10, int(known.Decided.Sub(start)/(10*time.Second))*10)
 	case 4:
 		return saveSchedule(every10(name, a.oneOf("overlap", "", "queue", "cancel", "allow")), known.Revision, next-10, next)
 	}

@@ -24,8 +24,12 @@ func (t *txn) runSchedule(c *v1.RunScheduleCommand) (*v1.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	record := &jobs.SlotRecord{Slot: t.now, Job: s.ID.RunJob(nonce), Trigger: jobs.TriggerRun, By: c.GetBy()}
-	known, err := t.postedBefore(s, record)
+	history, err := t.slotHistory(s)
+	if err != nil {
+		return nil, err
+	}
+	record := &jobs.SlotRecord{Slot: t.now, Job: s.ID.RunJob(nonce), Trigger: jobs.TriggerRun, By: c.GetBy(), Request: nonce}
+	known, err := t.answeredBefore(history, record)
 	switch {
 	case err != nil:
 		return nil, err
@@ -60,14 +64,24 @@ func (t *txn) backfillSchedule(c *v1.BackfillScheduleCommand) (*v1.Result, error
 		}
 		before = slot
 	}
+	var nonce jobs.Nonce // none in entries of old
+	if c.GetNonce() != "" {
+		if nonce, err = jobs.ParseNonce(c.GetNonce()); err != nil {
+			return nil, err
+		}
+	}
+	history, err := t.slotHistory(s)
+	if err != nil {
+		return nil, err
+	}
 	overlap := jobs.OverlapQueue
 	if s.Overlap == jobs.OverlapAllow {
 		overlap = jobs.OverlapAllow
 	}
 	var records []jobs.SlotRecord
 	for _, slot := range slots {
-		record := &jobs.SlotRecord{Slot: slot, Job: s.ID.SlotJob(slot), Trigger: jobs.TriggerBackfill, By: c.GetBy()}
-		known, err := t.postedBefore(s, record)
+		record := &jobs.SlotRecord{Slot: slot, Job: s.ID.SlotJob(slot), Trigger: jobs.TriggerBackfill, By: c.GetBy(), Request: nonce}
+		known, err := t.answeredBefore(history, record)
 		if err != nil {
 			return nil, err
 		}
@@ -87,24 +101,61 @@ func slotsResult(records ...jobs.SlotRecord) *v1.Result {
 	return &v1.Result{Kind: &v1.Result_Schedule{Schedule: &v1.ScheduleResult{Slots: command.SlotRecordsToProto(records)}}}
 }
 
-// postedBefore finds the record of a job that is wanted, or makes one for a job
-// that exists and whose record is no longer kept; nil if there is no such job.
-func (t *txn) postedBefore(s *scheduleRecord, wanted *jobs.SlotRecord) (*jobs.SlotRecord, error) {
-	var found *jobs.SlotRecord
-	err := t.scan(tableSlot, s.ID.UUID[:], func(_, value []byte) (bool, error) {
-		record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
-		if err == nil && record.Job == wanted.Job {
-			found = &record
-		}
-		return found == nil, err
-	})
-	if err != nil || found != nil {
-		return found, err
+// slotHistory is the records of a schedule, as repeats look for them.
+type slotHistory struct {
+	jobs     map[jobs.JobID]*jobs.SlotRecord
+	requests map[slotRequest]*jobs.SlotRecord
+}
+
+// slotRequest is a slot that somebody has asked for.
+type slotRequest struct {
+	trigger jobs.Trigger
+	nonce   jobs.Nonce
+	slot    int64 // Unix nanoseconds; 0 of a run, which is one slot, whenever it is repeated
+}
+
+func requestOf(r *jobs.SlotRecord) slotRequest {
+	asked := slotRequest{trigger: r.Trigger, nonce: r.Request}
+	if r.Trigger == jobs.TriggerBackfill {
+		asked.slot = r.Slot.UnixNano()
 	}
-	if t.get(tableJobID, wanted.Job.UUID[:]) == nil {
+	return asked
+}
+
+// slotHistory reads the records of a schedule, once for all slots of a command.
+func (v *view) slotHistory(s *scheduleRecord) (*slotHistory, error) {
+	h := &slotHistory{jobs: map[jobs.JobID]*jobs.SlotRecord{}, requests: map[slotRequest]*jobs.SlotRecord{}}
+	err := v.scan(tableSlot, s.ID.UUID[:], func(_, value []byte) (bool, error) {
+		record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
+		if err != nil {
+			return false, err
+		}
+		if !record.Job.IsZero() {
+			h.jobs[record.Job] = &record
+		}
+		if !record.Request.IsZero() {
+			h.requests[requestOf(&record)] = &record
+		}
+		return true, nil
+	})
+	return h, err
+}
+
+// answeredBefore finds the record of a slot that somebody asks for: of the same
+// request, whatever came of it, or of the job that is wanted, of which one is
+// made if the job exists and its record is no longer kept. Nil: the slot has no
+// job, and this is a new request for it.
+func (v *view) answeredBefore(history *slotHistory, wanted *jobs.SlotRecord) (*jobs.SlotRecord, error) {
+	if known := history.requests[requestOf(wanted)]; known != nil && !wanted.Request.IsZero() {
+		return known, nil
+	}
+	if known := history.jobs[wanted.Job]; known != nil {
+		return known, nil
+	}
+	if v.get(tableJobID, wanted.Job.UUID[:]) == nil {
 		return nil, nil
 	}
-	j, err := t.jobByID(wanted.Job)
+	j, err := v.jobByID(wanted.Job)
 	if err != nil {
 		return nil, err
 	}

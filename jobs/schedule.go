@@ -188,6 +188,9 @@ type SlotRecord struct {
 	At      time.Time `json:"at"` // when it came to be so
 	Trigger Trigger   `json:"trigger"`
 	By      string    `json:"by,omitempty"` // who, of run and backfill
+	// Request is the nonce of a run or a backfill, by which a repeat is known
+	// as long as the record is kept, also if its posting was refused.
+	Request Nonce `json:"request,omitzero"`
 }
 
 // Slots is how many slots the record is about.
@@ -224,7 +227,7 @@ type ScheduleOrder struct {
 	ScheduleName
 	By     string // who, for people
 	Reason string // of a pause: one sentence, for people
-	Nonce  Nonce  // of RunSchedule; zero: one is made, which no later call repeats
+	Nonce  Nonce  // of RunSchedule, the same for its repeats; zero: one is made, which no later call repeats
 }
 
 // Backfill asks for the slots of a time in the past.
@@ -232,6 +235,7 @@ type Backfill struct {
 	ScheduleName
 	From, To time.Time // From is included, To is not
 	By       string
+	Nonce    Nonce // the same for its repeats; zero: one is made, which no later call repeats
 }
 
 // Scheduler keeps schedules. Its methods may be called concurrently; what
@@ -260,10 +264,14 @@ type Scheduler interface {
 	// Nothing happens to one that is not paused. ErrNotFound.
 	ResumeSchedule(ctx context.Context, order ScheduleOrder) error
 	// RunSchedule posts a job now, whatever the rule, the overlap policy and
-	// a pause say. ErrNotFound.
+	// a pause say. What the board refuses is answered as a skipped slot with the
+	// reason, and a repeat with the same nonce is answered as the first call
+	// was. ErrNotFound.
 	RunSchedule(ctx context.Context, order ScheduleOrder) (SlotRecord, error)
 	// BackfillSchedule posts the slots of a time in the past that have no job,
 	// and answers with a record for each slot. Unless overlap is allowed they
-	// run one after the other. ErrNotFound; ErrLimit over MaxBackfill slots.
+	// run one after the other. A slot that was skipped is posted, unless that is
+	// a refusal of a call with the same nonce. ErrNotFound; ErrInvalid if there
+	// is no slot; ErrLimit over MaxBackfill slots.
 	BackfillSchedule(ctx context.Context, backfill Backfill) ([]SlotRecord, error)
 }

@@ -128,7 +128,10 @@ func (c *Client) RunSchedule(ctx context.Context, order jobs.ScheduleOrder) (job
 // BackfillSchedule implements jobs.Scheduler.
 func (c *Client) BackfillSchedule(ctx context.Context, backfill jobs.Backfill) ([]jobs.SlotRecord, error) {
 	op := operation{name: "backfill schedule " + backfill.Name}
-	message := &v1.BackfillScheduleRequest{Board: backfill.Board, Name: backfill.Name, By: backfill.By}
+	if backfill.Nonce.IsZero() {
+		backfill.Nonce = jobs.NewNonce()
+	}
+	message := &v1.BackfillScheduleRequest{Board: backfill.Board, Name: backfill.Name, By: backfill.By, Nonce: backfill.Nonce.String()}
 	for _, bound := range []time.Time{backfill.From, backfill.To} {
 		if _, err := command.TimeFromProto("backfill from or to", command.TimeToProto(bound)); err != nil {
 			return nil, fmt.Errorf("cannot %s: %w", op.name, err)

@@ -169,7 +169,7 @@ func samples() []*v1.Command {
 		}}},
 		{Kind: &v1.Command_RunSchedule{RunSchedule: &v1.RunScheduleCommand{Board: "night", Name: "backup", Nonce: nonceA, By: "ann@h1"}}},
 		{Kind: &v1.Command_BackfillSchedule{BackfillSchedule: &v1.BackfillScheduleCommand{
-			Board: "night", Name: "backup", Revision: 17, By: "ann@h1",
+			Board: "night", Name: "backup", Revision: 17, By: "ann@h1", Nonce: nonceA,
 			Slots: []*timestamppb.Timestamp{timestamppb.New(entryTime), timestamppb.New(entryTime.Add(time.Hour))},
 		}}},
 	}

@@ -71,7 +71,7 @@ func SlotRecordToProto(s *jobs.SlotRecord) *v1.SlotRecord {
 	return &v1.SlotRecord{
 		Number: s.Number, Slot: TimeToProto(s.Slot), Through: TimeToProto(s.Through), Count: s.Count,
 		State: string(s.State), Job: idText(s.Job.UUID), Reason: text(s.Reason), At: TimeToProto(s.At),
-		Trigger: string(s.Trigger), By: s.By,
+		Trigger: string(s.Trigger), By: s.By, Request: idText(s.Request.UUID),
 	}
 }
 
@@ -85,6 +85,7 @@ func SlotRecordFromProto(message *v1.SlotRecord) (jobs.SlotRecord, error) {
 		Job:   jobs.JobID{UUID: r.id("slot job", message.GetJob())}, Reason: message.GetReason(),
 		At:      r.time("slot at", message.GetAt()),
 		Trigger: word(&r, "slot trigger", message.GetTrigger(), knownTrigger), By: message.GetBy(),
+		Request: jobs.Nonce{UUID: r.id("slot request", message.GetRequest())},
 	}
 	if r.err != nil {
 		return jobs.SlotRecord{}, r.err
@@ -276,6 +277,11 @@ func checkBackfillSchedule(limits logbook.Limits, c *v1.BackfillScheduleCommand)
 	}
 	if _, err := TimesFromProto("backfill slot", c.GetSlots()); err != nil {
 		return err
+	}
+	if c.GetNonce() != "" { // as in entries of old
+		if err := checkIDs(field{"schedule nonce", c.GetNonce()}); err != nil {
+			return err
+		}
 	}
 	return checkScheduleOrder(limits, c, c.GetBy(), "")
 }

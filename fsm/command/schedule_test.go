@@ -47,7 +47,7 @@ var slotRecords = rapid.Custom(func(t *rapid.T) jobs.SlotRecord {
 		State: orUnset(jobs.SlotPosted, jobs.SlotWaiting, jobs.SlotSkipped).Draw(t, "state"),
 		Job:   jobs.JobID{UUID: ids.Draw(t, "job")}, Reason: rapid.String().Draw(t, "reason"), At: times.Draw(t, "at"),
 		Trigger: orUnset(jobs.TriggerSchedule, jobs.TriggerRun, jobs.TriggerBackfill).Draw(t, "trigger"),
-		By:      rapid.String().Draw(t, "by"),
+		By:      rapid.String().Draw(t, "by"), Request: jobs.Nonce{UUID: ids.Draw(t, "request")},
 	}
 })
 
@@ -101,6 +101,7 @@ func TestScheduleCommandsAreChecked(t *testing.T) {
 				b.Slots = append(b.Slots, early)
 			}
 		}, logbook.ErrLimit},
+		{"backfill_schedule", func(c *v1.Command) { c.GetBackfillSchedule().Nonce = "x" }, logbook.ErrInvalid},
 		{"delete_schedule", func(c *v1.Command) { c.GetDeleteSchedule().Name = "" }, logbook.ErrInvalid},
 		{"pause_schedule", func(c *v1.Command) { c.GetPauseSchedule().Reason = string(make([]byte, jobs.MaxReason+1)) }, logbook.ErrLimit},
 	} {

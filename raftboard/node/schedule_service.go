@@ -3,10 +3,10 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -67,45 +67,19 @@ func (s *scheduleService) planSave(given *jobs.Schedule, now time.Time) (*conduc
 	if err := jobs.CheckSchedule(s.options.Limits, given); err != nil {
 		return nil, err
 	}
-	rule, err := jobs.ParseRule(given)
-	if err != nil {
-		return nil, err
-	}
 	// A flow that cannot be built would make every slot a job for the trash.
 	expanded := given.Expand(jobs.NewJobID(), now)
 	if err := (&boardService{s.Node}).checkFlow(command.PostingToProto(&expanded)); err != nil {
 		return nil, err
 	}
-	c := &conductordv1.SaveScheduleCommand{Schedule: command.ScheduleToProto(given)}
-	c.Schedule.Id = jobs.NewScheduleID().String()
 	known, _, err := s.machine.Schedule(jobs.ScheduleName{Board: given.Board, Name: given.Name}, 0)
 	switch {
-	case err == nil:
-		c.Revision = known.Revision
-		if now.Before(known.Decided) {
-			now = known.Decided
-		}
-		if !given.SameTimes(&known) {
-			if c.Skipped, _, err = spanOf(&known, now, "the schedule was changed"); err != nil {
-				return nil, err
-			}
-		}
-	case !errors.Is(err, jobs.ErrNotFound):
+	case errors.Is(err, jobs.ErrNotFound):
+		return command.PlanSave(given, nil, jobs.NewScheduleID(), now)
+	case err != nil:
 		return nil, err
 	}
-	c.From, c.Next = command.TimeToProto(now), command.TimeToProto(rule.Next(now))
-	return &conductordv1.Command{Kind: &conductordv1.Command_SaveSchedule{SaveSchedule: c}}, nil
-}
-
-// spanOf are the slots of a schedule that have come and are not decided, to be
-// skipped, and the next one after them.
-func spanOf(schedule *jobs.Schedule, now time.Time, why string) (*conductordv1.SlotDecision, time.Time, error) {
-	rule, err := jobs.ParseRule(schedule)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	span, next := rule.Span(schedule.Decided, now, why)
-	return command.SlotDecisionToProto(span), next, nil
+	return command.PlanSave(given, &known, jobs.NewScheduleID(), now)
 }
 
 // Delete implements conductordv1connect.ScheduleServiceHandler.
@@ -218,16 +192,7 @@ func (s *scheduleService) planResume(message *conductordv1.ResumeScheduleRequest
 	if err != nil {
 		return nil, err
 	}
-	if known.Pause == nil {
-		return nil, nil
-	}
-	c := &conductordv1.ResumeScheduleCommand{Board: message.Board, Name: message.Name, Revision: known.Revision}
-	skipped, next, err := spanOf(&known, now, "the schedule was paused")
-	if err != nil {
-		return nil, err
-	}
-	c.Skipped, c.Next = skipped, command.TimeToProto(next)
-	return &conductordv1.Command{Kind: &conductordv1.Command_ResumeSchedule{ResumeSchedule: c}}, nil
+	return command.PlanResume(&known, now)
 }
 
 // Run implements conductordv1connect.ScheduleServiceHandler.
@@ -254,6 +219,9 @@ func (s *scheduleService) Run(ctx context.Context, request *connect.Request[cond
 
 // Backfill implements conductordv1connect.ScheduleServiceHandler.
 func (s *scheduleService) Backfill(ctx context.Context, request *connect.Request[conductordv1.BackfillScheduleRequest]) (*connect.Response[conductordv1.BackfillScheduleResponse], error) {
+	if request.Msg.Nonce == "" { // as of a run
+		request.Msg.Nonce = jobs.NewNonce().String()
+	}
 	return lead(ctx, s.Node, request,
 		func(c *clients) method[conductordv1.BackfillScheduleRequest, conductordv1.BackfillScheduleResponse] {
 			return c.schedule.Backfill
@@ -264,10 +232,12 @@ func (s *scheduleService) Backfill(ctx context.Context, request *connect.Request
 		})
 }
 
-// planBackfill finds the slots of a time. Those to which the schedule has not
-// come yet are its own.
 func (s *scheduleService) planBackfill(message *conductordv1.BackfillScheduleRequest) (*conductordv1.Command, error) {
-	bounds, err := command.TimesFromProto("backfill from or to", append(command.TimesToProto(nil), message.From, message.To))
+	bounds, err := command.TimesFromProto("backfill from or to", []*timestamppb.Timestamp{message.From, message.To})
+	if err != nil {
+		return nil, err
+	}
+	nonce, err := jobs.ParseNonce(message.Nonce)
 	if err != nil {
 		return nil, err
 	}
@@ -275,23 +245,5 @@ func (s *scheduleService) planBackfill(message *conductordv1.BackfillScheduleReq
 	if err != nil {
 		return nil, err
 	}
-	rule, err := jobs.ParseRule(&known)
-	if err != nil {
-		return nil, err
-	}
-	from, to := bounds[0], bounds[1]
-	if past := known.Decided.Add(1); to.After(past) {
-		to = past
-	}
-	slots := rule.Between(from, to, jobs.MaxBackfill)
-	switch n := len(slots); {
-	case n == 0:
-		return nil, &logbook.InvalidError{Field: "backfill from", Reason: fmt.Sprintf(
-			"no slot between %s and %s, in the past of the schedule", jobs.SlotText(from), jobs.SlotText(bounds[1]))}
-	case n > jobs.MaxBackfill:
-		return nil, &logbook.LimitError{Field: "backfill slots", Limit: jobs.MaxBackfill, Size: int64(n), Unit: "slots or more"}
-	}
-	return &conductordv1.Command{Kind: &conductordv1.Command_BackfillSchedule{BackfillSchedule: &conductordv1.BackfillScheduleCommand{
-		Board: message.Board, Name: message.Name, Revision: known.Revision, Slots: command.TimesToProto(slots), By: message.By,
-	}}}, nil
+	return command.PlanBackfill(&known, &jobs.Backfill{From: bounds[0], To: bounds[1], By: message.By, Nonce: nonce})
 }

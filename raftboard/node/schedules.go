@@ -147,14 +147,7 @@ func (k *slotKeeper) command(s *jobs.Schedule, now time.Time) *conductordv1.Comm
 	if kept.err != nil {
 		return nil
 	}
-	decisions, next := kept.rule.Decide(s.Decided, now, s.Missed)
-	c := &conductordv1.FireScheduleCommand{
-		TimerEpoch: k.reign.epoch, Schedule: s.ID.String(), Revision: s.Revision, Next: command.TimeToProto(next),
-	}
-	for i := range decisions {
-		c.Decisions = append(c.Decisions, command.SlotDecisionToProto(&decisions[i]))
-	}
-	return &conductordv1.Command{Kind: &conductordv1.Command_FireSchedule{FireSchedule: c}}
+	return command.PlanFire(s, kept.rule, k.reign.epoch, now)
 }
 
 // broken is how many schedules are known to have rules that cannot be read

@@ -2058,7 +2058,8 @@ func (x *RunScheduleCommand) GetBy() string {
 	return ""
 }
 
-// BackfillSchedule posts slots that were decided before and have no job.
+// BackfillSchedule posts slots that were decided before and have no job. The
+// nonce makes a repeat harmless; entries of old have none.
 type BackfillScheduleCommand struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
 	Board         string                   `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
@@ -2066,6 +2067,7 @@ type BackfillScheduleCommand struct {
 	Revision      uint64                   `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	Slots         []*timestamppb.Timestamp `protobuf:"bytes,4,rep,name=slots,proto3" json:"slots,omitempty"`
 	By            string                   `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Nonce         string                   `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2131,6 +2133,13 @@ func (x *BackfillScheduleCommand) GetSlots() []*timestamppb.Timestamp {
 func (x *BackfillScheduleCommand) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *BackfillScheduleCommand) GetNonce() string {
+	if x != nil {
+		return x.Nonce
 	}
 	return ""
 }
@@ -2796,13 +2805,14 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\tR\x05nonce\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\"\xa1\x01\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\xb7\x01\n" +
 	"\x17BackfillScheduleCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x04R\brevision\x120\n" +
 	"\x05slots\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x05slots\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\"\x86\x03\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x14\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"\x86\x03\n" +
 	"\x06Result\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12/\n" +
 	"\x04post\x18\x02 \x01(\v2\x19.conductord.v1.PostResultH\x00R\x04post\x122\n" +

@@ -4745,6 +4745,7 @@ type BackfillScheduleRequest struct {
 	From          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	To            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"` // not included
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Nonce         string                 `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"` // empty: the node makes one, and a repeat is not recognised
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4810,6 +4811,13 @@ func (x *BackfillScheduleRequest) GetTo() *timestamppb.Timestamp {
 func (x *BackfillScheduleRequest) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *BackfillScheduleRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
 	}
 	return ""
 }
@@ -5424,13 +5432,14 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05nonce\x18\x03 \x01(\tR\x05nonce\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\"D\n" +
 	"\x13RunScheduleResponse\x12-\n" +
-	"\x04slot\x18\x01 \x01(\v2\x19.conductord.v1.SlotRecordR\x04slot\"\xaf\x01\n" +
+	"\x04slot\x18\x01 \x01(\v2\x19.conductord.v1.SlotRecordR\x04slot\"\xc5\x01\n" +
 	"\x17BackfillScheduleRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12.\n" +
 	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\"K\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x14\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"K\n" +
 	"\x18BackfillScheduleResponse\x12/\n" +
 	"\x05slots\x18\x01 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slots\"\x0f\n" +
 	"\rStatusRequest\"\x98\x05\n" +

@@ -3232,14 +3232,15 @@ type SlotRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	Slot          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`
-	Through       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=through,proto3" json:"through,omitempty"` // the last of several
-	Count         uint64                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`    // of several
-	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`     // posted, waiting or skipped
-	Job           string                 `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`         // unset if skipped
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`   // why skipped
-	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`           // when it was decided
-	Trigger       string                 `protobuf:"bytes,9,opt,name=trigger,proto3" json:"trigger,omitempty"` // schedule, run or backfill
-	By            string                 `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`          // who, of run and backfill
+	Through       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=through,proto3" json:"through,omitempty"`  // the last of several
+	Count         uint64                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`     // of several
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`      // posted, waiting or skipped
+	Job           string                 `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`          // unset if skipped
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`    // why skipped
+	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`            // when it was decided
+	Trigger       string                 `protobuf:"bytes,9,opt,name=trigger,proto3" json:"trigger,omitempty"`  // schedule, run or backfill
+	By            string                 `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`           // who, of run and backfill
+	Request       string                 `protobuf:"bytes,11,opt,name=request,proto3" json:"request,omitempty"` // its nonce, of run and backfill, by which a repeat is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3340,6 +3341,13 @@ func (x *SlotRecord) GetTrigger() string {
 func (x *SlotRecord) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *SlotRecord) GetRequest() string {
+	if x != nil {
+		return x.Request
 	}
 	return ""
 }
@@ -4485,7 +4493,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rSchedulePause\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12*\n" +
-	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xb6\x02\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xd0\x02\n" +
 	"\n" +
 	"SlotRecord\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12.\n" +
@@ -4498,7 +4506,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\atrigger\x18\t \x01(\tR\atrigger\x12\x0e\n" +
 	"\x02by\x18\n" +
-	" \x01(\tR\x02by\"\x9e\x01\n" +
+	" \x01(\tR\x02by\x12\x18\n" +
+	"\arequest\x18\v \x01(\tR\arequest\"\x9e\x01\n" +
 	"\fSlotDecision\x12.\n" +
 	"\x04slot\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x124\n" +
 	"\athrough\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\athrough\x12\x14\n" +

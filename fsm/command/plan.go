@@ -1,0 +1,102 @@
+package command
+
+import (
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// The state machine reads no rule and no zone, so whoever leads works out the
+// slots that a call about a schedule is about, from what stands and from the
+// time, and puts them into the command. A command names the revision that it
+// was worked out on: if that has changed meanwhile it is refused with
+// ErrConflict, and is to be worked out anew.
+
+// PlanSave says from when on a schedule has slots, and which is the first.
+// Known is the one that it replaces; nil: there is none, and it gets the id.
+func PlanSave(given, known *jobs.Schedule, id jobs.ScheduleID, now time.Time) (*v1.Command, error) {
+	rule, err := jobs.ParseRule(given)
+	if err != nil {
+		return nil, err
+	}
+	c := &v1.SaveScheduleCommand{Schedule: ScheduleToProto(given)}
+	c.Schedule.Id = id.String()
+	if known != nil {
+		c.Revision = known.Revision
+		if now.Before(known.Decided) {
+			now = known.Decided
+		}
+		if !given.SameTimes(known) {
+			if c.Skipped, _, err = spanOf(known, now, "the schedule was changed"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.From, c.Next = TimeToProto(now), TimeToProto(rule.Next(now))
+	return &v1.Command{Kind: &v1.Command_SaveSchedule{SaveSchedule: c}}, nil
+}
+
+// spanOf are the slots of a schedule that have come and are not decided, to be
+// skipped, and the next one after them.
+func spanOf(schedule *jobs.Schedule, now time.Time, why string) (*v1.SlotDecision, time.Time, error) {
+	rule, err := jobs.ParseRule(schedule)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	span, next := rule.Span(schedule.Decided, now, why)
+	return SlotDecisionToProto(span), next, nil
+}
+
+// PlanResume finds the slots that a pause has covered. Nil: the schedule is not
+// paused, and nothing is to be done.
+func PlanResume(known *jobs.Schedule, now time.Time) (*v1.Command, error) {
+	if known.Pause == nil {
+		return nil, nil
+	}
+	skipped, next, err := spanOf(known, now, "the schedule was paused")
+	if err != nil {
+		return nil, err
+	}
+	return &v1.Command{Kind: &v1.Command_ResumeSchedule{ResumeSchedule: &v1.ResumeScheduleCommand{
+		Board: known.Board, Name: known.Name, Revision: known.Revision, Skipped: skipped, Next: TimeToProto(next),
+	}}}, nil
+}
+
+// PlanBackfill finds the slots of a time. Those to which the schedule has not
+// come yet are its own. ErrInvalid if there are none, ErrLimit if there are
+// more than one backfill posts.
+func PlanBackfill(known *jobs.Schedule, backfill *jobs.Backfill) (*v1.Command, error) {
+	rule, err := jobs.ParseRule(known)
+	if err != nil {
+		return nil, err
+	}
+	to := backfill.To
+	if past := known.Decided.Add(1); to.After(past) {
+		to = past
+	}
+	slots := rule.Between(backfill.From, to, jobs.MaxBackfill)
+	switch n := len(slots); {
+	case n == 0:
+		return nil, &logbook.InvalidError{Field: "backfill from", Reason: fmt.Sprintf(
+			"no slot between %s and %s, in the past of the schedule", jobs.SlotText(backfill.From), jobs.SlotText(backfill.To))}
+	case n > jobs.MaxBackfill:
+		return nil, &logbook.LimitError{Field: "backfill slots", Limit: jobs.MaxBackfill, Size: int64(n), Unit: "slots or more"}
+	}
+	return &v1.Command{Kind: &v1.Command_BackfillSchedule{BackfillSchedule: &v1.BackfillScheduleCommand{
+		Board: known.Board, Name: known.Name, Revision: known.Revision, Slots: TimesToProto(slots),
+		By: backfill.By, Nonce: idText(backfill.Nonce.UUID),
+	}}}, nil
+}
+
+// PlanFire decides the slots of a schedule that have come. Rule is its rule.
+func PlanFire(s *jobs.Schedule, rule *jobs.Rule, epoch uint64, now time.Time) *v1.Command {
+	decisions, next := rule.Decide(s.Decided, now, s.Missed)
+	c := &v1.FireScheduleCommand{TimerEpoch: epoch, Schedule: s.ID.String(), Revision: s.Revision, Next: TimeToProto(next)}
+	for i := range decisions {
+		c.Decisions = append(c.Decisions, SlotDecisionToProto(&decisions[i]))
+	}
+	return &v1.Command{Kind: &v1.Command_FireSchedule{FireSchedule: c}}
+}
