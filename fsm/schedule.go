@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -334,8 +335,7 @@ func (t *txn) place(s *scheduleRecord, record *jobs.SlotRecord, overlap jobs.Ove
 	case overlap == jobs.OverlapQueue || overlap == jobs.OverlapCancel:
 		return s, t.queueSlot(s, record)
 	}
-	d := jobs.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}
-	return s, t.skipSlots(s, &d, "a job of the schedule is not finished")
+	return s, t.refuseSlot(s, record, "a job of the schedule is not finished")
 }
 
 // clear cancels what a schedule has under way, and skips what waits. Those
@@ -378,9 +378,19 @@ func (t *txn) postSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
 	if err != nil {
 		return err
 	}
-	if reason != "" {
-		refuse(s, record, reason)
+	if reason == "" {
+		return t.addRecord(s, record)
 	}
+	return t.refuseSlot(s, record, reason)
+}
+
+// refuseSlot records that a slot is not posted: for whoever has asked for it, or
+// with those on end that were refused for the same reason.
+func (t *txn) refuseSlot(s *scheduleRecord, record *jobs.SlotRecord, reason string) error {
+	if record.Trigger == jobs.TriggerSchedule {
+		return t.skipSlots(s, &jobs.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
+	}
+	refuse(s, record, reason)
 	return t.addRecord(s, record)
 }
 
@@ -406,7 +416,7 @@ func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal strin
 	case err != nil && (isFault(err) || t.writes != before):
 		return "", corrupt("cannot post job %s: %w", record.Job, err)
 	case err != nil:
-		return cutReason(err.Error()), nil
+		return refusalOf(record.Job, err), nil
 	case posted.GetJob() != record.Job.String():
 		return "job " + posted.GetJob() + " has the key of the posting", nil
 	}
@@ -420,18 +430,17 @@ func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal strin
 	return "", nil
 }
 
-// cutReason keeps a reason as short as those of people.
-func cutReason(reason string) string { return reason[:min(len(reason), jobs.MaxReason)] }
+// refusalOf is why a board does not take a job, without its id, which every slot
+// has another of, and as short as the reasons of people.
+func refusalOf(job jobs.JobID, err error) string {
+	reason := strings.TrimPrefix(err.Error(), "cannot post job "+job.String()+": ")
+	return reason[:min(len(reason), jobs.MaxReason)]
+}
 
 // queueSlot lets a slot wait until all before it are finished.
 func (t *txn) queueSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
 	if s.Waiting >= jobs.MaxWaitingSlots {
-		reason := fmt.Sprintf("%d slots wait already", s.Waiting)
-		if record.Trigger == jobs.TriggerSchedule {
-			return t.skipSlots(s, &jobs.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
-		}
-		refuse(s, record, reason) // whoever has asked for it is answered with the record
-		return t.addRecord(s, record)
+		return t.refuseSlot(s, record, fmt.Sprintf("%d slots wait already", s.Waiting))
 	}
 	record.State = jobs.SlotWaiting
 	if err := t.addRecord(s, record); err != nil {

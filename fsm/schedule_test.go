@@ -354,7 +354,7 @@ func TestARefusedSlotIsRecorded(t *testing.T) {
 	taken.Id = s.ID.SlotJob(start.Add(10 * time.Second)).String()
 	r.posted(taken)
 	r.ok(fire(epoch, "s", revision, 30, posting10(10), posting10(20)))
-	if _, recorded := r.schedule("s"); !strings.HasPrefix(recorded, "10 skipped: cannot post job") || !strings.HasSuffix(recorded, "; 20 posted") {
+	if _, recorded := r.schedule("s"); !strings.HasPrefix(recorded, "10 skipped: conflict: the id stands for another posting") || !strings.HasSuffix(recorded, "; 20 posted") {
 		t.Errorf("recorded: %s", recorded)
 	}
 }

@@ -105,6 +105,21 @@ func (s *Schedule) SameTimes(other *Schedule) bool {
 	return s.Rule == other.Rule && s.Zone == other.Zone && s.Start.Equal(other.Start) && s.End.Equal(other.End)
 }
 
+// Upcoming are the next slots of a schedule that have not been decided, as many
+// as there are up to most. Of a paused one: those that would come if it were
+// resumed now.
+func (s *Schedule) Upcoming(now time.Time, most int) ([]time.Time, error) {
+	rule, err := ParseRule(s)
+	if err != nil {
+		return nil, err
+	}
+	after := s.Decided
+	if s.Pause != nil && after.Before(now) {
+		after = now
+	}
+	return rule.Upcoming(after, most), nil
+}
+
 // SchedulePause is who has paused a schedule, when and why.
 type SchedulePause struct {
 	By     string    `json:"by,omitempty"`

@@ -3,6 +3,8 @@ package main
 import (
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -14,3 +16,6 @@ func DrawTree(detail *logbook.FlowDetail, now time.Time, terminal bool) []string
 	}
 	return t.lines()
 }
+
+// Tree is the root of all commands.
+func Tree() *cobra.Command { return (&Program{}).rootCommand() }

@@ -14,55 +14,74 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// postFlags are what a new job can be given; flow run has some of them too.
-type postFlags struct {
-	id, name, board, priority string
-	details, notBefore        string
-	deadline                  string
-	sets                      []string
-	key                       string
-	tags, labels              []string
-	maxCrashes                int
-	wait, hold, front         bool
+// contentFlags are what jobs can be given however they come to be posted: by
+// hand, or at the slots of a schedule.
+type contentFlags struct {
+	priority, details string
+	sets              []string
+	key               string
+	tags, labels      []string
+	maxCrashes        int
+	hold, front       bool
 }
 
-func (f *postFlags) add(cmd *cobra.Command) {
+func (f *contentFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "the job's id, so that posting it again is a repeat and no second job (made up)")
-	flags.StringVar(&f.name, "name", "", "a name, for people (that of the flow document, the kind or the book)")
-	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "the board")
 	flags.StringVar(&f.priority, "priority", "normal", "very-low, low, normal, high, very-high, or a number; higher is first")
 	flags.StringVar(&f.details, "details", "", "anything to keep with the job: JSON, or @FILE")
 	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
-	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
-	flags.StringVar(&f.deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone")
 	flags.BoolVar(&f.hold, "hold", false, "nobody gets the job until it is let go by job release")
 	flags.StringVar(&f.key, "key", "", "what the job is about: while an unfinished job of the board has the key, there is no second one")
 	flags.BoolVar(&f.front, "front", false, "before the others of its priority")
 	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")
 	flags.StringSliceVar(&f.labels, "label", nil, "only for conductors that offer this label; may be given several times")
 	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "how many owners it may cost before it is trashed (as the cluster has it)")
+}
+
+// fill gives a posting what the flags say.
+func (f *contentFlags) fill(p *Program, posting *jobs.Posting) (err error) {
+	posting.Hold, posting.Key, posting.Front = f.hold, f.key, f.front
+	posting.Tags, posting.Labels, posting.MaxCrashes = f.tags, f.labels, f.maxCrashes
+	if posting.Priority, err = jobs.ParsePriority(f.priority); err != nil {
+		return err
+	}
+	if posting.Store, err = parseSets(f.sets); err != nil {
+		return err
+	}
+	if f.details != "" {
+		posting.Details, err = p.readDetails(f.details)
+	}
+	return err
+}
+
+// postFlags are what a new job can be given; flow run has some of them too.
+type postFlags struct {
+	contentFlags
+	id, name, board     string
+	notBefore, deadline string
+	wait                bool
+}
+
+func (f *postFlags) add(cmd *cobra.Command) {
+	f.contentFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.id, "id", "", "the job's id, so that posting it again is a repeat and no second job (made up)")
+	flags.StringVar(&f.name, "name", "", "a name, for people (that of the flow document, the kind or the book)")
+	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "the board")
+	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
+	flags.StringVar(&f.deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished; exit 1 unless it is a success")
 }
 
 // posting makes what the flags say, without the work.
 func (p *Program) posting(f *postFlags) (jobs.Posting, error) {
-	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name, Hold: f.hold,
-		Key: f.key, Front: f.front, Tags: f.tags, MaxCrashes: f.maxCrashes, Labels: f.labels}
-	var err error
+	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name}
+	err := f.fill(p, &posting)
+	if err != nil {
+		return posting, err
+	}
 	if f.id != "" {
 		if posting.ID, err = jobs.ParseJobID(f.id); err != nil {
-			return posting, err
-		}
-	}
-	if posting.Priority, err = jobs.ParsePriority(f.priority); err != nil {
-		return posting, err
-	}
-	if posting.Store, err = parseSets(f.sets); err != nil {
-		return posting, err
-	}
-	if f.details != "" {
-		if posting.Details, err = p.readDetails(f.details); err != nil {
 			return posting, err
 		}
 	}

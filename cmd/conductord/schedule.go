@@ -62,8 +62,8 @@ func (p *Program) scheduleVerb(use, short, long string, do func(ctx context.Cont
 // scheduleFlags say what a schedule is to be.
 type scheduleFlags struct {
 	rule, zone, overlap, missed, start, end string
-	name, priority, details                 string
-	sets                                    []string
+	name                                    string
+	content                                 contentFlags
 	work                                    workFlags
 }
 
@@ -76,9 +76,7 @@ func (f *scheduleFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.start, "start", "", "no slot before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
 	flags.StringVar(&f.end, "end", "", "no slot after this time, or this long from now")
 	flags.StringVar(&f.name, "job-name", "", "a name for the jobs (that of the flow document, or of the schedule)")
-	flags.StringVar(&f.priority, "priority", "normal", "very-low, low, normal, high, very-high, or a number; higher is first")
-	flags.StringVar(&f.details, "details", "", "anything to keep with the jobs: JSON, or @FILE")
-	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
+	f.content.add(cmd)
 	flags.StringVar(&f.work.document, "flow", "", "a flow document to run (TOML or JSON)")
 	flags.StringVar(&f.work.kind, "kind", "", "for jobs without a flow: what their workers ask for")
 }
@@ -105,17 +103,8 @@ func (f *scheduleFlags) schedule(p *Program, now time.Time) (jobs.Schedule, erro
 
 func (f *scheduleFlags) posting(p *Program) (jobs.Posting, error) {
 	posting := jobs.Posting{Name: f.name}
-	var err error
-	if posting.Priority, err = jobs.ParsePriority(f.priority); err != nil {
+	if err := f.content.fill(p, &posting); err != nil {
 		return posting, err
-	}
-	if posting.Store, err = parseSets(f.sets); err != nil {
-		return posting, err
-	}
-	if f.details != "" {
-		if posting.Details, err = p.readDetails(f.details); err != nil {
-			return posting, err
-		}
 	}
 	if err := f.work.fill(p, &posting); err != nil {
 		return posting, err
@@ -360,6 +349,9 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 			return p.writeRecords(records)
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		if from == "" {
+			return usageError{errors.New("say which time: --from")}
+		}
 		if wanted.From, err = parseMoment("--from", from, time.Now()); err != nil {
 			return err
 		}
@@ -368,7 +360,6 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the first moment, such as 2030-01-02T15:04:05Z, or -24h for a day ago")
 	cmd.Flags().StringVar(&to, "to", "0s", "the moment after the last one (now)")
-	_ = cmd.MarkFlagRequired("from") // it exists
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/conductord/conductord/jobs"
@@ -21,18 +22,26 @@ type shownSchedule struct {
 
 // shownPosted is what the slots of a schedule post.
 type shownPosted struct {
-	Name     string          `json:"name,omitempty"`
-	Priority jobs.Priority   `json:"priority"`
-	Kind     string          `json:"kind,omitempty"`
-	Details  json.RawMessage `json:"details,omitempty"`
-	Store    logbook.Values  `json:"store,omitempty"`
-	Book     *logbook.Book   `json:"book,omitempty"`
+	Name       string          `json:"name,omitempty"`
+	Priority   jobs.Priority   `json:"priority"`
+	Kind       string          `json:"kind,omitempty"`
+	Details    json.RawMessage `json:"details,omitempty"`
+	Store      logbook.Values  `json:"store,omitempty"`
+	Book       *logbook.Book   `json:"book,omitempty"`
+	Hold       bool            `json:"hold,omitempty"`
+	Front      bool            `json:"front,omitempty"`
+	Key        string          `json:"key,omitempty"`
+	Tags       []string        `json:"tags,omitempty"`
+	Labels     []string        `json:"labels,omitempty"`
+	MaxCrashes int             `json:"max_crashes,omitempty"`
 }
 
 func shownScheduleOf(s *jobs.Schedule) shownSchedule {
 	shown := shownSchedule{Schedule: *s, Posting: &shownPosted{
 		Name: s.Posting.Name, Priority: s.Posting.Priority, Kind: s.Posting.Kind,
 		Details: s.Posting.Details, Store: s.Posting.Store, Book: s.Posting.Book,
+		Hold: s.Posting.Hold, Front: s.Posting.Front, Key: s.Posting.Key,
+		Tags: s.Posting.Tags, Labels: s.Posting.Labels, MaxCrashes: s.Posting.MaxCrashes,
 	}}
 	if s.Missed.Window > 0 {
 		shown.MissedWindow = s.Missed.Window.String()
@@ -59,6 +68,8 @@ func (p *Program) writeReport(report jobs.ScheduleReport) error {
 		{"overlap", string(cmp.Or(s.Overlap, jobs.OverlapSkip))}, {"missed", missedText(s.Missed)},
 		{"start", timeText(s.Start)}, {"end", timeText(s.End)}, {"posts", postsText(&s.Posting)},
 		{"store", valuesText(s.Posting.Store)}, {"details", string(s.Posting.Details)},
+		{"key", s.Posting.Key}, {"tags", strings.Join(s.Posting.Tags, ", ")},
+		{"labels", strings.Join(s.Posting.Labels, ", ")}, {"max crashes", countText(s.Posting.MaxCrashes)},
 		{"next", timeText(s.Next)}, {"paused", pauseText(s.Pause)},
 		{"active", strconv.Itoa(s.Active)}, {"waiting", strconv.Itoa(s.Waiting)},
 		{"posted", strconv.FormatUint(s.Posted, 10)}, {"skipped", strconv.FormatUint(s.Skipped, 10)},
@@ -85,11 +96,19 @@ func missedText(m jobs.Missed) string {
 
 // postsText says what a slot becomes.
 func postsText(posting *jobs.Posting) string {
+	said := "kind " + orDash(posting.Kind)
 	if posting.Book != nil && len(posting.Book.Flows) == 1 {
 		flow := &posting.Book.Flows[0]
-		return fmt.Sprintf("flow %s (%s), priority %s", flow.Name, flow.Factory.Name, posting.Priority)
+		said = fmt.Sprintf("flow %s (%s)", flow.Name, flow.Factory.Name)
 	}
-	return fmt.Sprintf("kind %s, priority %s", orDash(posting.Kind), posting.Priority)
+	said += fmt.Sprintf(", priority %s", posting.Priority)
+	if posting.Front {
+		said += ", in front"
+	}
+	if posting.Hold {
+		said += ", held"
+	}
+	return said
 }
 
 func pauseText(pause *jobs.SchedulePause) string {

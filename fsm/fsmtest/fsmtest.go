@@ -6,7 +6,8 @@
 // It takes the place of the leader, but for one thing: nothing expires by
 // itself. A keep-alive finds out whether the session is there and nothing
 // more, Expire ends a session as if it had not been kept alive, and ExpireClaim
-// a claim as if its own time were up. Delayed and cooling jobs do become claimable in their time.
+// a claim as if its own time were up. Delayed and cooling jobs do become
+// claimable in their time, and the slots of schedules are posted in theirs.
 //
 // Time is that of package time, so that it can be driven by testing/synctest.
 package fsmtest
@@ -71,8 +72,8 @@ func (o Options) withDefaults() Options {
 // errClosed is what a closed board answers: nothing has happened.
 var errClosed = fmt.Errorf("%w: the board is closed", jobs.ErrUnavailable)
 
-// Board is a jobs.Board and a logbook.Connection over one state machine. All
-// its methods may be called concurrently.
+// Board is a jobs.Board, a jobs.Scheduler and a logbook.Connection over one
+// state machine. All its methods may be called concurrently.
 type Board struct {
 	options Options
 	machine *fsm.Machine
@@ -89,12 +90,13 @@ type Board struct {
 	waitersMu sync.Mutex
 	waiters   map[*waiter]struct{}
 
-	timer *time.Timer // calls wake when the next job is due; guarded by mu
+	timer *time.Timer // calls wake when the next job or slot is due; guarded by mu
 	waker sync.WaitGroup
 }
 
 var (
 	_ jobs.Board         = (*Board)(nil)
+	_ jobs.Scheduler     = (*Board)(nil)
 	_ logbook.Connection = (*Board)(nil)
 )
 
@@ -236,7 +238,7 @@ func (b *Board) proposeLocked(commands ...*v1.Command) ([]*v1.Result, error) {
 	return results[0], nil
 }
 
-// armLocked sets the timer for the next due job. The timer's goroutine ends
+// armLocked sets the timer for the next due job or slot. The timer's goroutine ends
 // when it has woken what was due; Close waits for it.
 func (b *Board) armLocked() {
 	if b.timer != nil && b.timer.Stop() {
@@ -244,6 +246,9 @@ func (b *Board) armLocked() {
 	}
 	b.timer = nil
 	due := b.machine.NextDue()
+	if slot := b.machine.NextSlot(); due.IsZero() || !slot.IsZero() && slot.Before(due) {
+		due = slot
+	}
 	if due.IsZero() || b.closed {
 		return
 	}
@@ -251,7 +256,8 @@ func (b *Board) armLocked() {
 	b.timer = time.AfterFunc(time.Until(due), b.wake)
 }
 
-// wake makes claimable what is due, and sets the timer anew.
+// wake makes claimable what is due, posts the slots that have come, and sets
+// the timer anew.
 func (b *Board) wake() {
 	defer b.waker.Done()
 	b.mu.Lock()
@@ -260,8 +266,12 @@ func (b *Board) wake() {
 		return
 	}
 	c := &v1.Command{Kind: &v1.Command_WakeDue{WakeDue: &v1.WakeDueCommand{TimerEpoch: b.epoch, Max: wakeAtOnce}}}
-	if _, err := b.proposeLocked(c); err != nil && b.options.Logger != nil {
-		b.options.Logger.Error("cannot wake the jobs that are due", "error", err)
+	_, err := b.proposeLocked(c)
+	if err == nil {
+		err = b.fireLocked(time.Now().Round(0).UTC())
+	}
+	if err != nil && b.options.Logger != nil {
+		b.options.Logger.Error("cannot wake the jobs that are due, and post the slots", "error", err)
 	}
 }
 

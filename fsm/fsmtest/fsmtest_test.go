@@ -37,6 +37,18 @@ func TestBoardConformance(t *testing.T) {
 	})
 }
 
+func TestSchedulerConformance(t *testing.T) {
+	jobstest.ExerciseScheduler(t, func(t *testing.T) jobstest.Harness {
+		board := fsmtest.New(t, fsmtest.Options{})
+		return jobstest.Harness{
+			Board: board, Logbook: board, TTL: time.Second, Scheduler: board,
+			Dormant: func(schedule jobs.Schedule, since time.Time) (jobs.Schedule, error) {
+				return board.SaveScheduleSince(t.Context(), schedule, since)
+			},
+		}
+	})
+}
+
 func TestLogbookConformance(t *testing.T) {
 	logbooktest.Exercise(t, func(t *testing.T) logbook.Connection { return fsmtest.New(t, fsmtest.Options{}) })
 }

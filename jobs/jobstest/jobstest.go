@@ -1,6 +1,6 @@
-// Package jobstest checks that a board keeps the promises of jobs.Board. Every
-// implementation runs Exercise: the bare state machine, one node, and clusters
-// through the client.
+// Package jobstest checks that a board keeps the promises of jobs.Board, and of
+// jobs.Scheduler. Every implementation runs Exercise and ExerciseScheduler: the
+// bare state machine, one node, and clusters through the client.
 //
 // Every row works on boards, kinds and sessions of its own, so that runs may
 // share one cluster with others. Nothing depends on how fast a board is: what
@@ -39,6 +39,12 @@ type Harness struct {
 	// TTL is that of the suite's sessions; zero means jobs.DefaultTTL. The
 	// suite sends a keep-alive four times in each.
 	TTL time.Duration
+
+	// Scheduler is that of the same cluster, and Dormant saves a schedule as if
+	// that had been at a time in the past, and as if nobody had led since then.
+	// ExerciseScheduler needs both, Exercise neither.
+	Scheduler jobs.Scheduler
+	Dormant   func(schedule jobs.Schedule, since time.Time) (jobs.Schedule, error)
 }
 
 // patience bounds one row. It is far above what any row needs, so that only a
@@ -62,10 +68,7 @@ type row struct {
 // subtests; it may give all of them the same board.
 func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
-	for _, group := range []struct {
-		name string
-		rows []row
-	}{
+	exercise(t, open, []group{
 		{"posting", postingRows},
 		{"reading", readingRows},
 		{"claiming", claimingRows},
@@ -83,7 +86,18 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"watching", watchRows},
 		{"awaiting", awaitRows},
 		{"limits", limitRows},
-	} {
+	})
+}
+
+// group is rows about one thing.
+type group struct {
+	name string
+	rows []row
+}
+
+func exercise(t *testing.T, open func(t *testing.T) Harness, groups []group) {
+	t.Helper()
+	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			for _, r := range group.rows {
 				t.Run(r.name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/jobstest"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/logbook/logbooktest"
@@ -36,10 +38,32 @@ func TestConformance(t *testing.T) {
 					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 2 * time.Second}
 				})
 			})
+			t.Run("scheduler", func(t *testing.T) {
+				jobstest.ExerciseScheduler(t, func(t *testing.T) jobstest.Harness {
+					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 2 * time.Second,
+						Scheduler: client, Dormant: dormant(t, c)}
+				})
+			})
 			t.Run("logbook", func(t *testing.T) {
 				logbooktest.Exercise(t, func(*testing.T) logbook.Connection { return client })
 			})
 		})
+	}
+}
+
+// dormant saves a schedule by the command that a leader would have given at a
+// time in the past.
+func dormant(t *testing.T, c *cluster) func(jobs.Schedule, time.Time) (jobs.Schedule, error) {
+	return func(schedule jobs.Schedule, since time.Time) (jobs.Schedule, error) {
+		save, err := command.PlanSave(&schedule, nil, jobs.NewScheduleID(), since)
+		if err != nil {
+			return schedule, err
+		}
+		result, err := node.Submit(t.Context(), c.nodes[c.leader()], save)
+		if err != nil {
+			return schedule, err
+		}
+		return command.ScheduleFromProto(result.GetSchedule().GetSchedule())
 	}
 }
 

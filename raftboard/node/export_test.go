@@ -151,6 +151,12 @@ func Digest(n *Node) ([32]byte, error) { return n.machine.Digest() }
 // AppliedIndex is how far a node has applied the log.
 func AppliedIndex(n *Node) uint64 { return n.machine.AppliedIndex() }
 
+// Submit has a leader carry out a command of the test's.
+func Submit(ctx context.Context, n *Node, c *conductordv1.Command) (*conductordv1.Result, error) {
+	_, result, err := n.submitOne(ctx, c)
+	return result, err
+}
+
 // Raft is the node's raft.
 func Raft(n *Node) *raft.Raft { return n.raft }
 

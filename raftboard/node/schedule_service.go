@@ -122,17 +122,9 @@ func (s *scheduleService) get(message *conductordv1.GetScheduleRequest) (*conduc
 	if message.Upcoming == 0 {
 		return answer, nil
 	}
-	rule, err := jobs.ParseRule(&schedule)
-	if err != nil {
-		return nil, err
-	}
-	// Of a paused schedule, those that would come if it were resumed now.
-	after := schedule.Decided
-	if now := time.Now(); schedule.Pause != nil && after.Before(now) {
-		after = now
-	}
-	answer.Upcoming = command.TimesToProto(rule.Upcoming(after, int(message.Upcoming)))
-	return answer, nil
+	upcoming, err := schedule.Upcoming(time.Now(), int(message.Upcoming))
+	answer.Upcoming = command.TimesToProto(upcoming)
+	return answer, err
 }
 
 // List implements conductordv1connect.ScheduleServiceHandler.
