@@ -65,8 +65,8 @@ type txn struct {
 	item uint32    // number of the last event of the present entry
 
 	changes Changes
-	lanes   map[Lane]bool     // those in changes.Claimable
-	tallies map[string]*tally // those that the batch has looked at, by key
+	lanes   map[Lane]bool // those in changes.Claimable
+	tallies *tallies
 	vacated []jobs.ScheduleID // whose last unfinished job the present command has finished
 
 	// writes counts what was written, and fault is the first that could not
@@ -113,7 +113,7 @@ func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
 	return &txn{
 		view: view{reader: &writer.Reader}, writer: writer, ledger: from,
 		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool), memory: &m.memory,
-		tallies: make(map[string]*tally),
+		tallies: newTallies(),
 	}, nil
 }
 
@@ -125,6 +125,7 @@ func (m *Machine) applyBatch(entries []Entry) ([][]*v1.Result, *Changes, error) 
 	}
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	defer m.memory.again()
+	t.tallies = m.tallies // if the batch fails nobody looks at them any more
 	results := make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {

@@ -116,8 +116,9 @@ type Machine struct {
 	// applying is held by whoever changes the state, from the first read of
 	// it to the call of Changed, so that changes are told in order.
 	applying sync.Mutex
-	broken   error  // set by Apply when it cannot go on; read by Apply
-	memory   memory // for the values of the present batch
+	broken   error    // set by Apply when it cannot go on; read by Apply
+	memory   memory   // for the values of the present batch
+	tallies  *tallies // as the present state has them; see tallies
 
 	// mu guards which database is the present one.
 	mu       sync.RWMutex
@@ -150,7 +151,7 @@ func Open(options Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{options: options, database: opened, advance: make(chan struct{})}
+	m := &Machine{options: options, database: opened, advance: make(chan struct{}), tallies: newTallies()}
 	if err := m.initialise(); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

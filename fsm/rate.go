@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -69,7 +68,7 @@ func (r *rate) message() *v1.TallyRate {
 	if *r == (rate{}) {
 		return nil
 	}
-	return &v1.TallyRate{Slot: r.slot, Counts: slices.Clone(r.counts[:])}
+	return &v1.TallyRate{Slot: r.slot, Counts: r.counts[:]}
 }
 
 func rateFromProto(message *v1.TallyRate) (rate, error) {

@@ -2,8 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -24,8 +22,7 @@ func tallyKey(board string, what byte, of []byte) []byte {
 }
 
 // tally is what is counted of a board or of a part of it, as things happen, so
-// that to read it is no scan. It is kept in memory while a batch is applied, and
-// written once at its end.
+// that to read it is no scan. It is written once at the end of a batch.
 type tally struct {
 	jobs             [stateCount]uint64 // of a board and of a kind, by state; of a holder, the claimed ones
 	bytes            uint64             // of the postings of unfinished jobs; of a board only
@@ -38,9 +35,10 @@ func (t *tally) empty() bool {
 	return t.jobs == [stateCount]uint64{} && t.bytes == 0 && t.posted == rate{} && t.finished == rate{} && t.bucket == bucket{}
 }
 
+// message refers to the tally: it must be encoded before that is changed.
 func (t *tally) message() *v1.Tally {
 	return &v1.Tally{
-		Jobs: slices.Clone(t.jobs[:]), Bytes: t.bytes, Posted: t.posted.message(), Finished: t.finished.message(),
+		Jobs: t.jobs[:], Bytes: t.bytes, Posted: t.posted.message(), Finished: t.finished.message(),
 		Debt: t.bucket.debt, Charged: t.bucket.charged,
 	}
 }
@@ -81,6 +79,20 @@ func (t *tally) unfinished() uint64 {
 	return n
 }
 
+// maxKnownTallies bounds the memory for tallies: there is one for each kind on
+// each board. If there are more, those that are needed are read again.
+const maxKnownTallies = 4_096
+
+// tallies are those that have been looked at, by key, as they are after the last
+// command: each batch changes a few of them again, and to read them anew would
+// cost more than to change them.
+type tallies struct {
+	known   map[string]*tally
+	changed []string // keys of those that the present batch has changed
+}
+
+func newTallies() *tallies { return &tallies{known: make(map[string]*tally)} }
+
 func (v *view) tally(key []byte) (*tally, error) {
 	value := v.get(tableTally, key)
 	if value == nil {
@@ -92,7 +104,7 @@ func (v *view) tally(key []byte) (*tally, error) {
 // tallyOf is a tally that may be changed; changed it must be marked.
 func (t *txn) tallyOf(board string, what byte, of []byte) *tally {
 	key := tallyKey(board, what, of)
-	if known := t.tallies[string(key)]; known != nil {
+	if known := t.tallies.known[string(key)]; known != nil {
 		return known
 	}
 	found, err := t.tally(key)
@@ -102,28 +114,35 @@ func (t *txn) tallyOf(board string, what byte, of []byte) *tally {
 		}
 		found = &tally{}
 	}
-	t.tallies[string(key)] = found
+	t.tallies.known[string(key)] = found
 	return found
 }
 
 // tallied is a tally that is going to be changed now.
 func (t *txn) tallied(board string, what byte, of []byte) *tally {
 	found := t.tallyOf(board, what, of)
-	found.changed = true
+	if !found.changed {
+		found.changed = true
+		t.tallies.changed = append(t.tallies.changed, string(tallyKey(board, what, of)))
+	}
 	t.writes++
 	return found
 }
 
 // saveTallies writes what a batch has counted.
 func (t *txn) saveTallies() {
-	for _, key := range slices.Sorted(maps.Keys(t.tallies)) {
-		switch counted := t.tallies[key]; {
-		case !counted.changed:
-		case counted.empty():
+	for _, key := range t.tallies.changed {
+		counted := t.tallies.known[key]
+		counted.changed = false
+		if counted.empty() {
 			t.delete(tableTally, []byte(key))
-		default:
+		} else {
 			t.putMessage(tableTally, []byte(key), nil, counted.message())
 		}
+	}
+	t.tallies.changed = t.tallies.changed[:0]
+	if len(t.tallies.known) > maxKnownTallies {
+		clear(t.tallies.known)
 	}
 }
 
