@@ -30,6 +30,7 @@ type Changes struct {
 	Timed     []ClaimTimer     // claims with a time of their own that were made, extended or ended, in order
 	Claimable []Lane           // where jobs became claimable, each once
 	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
+	Undrained bool             // conductors may claim again that could not before
 	NextDue   time.Time        // as Machine.NextDue answers now
 	NextSlot  time.Time        // as Machine.NextSlot answers now
 	Events    bool             // there are new events
@@ -263,6 +264,10 @@ func (t *txn) dispatchBoard(c *v1.Command) (*v1.Result, error) {
 		return nil, t.resumeBoard(kind.ResumeBoard)
 	case *v1.Command_DeleteBoard:
 		return nil, t.deleteBoard(kind.DeleteBoard)
+	case *v1.Command_DrainConductor:
+		return nil, t.drainConductor(kind.DrainConductor)
+	case *v1.Command_UndrainConductor:
+		return nil, t.undrainConductor(kind.UndrainConductor)
 	}
 	return t.dispatchSchedule(c)
 }

@@ -35,6 +35,10 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 			return granted([]*jobRecord{j}), nil
 		}
 	}
+	drain, err := t.drainOf(session.ID)
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case claims.knows(nonce):
 		return nil, fmt.Errorf("cannot claim job %s: %w: the claim that the nonce stands for is over", id, jobs.ErrUnclaimable)
@@ -42,6 +46,9 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 		return nil, fmt.Errorf("cannot claim job %s: %w: %s holds it under token %s", id, jobs.ErrUnclaimable, j.Claim.Owner, j.Token)
 	case j.State != jobs.StateClaimable:
 		return nil, fmt.Errorf("cannot claim job %s: %w: it is %s", id, jobs.ErrUnclaimable, j.State)
+	case drain != nil:
+		return nil, fmt.Errorf("cannot claim job %s: %w: conductor %q is drained: conductord conductor undrain %[3]s",
+			id, jobs.ErrUnclaimable, drain.Conductor)
 	case t.paused(j.Board):
 		return nil, fmt.Errorf("cannot claim job %s: %w: board %q is paused", id, jobs.ErrUnclaimable, j.Board)
 	case t.overdue(j):
@@ -67,6 +74,9 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 	}
 	if len(claims.held) >= jobs.MaxClaims {
 		return nil, tooManyClaims(len(claims.held))
+	}
+	if drain, err := t.drainOf(session.ID); err != nil || drain != nil {
+		return granted(nil), err
 	}
 	request, err := command.ClaimRequestFromProto(c)
 	if err != nil {

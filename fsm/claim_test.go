@@ -138,7 +138,7 @@ func TestMayClaim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return may
+		return may != fsm.NothingToClaim
 	}
 	if _, err := r.MayClaim(jobs.ClaimRequest{Session: sessionID("ann")}); !errors.Is(err, jobs.ErrSessionExpired) {
 		t.Errorf("got %v", err)
@@ -158,6 +158,12 @@ func TestMayClaim(t *testing.T) {
 	nonce = jobs.NewNonce()
 	if may("ann") {
 		t.Error("a job that is held")
+	}
+	r.posted(posting("b", "k"))
+	r.ok(register("ann", &v1.Entity{Kind: "conductor", Name: "c1"}))
+	r.ok(drainConductor("c1"))
+	if prospect, err := r.MayClaim(jobs.ClaimRequest{Session: sessionID("ann"), Nonce: nonce}); prospect != fsm.ClaimantDrained || err != nil {
+		t.Errorf("a drained conductor has the prospect %d, %v", prospect, err)
 	}
 }
 

@@ -83,6 +83,8 @@ const (
 	tableStuck // number of the finish → sequence, time: as finished, of jobs that wait for a person
 
 	tableDebris // flow id → nothing: flows that are gone, of whose steps some are left
+
+	tableDrain // name of conductors → who has drained them, why and how
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -103,6 +105,7 @@ var tableNames = [...]string{
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",
 	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
 	tableStuck: "stuck", tableDebris: "debris",
+	tableDrain: "drain",
 }
 
 const (

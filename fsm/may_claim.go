@@ -7,13 +7,23 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
+// Prospect is what a request for the next jobs would find.
+type Prospect int
+
+// The prospects.
+const (
+	NothingToClaim Prospect = iota
+	SomethingToClaim
+	ClaimantDrained // nothing, until the drain of the session's conductor ends
+)
+
 // MayClaim tells whether a request for the next jobs would be answered with
 // any, as far as this machine has applied the log: because something is
 // claimable, or because the request repeats one that was answered. It costs a
 // look at each lane, so that a conductor which waits costs the log nothing.
 // ErrSessionExpired.
-func (m *Machine) MayClaim(request jobs.ClaimRequest) (bool, error) {
-	may := false
+func (m *Machine) MayClaim(request jobs.ClaimRequest) (Prospect, error) {
+	prospect := NothingToClaim
 	err := m.read(func(v *view) error {
 		_, found, err := v.findSession(request.Session)
 		if err != nil {
@@ -26,10 +36,20 @@ func (m *Machine) MayClaim(request jobs.ClaimRequest) (bool, error) {
 		if err != nil {
 			return err
 		}
-		may = claims.knows(request.Nonce) || v.anyClaimable(request)
-		return nil
+		if claims.knows(request.Nonce) {
+			prospect = SomethingToClaim
+			return nil
+		}
+		drain, err := v.drainOf(request.Session)
+		switch {
+		case drain != nil:
+			prospect = ClaimantDrained
+		case err == nil && v.anyClaimable(request):
+			prospect = SomethingToClaim
+		}
+		return err
 	})
-	return may, err
+	return prospect, err
 }
 
 func (v *view) anyClaimable(request jobs.ClaimRequest) bool {

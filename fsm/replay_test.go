@@ -53,7 +53,7 @@ func (a *author) next() *v1.Command {
 		a.intervention, a.intervention, a.correction, a.correction,
 		a.extend,
 		a.schedule, a.fire, a.fire, a.fire,
-		a.boards,
+		a.boards, a.drains,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
 }
@@ -75,6 +75,16 @@ func (a *author) boards() *v1.Command {
 		return &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: c}}
 	}
 	return &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: c}}
+}
+
+// drains draws what a person says about conductors, one of which lives.
+func (a *author) drains() *v1.Command {
+	c := &v1.DrainCommand{Conductor: a.oneOf("conductor", "one", "two", "three")}
+	if a.draw("undrain", 1) == 0 {
+		return &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: c}}
+	}
+	c.Finish, c.Absent = a.draw("finish", 1) == 0, a.draw("absent", 1) == 0
+	return &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: c}}
 }
 
 func (a *author) post() *v1.Command {
@@ -478,7 +488,8 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule,
 		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Restore,
-		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard: // an order may have been followed by another
+		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard,
+		*v1.Command_DrainConductor, *v1.Command_UndrainConductor: // an order may have been followed by another
 		return true, false
 	}
 	return false, false

@@ -10,7 +10,7 @@ import (
 // Situation reads everything that decides whether a job runs now, as it is at
 // one moment. The time is the caller's. ErrNotFound.
 func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error) {
-	s := jobs.Situation{Now: now, Claims: make(map[jobs.SessionID]int)}
+	s := jobs.Situation{Now: now, Claims: make(map[jobs.SessionID]int), Drains: make(map[string]jobs.Drain)}
 	err := m.read(func(v *view) error {
 		j, err := v.jobByID(id)
 		if err != nil {
@@ -26,6 +26,13 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error
 		s.Paused = board.Pause
 		if s.Conductors, err = v.entities(jobs.EntityConductor); err != nil {
 			return err
+		}
+		drains, err := v.drains()
+		if err != nil {
+			return err
+		}
+		for _, drain := range drains {
+			s.Drains[drain.Conductor] = drain
 		}
 		for _, conductor := range s.Conductors {
 			claims, err := v.claims(conductor.Session)

@@ -24,6 +24,7 @@ type Board interface {
 	Controller
 	Historian
 	Boards
+	Conductors
 }
 
 // Poster puts jobs on boards.

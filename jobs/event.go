@@ -47,6 +47,11 @@ const (
 
 	EventBoardPaused  EventKind = "board_paused"
 	EventBoardResumed EventKind = "board_resumed"
+
+	// Of the conductors of a name, which is both Entity and Owner, and of no job.
+
+	EventDrained   EventKind = "conductor_drained"   // they are to claim nothing
+	EventUndrained EventKind = "conductor_undrained" // they may claim again
 )
 
 // EventKinds are all kinds that a watch can ask for.
@@ -55,7 +60,7 @@ var EventKinds = []EventKind{
 	EventSuspended, EventResumed, EventOrdered, EventChanged, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
-	EventBoardPaused, EventBoardResumed,
+	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
 }
 
 // OfSessions tells whether events of the kind are of sessions or entities.

@@ -27,6 +27,7 @@ const (
 	CauseBoardPaused Cause = "board_paused" // nobody can claim from its board
 	CauseNoConductor Cause = "no_conductor" // no live conductor takes its kind from its board
 	CauseLabels      Cause = "labels"       // none of those offers all the labels that it wants
+	CauseDrained     Cause = "drained"      // all of those are drained
 	CauseFull        Cause = "full"         // all of those have as many jobs as they take
 	CauseBehind      Cause = "behind"       // others come first
 	CauseReady       Cause = "ready"        // nothing: it is about to be claimed
@@ -35,7 +36,7 @@ const (
 // Causes are all causes, in their order.
 var Causes = []Cause{
 	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseHeld, CauseDelayed, CauseCooling,
-	CauseBoardPaused, CauseNoConductor, CauseLabels, CauseFull, CauseBehind, CauseReady,
+	CauseBoardPaused, CauseNoConductor, CauseLabels, CauseDrained, CauseFull, CauseBehind, CauseReady,
 }
 
 // Explanation is why a job does not run now, and what would change that.
@@ -55,6 +56,7 @@ type Situation struct {
 	Paused     *BoardPause       // of its board; nil: it is not paused
 	Conductors []Entity          // the live ones
 	Claims     map[SessionID]int // how many jobs the sessions of these hold
+	Drains     map[string]Drain  // by the names of conductors
 	Ahead      int               // jobs of its board, kind and labels that are claimed before it
 	First      Priority          // of the first of these
 	// Holder is how the claim of a claimed job stands, as only the leader
@@ -172,7 +174,7 @@ func (e *Explanation) boardPaused(s *Situation) {
 
 // claimable explains a job that anybody could claim who takes such jobs.
 func (e *Explanation) claimable(s *Situation) {
-	var able, labelled, free []Entity
+	var able, labelled, willing, free []Entity
 	for _, conductor := range s.Conductors {
 		if !takes(&conductor, &s.Job) {
 			continue
@@ -182,6 +184,10 @@ func (e *Explanation) claimable(s *Situation) {
 			continue
 		}
 		labelled = append(labelled, conductor)
+		if _, drained := s.Drains[conductor.Name]; drained {
+			continue
+		}
+		willing = append(willing, conductor)
 		if conductor.MaxJobs == 0 || s.Claims[conductor.Session] < conductor.MaxJobs {
 			free = append(free, conductor)
 		}
@@ -196,9 +202,11 @@ func (e *Explanation) claimable(s *Situation) {
 	case len(labelled) == 0:
 		e.say(CauseLabels, "%s, and it wants %s", lackText(able, &s.Job), quoted(s.Job.Labels))
 		e.Remedy = "start a conductor that offers them (conductor.labels); those that live: conductord conductor list"
+	case len(willing) == 0:
+		e.drained(s, labelled)
 	case len(free) == 0:
 		e.say(CauseFull, "%s with all the jobs that they take at once, and %s before it",
-			plural(len(labelled), "conductor is busy", "conductors are busy"), ahead(s.Ahead))
+			plural(len(willing), "conductor is busy", "conductors are busy"), ahead(s.Ahead))
 		e.Remedy = "start another conductor, or let these take more jobs (conductor.max_jobs)"
 		if s.Ahead > 0 {
 			e.goFirst(s)
@@ -222,6 +230,21 @@ func (e *Explanation) goFirst(s *Situation) {
 		first = s.First + 1
 	}
 	e.Remedy = e.command("reprioritise", "--priority", first.String())
+}
+
+// drained explains a job that only drained conductors could take. It names the
+// one that was drained last, whom it is likeliest to be right to bring back.
+func (e *Explanation) drained(s *Situation, able []Entity) {
+	latest := slices.MinFunc(able, func(a, b Entity) int {
+		return cmp.Or(s.Drains[b.Name].At.Compare(s.Drains[a.Name].At), cmp.Compare(a.Name, b.Name))
+	})
+	drain := s.Drains[latest.Name]
+	e.say(CauseDrained, "%s that could take it, and all are drained; the last, %s, by %s at %s",
+		plural(len(able), "conductor lives", "conductors live"), latest.Name, cmp.Or(drain.By, "somebody"), moment(drain.At))
+	if drain.Reason != "" {
+		e.Text += ": " + drain.Reason
+	}
+	e.Remedy = "conductord conductor undrain " + latest.Name
 }
 
 // takes tells whether a conductor claims jobs of this kind from this board.

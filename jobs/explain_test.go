@@ -93,6 +93,20 @@ func TestExplain(t *testing.T) {
 			jobs.CauseNoConductor, "workers of your own", "conductor list"},
 		{"labels", func(s *jobs.Situation) { s.Job.Labels = []string{"big", "gpu"} },
 			jobs.CauseLabels, `(the nearest, c1, lacks "big"), and it wants "big", "gpu"`, "conductor.labels"},
+		{"drained", func(s *jobs.Situation) {
+			s.Drains = map[string]jobs.Drain{"c1": {By: "ann", Reason: "a new kernel", At: noon}, "c2": {By: "bob", At: noon.Add(-time.Hour)}}
+			s.Ahead = 3
+		}, jobs.CauseDrained, "2 conductors live that could take it, and all are drained; the last, c1, by ann at 2030-01-02T12:00:00Z: a new kernel",
+			"conductord conductor undrain c1"},
+		{"those with the labels are drained", func(s *jobs.Situation) {
+			s.Job.Labels, s.Drains = []string{"gpu"}, map[string]jobs.Drain{"c1": {At: noon}}
+		}, jobs.CauseDrained, "1 conductor lives that could take it, and all are drained; the last, c1, by somebody", "undrain c1"},
+		{"those that are not drained are full", func(s *jobs.Situation) {
+			s.Drains, s.Claims = map[string]jobs.Drain{"c1": {At: noon}}, map[jobs.SessionID]int{sessionB: 1}
+		}, jobs.CauseFull, "1 conductor is busy", "start another conductor"},
+		{"one of two is drained", func(s *jobs.Situation) {
+			s.Drains = map[string]jobs.Drain{"c1": {At: noon}}
+		}, jobs.CauseReady, "the next of its kind", ""},
 		{"full", func(s *jobs.Situation) { s.Claims = map[jobs.SessionID]int{sessionA: 2, sessionB: 1}; s.Ahead = 1 },
 			jobs.CauseFull, "2 conductors are busy with all the jobs that they take at once, and 1 job comes before it", "job reprioritise ID"},
 		{"those with the labels are full", func(s *jobs.Situation) {

@@ -97,3 +97,45 @@ func (c *Client) Entities(ctx context.Context, kind string) ([]jobs.Entity, erro
 	}
 	return entities, nil
 }
+
+// DrainConductor implements jobs.Conductors.
+func (c *Client) DrainConductor(ctx context.Context, order jobs.DrainOrder) error {
+	name := fmt.Sprintf("drain conductor %q", order.Conductor)
+	message := &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: command.DrainOrderToProto(&order)}}
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.others, name, message)
+	return err
+}
+
+// UndrainConductor implements jobs.Conductors.
+func (c *Client) UndrainConductor(ctx context.Context, order jobs.DrainOrder) error {
+	name := fmt.Sprintf("undrain conductor %q", order.Conductor)
+	message := &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: command.DrainOrderToProto(&order)}}
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	return c.remove(ctx, name, message, jobs.ErrNotFound)
+}
+
+// Drains implements jobs.Conductors.
+func (c *Client) Drains(ctx context.Context) ([]jobs.Drain, error) {
+	op := operation{name: "list drains", reads: true, stale: c.stale}
+	request := &v1.ListDrainsRequest{Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListDrainsRequest, v1.ListDrainsResponse] {
+		return p.sessions.ListDrains
+	})
+	if err != nil {
+		return nil, err
+	}
+	var drains []jobs.Drain
+	for _, message := range answer.GetDrains() {
+		drain, err := command.DrainFromProto(message)
+		if err != nil {
+			return nil, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+		}
+		drains = append(drains, drain)
+	}
+	return drains, nil
+}

@@ -95,6 +95,10 @@ func checkClient(limits logbook.Limits, c *v1.Command) error {
 		return checkBoardOrder(limits, kind.PauseBoard)
 	case *v1.Command_ResumeBoard:
 		return checkBoardOrder(limits, kind.ResumeBoard)
+	case *v1.Command_DrainConductor:
+		return checkDrain(limits, kind.DrainConductor)
+	case *v1.Command_UndrainConductor:
+		return checkUndrain(limits, kind.UndrainConductor)
 	case *v1.Command_DeleteSchedule:
 		return checkScheduleName(limits, kind.DeleteSchedule)
 	case *v1.Command_PauseSchedule:

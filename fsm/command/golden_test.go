@@ -138,6 +138,10 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_PauseBoard{PauseBoard: &v1.BoardCommand{Board: "night", By: "ann@h1", Reason: "the disk is full"}}},
 		{Kind: &v1.Command_ResumeBoard{ResumeBoard: &v1.BoardCommand{Board: "night", By: "ann@h1", Reason: "a new disk"}}},
 		{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: "night"}}},
+		{Kind: &v1.Command_DrainConductor{DrainConductor: &v1.DrainCommand{
+			Conductor: "node1", By: "ann@h1", Reason: "a new kernel", Finish: true, Absent: true,
+		}}},
+		{Kind: &v1.Command_UndrainConductor{UndrainConductor: &v1.DrainCommand{Conductor: "node1", By: "ann@h1", Reason: "it runs"}}},
 		{Kind: &v1.Command_DeleteSchedule{DeleteSchedule: &v1.DeleteScheduleCommand{Board: "night", Name: "backup"}}},
 		{Kind: &v1.Command_PauseSchedule{PauseSchedule: &v1.PauseScheduleCommand{
 			Board: "night", Name: "backup", By: "ann@h1", Reason: "the disk is full",

@@ -35,6 +35,12 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 		roundTrip(t, explanations, command.ExplanationToProto, command.ExplanationFromProto)
 	})
 	t.Run("Board", func(t *testing.T) { roundTrip(t, boardStatuses, command.BoardToProto, command.BoardFromProto) })
+	t.Run("Drain", func(t *testing.T) { roundTrip(t, drains, command.DrainToProto, command.DrainFromProto) })
+	t.Run("DrainOrder", func(t *testing.T) {
+		roundTrip(t, drainOrders, command.DrainOrderToProto, func(m *v1.DrainCommand) (jobs.DrainOrder, error) {
+			return command.DrainOrderFromProto(m), nil
+		})
+	})
 	t.Run("Schedule", func(t *testing.T) { roundTrip(t, schedules, command.ScheduleToProto, command.ScheduleFromProto) })
 	t.Run("SlotRecord", func(t *testing.T) {
 		roundTrip(t, slotRecords, command.SlotRecordToProto, command.SlotRecordFromProto)

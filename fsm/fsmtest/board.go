@@ -222,7 +222,7 @@ func (b *Board) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]job
 
 // concerns tells whether a parked request may have an answer now.
 func concerns(request *jobs.ClaimRequest, changes *fsm.Changes) bool {
-	if slices.Contains(changes.Ended, request.Session) {
+	if changes.Undrained || slices.Contains(changes.Ended, request.Session) {
 		return true
 	}
 	return slices.ContainsFunc(changes.Claimable, func(lane fsm.Lane) bool { return lane.Suits(request) })
@@ -325,6 +325,26 @@ func (b *Board) ResumeBoard(ctx context.Context, order jobs.BoardOrder) error {
 func (b *Board) DeleteBoard(ctx context.Context, name string) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: name}}})
 	return err
+}
+
+// DrainConductor keeps the conductors of a name from claiming.
+func (b *Board) DrainConductor(ctx context.Context, order jobs.DrainOrder) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: command.DrainOrderToProto(&order)}})
+	return err
+}
+
+// UndrainConductor ends a drain.
+func (b *Board) UndrainConductor(ctx context.Context, order jobs.DrainOrder) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: command.DrainOrderToProto(&order)}})
+	return err
+}
+
+// Drains reads the drains that stand.
+func (b *Board) Drains(ctx context.Context) ([]jobs.Drain, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return b.machine.Drains()
 }
 
 // BoardStatus reads a board.

@@ -83,6 +83,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"history", historyRows},
 		{"boards", boardRows},
 		{"sessions", sessionRows},
+		{"conductors", conductorRows},
 		{"watching", watchRows},
 		{"awaiting", awaitRows},
 		{"limits", limitRows},

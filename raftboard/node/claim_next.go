@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -51,6 +52,11 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 	for {
 		waiter := s.parking.park(request)
 		granted, index, err := s.tryClaim(ctx, request, claim)
+		if errors.Is(err, errClaimantDrained) {
+			s.parking.setAside(waiter)
+			s.parking.wake(passOn) // for those who may take it
+			passOn, err = nil, nil
+		}
 		if err != nil || len(granted) > 0 {
 			s.parking.leave(waiter)
 			s.parking.wake(passOn) // there may be more for the next one
@@ -87,12 +93,20 @@ func claimNextCommand(message *conductordv1.ClaimNextRequest) *conductordv1.Comm
 	}}}
 }
 
+// errClaimantDrained: whoever asks may take nothing. It is answered to nobody.
+var errClaimantDrained = errors.New("the conductor is drained")
+
 // tryClaim claims if there is anything to claim, or if the nonce may have been
 // answered before.
 func (s *boardService) tryClaim(ctx context.Context, request jobs.ClaimRequest, claim *conductordv1.Command) ([]*conductordv1.Granted, uint64, error) {
-	worthwhile, err := s.machine.MayClaim(request)
-	if err != nil || !worthwhile {
+	prospect, err := s.machine.MayClaim(request)
+	switch {
+	case err != nil:
 		return nil, 0, err
+	case prospect == fsm.ClaimantDrained:
+		return nil, 0, errClaimantDrained
+	case prospect == fsm.NothingToClaim:
+		return nil, 0, nil
 	}
 	index, result, err := s.submitOne(ctx, claim)
 	return result.GetClaim().GetGranted(), index, err

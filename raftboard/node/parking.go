@@ -14,6 +14,7 @@ import (
 type parking struct {
 	mu       sync.Mutex
 	claims   []*claimWaiter // longest waiting first; under mu
+	undrains int            // how often a drain has ended; under mu
 	finishes map[jobs.JobID]map[chan struct{}]struct{}
 	events   chan struct{} // closed and replaced when there are new events; under mu
 }
@@ -22,6 +23,11 @@ type parking struct {
 type claimWaiter struct {
 	request jobs.ClaimRequest
 	woken   chan []fsm.Lane // holds one wake-up: where something may be claimable
+
+	// Under the parking's mu.
+
+	undrains int  // the parking's, when it parked
+	aside    bool // it may take nothing until a drain ends
 }
 
 func newParking() *parking {
@@ -34,8 +40,38 @@ func (p *parking) park(request jobs.ClaimRequest) *claimWaiter {
 	waiter := &claimWaiter{request: request, woken: make(chan []fsm.Lane, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	waiter.undrains = p.undrains
 	p.claims = append(p.claims, waiter)
 	return waiter
+}
+
+// setAside keeps a claim of a drained conductor from being woken for what only
+// others can take, until a drain ends. If one has ended since it has parked, it
+// is woken at once, for that may have been its own.
+func (p *parking) setAside(waiter *claimWaiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiter.aside = true
+	if waiter.undrains != p.undrains {
+		p.recallLocked()
+	}
+}
+
+// recall wakes the claims that were set aside.
+func (p *parking) recall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.undrains++
+	p.recallLocked()
+}
+
+func (p *parking) recallLocked() {
+	p.claims = slices.DeleteFunc(p.claims, func(waiter *claimWaiter) bool {
+		if waiter.aside {
+			waiter.woken <- nil // has room: see wake
+		}
+		return waiter.aside
+	})
 }
 
 // leave takes a claim out of the parking. If it had been woken for something
@@ -61,7 +97,7 @@ func (p *parking) wake(lanes []fsm.Lane) {
 	defer p.mu.Unlock()
 	for _, lane := range lanes {
 		for i, waiter := range p.claims {
-			if !lane.Suits(&waiter.request) {
+			if waiter.aside || !lane.Suits(&waiter.request) {
 				continue
 			}
 			p.claims = slices.Delete(p.claims, i, i+1)
@@ -119,6 +155,9 @@ func (p *parking) nextEvents() <-chan struct{} {
 func (p *parking) changed(changes fsm.Changes) {
 	p.dismiss(changes.Ended)
 	p.wake(changes.Claimable)
+	if changes.Undrained || changes.Restored {
+		p.recall()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range changes.Finished {

@@ -100,3 +100,49 @@ func (s *sessionService) ListEntities(ctx context.Context, request *connect.Requ
 			return answer, err
 		})
 }
+
+// DrainConductor implements conductordv1connect.SessionServiceHandler.
+func (s *sessionService) DrainConductor(ctx context.Context, request *connect.Request[conductordv1.DrainConductorRequest]) (*connect.Response[conductordv1.DrainConductorResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.DrainConductorRequest, conductordv1.DrainConductorResponse] {
+			return c.sessions.DrainConductor
+		},
+		func(ctx context.Context, message *conductordv1.DrainConductorRequest) (*conductordv1.DrainConductorResponse, uint64, error) {
+			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_DrainConductor{
+				DrainConductor: &conductordv1.DrainCommand{
+					Conductor: message.Conductor, By: message.By, Reason: message.Reason, Finish: message.Finish, Absent: message.Absent,
+				},
+			}})
+			return &conductordv1.DrainConductorResponse{}, index, err
+		})
+}
+
+// UndrainConductor implements conductordv1connect.SessionServiceHandler.
+func (s *sessionService) UndrainConductor(ctx context.Context, request *connect.Request[conductordv1.UndrainConductorRequest]) (*connect.Response[conductordv1.UndrainConductorResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.UndrainConductorRequest, conductordv1.UndrainConductorResponse] {
+			return c.sessions.UndrainConductor
+		},
+		func(ctx context.Context, message *conductordv1.UndrainConductorRequest) (*conductordv1.UndrainConductorResponse, uint64, error) {
+			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_UndrainConductor{
+				UndrainConductor: &conductordv1.DrainCommand{Conductor: message.Conductor, By: message.By, Reason: message.Reason},
+			}})
+			return &conductordv1.UndrainConductorResponse{}, index, err
+		})
+}
+
+// ListDrains implements conductordv1connect.SessionServiceHandler.
+func (s *sessionService) ListDrains(ctx context.Context, request *connect.Request[conductordv1.ListDrainsRequest]) (*connect.Response[conductordv1.ListDrainsResponse], error) {
+	return read(ctx, s.Node, request, request.Msg.Stale,
+		func(c *clients) method[conductordv1.ListDrainsRequest, conductordv1.ListDrainsResponse] {
+			return c.sessions.ListDrains
+		},
+		func(*conductordv1.ListDrainsRequest) (*conductordv1.ListDrainsResponse, error) {
+			drains, err := s.machine.Drains()
+			answer := &conductordv1.ListDrainsResponse{}
+			for i := range drains {
+				answer.Drains = append(answer.Drains, command.DrainToProto(&drains[i]))
+			}
+			return answer, err
+		})
+}

@@ -2868,6 +2868,302 @@ func (x *ExecuteResponse) GetResults() []*Result {
 	return nil
 }
 
+type DrainConductorRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"` // name
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`               // who, for people
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Finish        bool                   `protobuf:"varint,4,opt,name=finish,proto3" json:"finish,omitempty"` // they see through what they hold, instead of handing it over
+	Absent        bool                   `protobuf:"varint,5,opt,name=absent,proto3" json:"absent,omitempty"` // also if none of that name lives
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainConductorRequest) Reset() {
+	*x = DrainConductorRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainConductorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainConductorRequest) ProtoMessage() {}
+
+func (x *DrainConductorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainConductorRequest.ProtoReflect.Descriptor instead.
+func (*DrainConductorRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *DrainConductorRequest) GetConductor() string {
+	if x != nil {
+		return x.Conductor
+	}
+	return ""
+}
+
+func (x *DrainConductorRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DrainConductorRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DrainConductorRequest) GetFinish() bool {
+	if x != nil {
+		return x.Finish
+	}
+	return false
+}
+
+func (x *DrainConductorRequest) GetAbsent() bool {
+	if x != nil {
+		return x.Absent
+	}
+	return false
+}
+
+type DrainConductorResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainConductorResponse) Reset() {
+	*x = DrainConductorResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainConductorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainConductorResponse) ProtoMessage() {}
+
+func (x *DrainConductorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainConductorResponse.ProtoReflect.Descriptor instead.
+func (*DrainConductorResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+}
+
+type UndrainConductorRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"` // name
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainConductorRequest) Reset() {
+	*x = UndrainConductorRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainConductorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainConductorRequest) ProtoMessage() {}
+
+func (x *UndrainConductorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainConductorRequest.ProtoReflect.Descriptor instead.
+func (*UndrainConductorRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *UndrainConductorRequest) GetConductor() string {
+	if x != nil {
+		return x.Conductor
+	}
+	return ""
+}
+
+func (x *UndrainConductorRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *UndrainConductorRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type UndrainConductorResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainConductorResponse) Reset() {
+	*x = UndrainConductorResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainConductorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainConductorResponse) ProtoMessage() {}
+
+func (x *UndrainConductorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainConductorResponse.ProtoReflect.Descriptor instead.
+func (*UndrainConductorResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+}
+
+type ListDrainsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDrainsRequest) Reset() {
+	*x = ListDrainsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDrainsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDrainsRequest) ProtoMessage() {}
+
+func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
+func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ListDrainsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListDrainsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Drains        []*Drain               `protobuf:"bytes,1,rep,name=drains,proto3" json:"drains,omitempty"` // by name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDrainsResponse) Reset() {
+	*x = ListDrainsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDrainsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDrainsResponse) ProtoMessage() {}
+
+func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
+func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ListDrainsResponse) GetDrains() []*Drain {
+	if x != nil {
+		return x.Drains
+	}
+	return nil
+}
+
 type OpenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Opening       *Opening               `protobuf:"bytes,1,opt,name=opening,proto3" json:"opening,omitempty"`
@@ -2877,7 +3173,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3185,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3198,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -2921,7 +3217,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3229,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3242,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -2965,7 +3261,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3273,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3286,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -3008,7 +3304,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3316,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3329,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 type CloseRequest struct {
@@ -3045,7 +3341,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3057,7 +3353,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3070,7 +3366,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CloseRequest) GetSession() string {
@@ -3088,7 +3384,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3396,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3409,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 type RegisterRequest struct {
@@ -3126,7 +3422,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3434,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3447,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RegisterRequest) GetSession() string {
@@ -3176,7 +3472,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +3484,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3497,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 type ListSessionsRequest struct {
@@ -3213,7 +3509,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3521,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3534,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -3257,7 +3553,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3565,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3578,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -3302,7 +3598,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3610,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3623,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -3353,7 +3649,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3661,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3674,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -3397,7 +3693,7 @@ type SaveBookRequest struct {
 
 func (x *SaveBookRequest) Reset() {
 	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3409,7 +3705,7 @@ func (x *SaveBookRequest) String() string {
 func (*SaveBookRequest) ProtoMessage() {}
 
 func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3422,7 +3718,7 @@ func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
 func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SaveBookRequest) GetBook() *Book {
@@ -3440,7 +3736,7 @@ type SaveBookResponse struct {
 
 func (x *SaveBookResponse) Reset() {
 	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3452,7 +3748,7 @@ func (x *SaveBookResponse) String() string {
 func (*SaveBookResponse) ProtoMessage() {}
 
 func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3465,7 +3761,7 @@ func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
 func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 type GetBookRequest struct {
@@ -3478,7 +3774,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3786,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3799,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -3529,7 +3825,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3837,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3850,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -3575,7 +3871,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3587,7 +3883,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3600,7 +3896,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -3633,7 +3929,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3941,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3658,7 +3954,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -3682,7 +3978,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +3990,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +4003,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -3748,7 +4044,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +4056,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +4069,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -3799,7 +4095,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3811,7 +4107,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3824,7 +4120,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -3843,7 +4139,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +4151,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +4164,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -3887,7 +4183,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3899,7 +4195,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3912,7 +4208,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -3931,7 +4227,7 @@ type DestroyBookRequest struct {
 
 func (x *DestroyBookRequest) Reset() {
 	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +4239,7 @@ func (x *DestroyBookRequest) String() string {
 func (*DestroyBookRequest) ProtoMessage() {}
 
 func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4252,7 @@ func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
 func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DestroyBookRequest) GetId() string {
@@ -3974,7 +4270,7 @@ type DestroyBookResponse struct {
 
 func (x *DestroyBookResponse) Reset() {
 	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4282,7 @@ func (x *DestroyBookResponse) String() string {
 func (*DestroyBookResponse) ProtoMessage() {}
 
 func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4295,7 @@ func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
 func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 type SaveScheduleRequest struct {
@@ -4011,7 +4307,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4023,7 +4319,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4036,7 +4332,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -4055,7 +4351,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4067,7 +4363,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4080,7 +4376,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -4100,7 +4396,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4408,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4421,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DeleteScheduleRequest) GetBoard() string {
@@ -4150,7 +4446,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4458,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4471,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 type GetScheduleRequest struct {
@@ -4191,7 +4487,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4203,7 +4499,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4216,7 +4512,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -4265,7 +4561,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4573,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4586,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -4327,7 +4623,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +4635,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +4648,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -4399,7 +4695,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4411,7 +4707,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4424,7 +4720,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -4446,7 +4742,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4458,7 +4754,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4471,7 +4767,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *PauseScheduleRequest) GetBoard() string {
@@ -4510,7 +4806,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4522,7 +4818,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4535,7 +4831,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 type ResumeScheduleRequest struct {
@@ -4548,7 +4844,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4560,7 +4856,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4573,7 +4869,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -4598,7 +4894,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4610,7 +4906,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4623,7 +4919,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 type RunScheduleRequest struct {
@@ -4638,7 +4934,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4946,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4959,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -4703,7 +4999,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +5011,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +5024,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -4752,7 +5048,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4764,7 +5060,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4777,7 +5073,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -4831,7 +5127,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4843,7 +5139,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4856,7 +5152,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -4874,7 +5170,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4886,7 +5182,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4899,7 +5195,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 type StatusResponse struct {
@@ -4927,7 +5223,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4939,7 +5235,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4952,7 +5248,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -5086,7 +5382,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +5394,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +5407,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Member) GetName() string {
@@ -5332,7 +5628,23 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0eExecuteRequest\x122\n" +
 	"\bcommands\x18\x01 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"B\n" +
 	"\x0fExecuteResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.conductord.v1.ResultR\aresults\"?\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.conductord.v1.ResultR\aresults\"\x8d\x01\n" +
+	"\x15DrainConductorRequest\x12\x1c\n" +
+	"\tconductor\x18\x01 \x01(\tR\tconductor\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06finish\x18\x04 \x01(\bR\x06finish\x12\x16\n" +
+	"\x06absent\x18\x05 \x01(\bR\x06absent\"\x18\n" +
+	"\x16DrainConductorResponse\"_\n" +
+	"\x17UndrainConductorRequest\x12\x1c\n" +
+	"\tconductor\x18\x01 \x01(\tR\tconductor\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x1a\n" +
+	"\x18UndrainConductorResponse\")\n" +
+	"\x11ListDrainsRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"B\n" +
+	"\x12ListDrainsResponse\x12,\n" +
+	"\x06drains\x18\x01 \x03(\v2\x14.conductord.v1.DrainR\x06drains\"?\n" +
 	"\vOpenRequest\x120\n" +
 	"\aopening\x18\x01 \x01(\v2\x16.conductord.v1.OpeningR\aopening\"@\n" +
 	"\fOpenResponse\x120\n" +
@@ -5509,14 +5821,18 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"PauseBoard\x12 .conductord.v1.PauseBoardRequest\x1a!.conductord.v1.PauseBoardResponse\x12T\n" +
 	"\vResumeBoard\x12!.conductord.v1.ResumeBoardRequest\x1a\".conductord.v1.ResumeBoardResponse\x12T\n" +
-	"\vDeleteBoard\x12!.conductord.v1.DeleteBoardRequest\x1a\".conductord.v1.DeleteBoardResponse2\xe4\x03\n" +
+	"\vDeleteBoard\x12!.conductord.v1.DeleteBoardRequest\x1a\".conductord.v1.DeleteBoardResponse2\xfb\x05\n" +
 	"\x0eSessionService\x12?\n" +
 	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\x12N\n" +
 	"\tKeepAlive\x12\x1f.conductord.v1.KeepAliveRequest\x1a .conductord.v1.KeepAliveResponse\x12B\n" +
 	"\x05Close\x12\x1b.conductord.v1.CloseRequest\x1a\x1c.conductord.v1.CloseResponse\x12K\n" +
 	"\bRegister\x12\x1e.conductord.v1.RegisterRequest\x1a\x1f.conductord.v1.RegisterResponse\x12W\n" +
 	"\fListSessions\x12\".conductord.v1.ListSessionsRequest\x1a#.conductord.v1.ListSessionsResponse\x12W\n" +
-	"\fListEntities\x12\".conductord.v1.ListEntitiesRequest\x1a#.conductord.v1.ListEntitiesResponse2\xed\x03\n" +
+	"\fListEntities\x12\".conductord.v1.ListEntitiesRequest\x1a#.conductord.v1.ListEntitiesResponse\x12]\n" +
+	"\x0eDrainConductor\x12$.conductord.v1.DrainConductorRequest\x1a%.conductord.v1.DrainConductorResponse\x12c\n" +
+	"\x10UndrainConductor\x12&.conductord.v1.UndrainConductorRequest\x1a'.conductord.v1.UndrainConductorResponse\x12Q\n" +
+	"\n" +
+	"ListDrains\x12 .conductord.v1.ListDrainsRequest\x1a!.conductord.v1.ListDrainsResponse2\xed\x03\n" +
 	"\x0eLogbookService\x12K\n" +
 	"\bSaveBook\x12\x1e.conductord.v1.SaveBookRequest\x1a\x1f.conductord.v1.SaveBookResponse\x12H\n" +
 	"\aGetBook\x12\x1d.conductord.v1.GetBookRequest\x1a\x1e.conductord.v1.GetBookResponse\x12N\n" +
@@ -5548,7 +5864,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*CreateBoardRequest)(nil),       // 0: conductord.v1.CreateBoardRequest
 	(*CreateBoardResponse)(nil),      // 1: conductord.v1.CreateBoardResponse
@@ -5600,251 +5916,265 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*BulkRefusal)(nil),              // 47: conductord.v1.BulkRefusal
 	(*ExecuteRequest)(nil),           // 48: conductord.v1.ExecuteRequest
 	(*ExecuteResponse)(nil),          // 49: conductord.v1.ExecuteResponse
-	(*OpenRequest)(nil),              // 50: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 51: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 52: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),        // 53: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),             // 54: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),            // 55: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),          // 56: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),         // 57: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),      // 58: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 59: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 60: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 61: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),          // 62: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),         // 63: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),           // 64: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 65: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 66: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 67: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 68: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 69: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 70: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 71: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 72: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),       // 73: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),      // 74: conductord.v1.DestroyBookResponse
-	(*SaveScheduleRequest)(nil),      // 75: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 76: conductord.v1.SaveScheduleResponse
-	(*DeleteScheduleRequest)(nil),    // 77: conductord.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),   // 78: conductord.v1.DeleteScheduleResponse
-	(*GetScheduleRequest)(nil),       // 79: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 80: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 81: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 82: conductord.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),     // 83: conductord.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),    // 84: conductord.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),    // 85: conductord.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),   // 86: conductord.v1.ResumeScheduleResponse
-	(*RunScheduleRequest)(nil),       // 87: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 88: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 89: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 90: conductord.v1.BackfillScheduleResponse
-	(*StatusRequest)(nil),            // 91: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 92: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 93: conductord.v1.Member
-	nil,                              // 94: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 95: conductord.v1.Board
-	(*BoardLimits)(nil),              // 96: conductord.v1.BoardLimits
-	(*Posting)(nil),                  // 97: conductord.v1.Posting
-	(*Job)(nil),                      // 98: conductord.v1.Job
-	(*Error)(nil),                    // 99: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 100: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 101: google.protobuf.Duration
-	(*Position)(nil),                 // 102: conductord.v1.Position
-	(*Event)(nil),                    // 103: conductord.v1.Event
-	(*Claimed)(nil),                  // 104: conductord.v1.Claimed
-	(*Token)(nil),                    // 105: conductord.v1.Token
-	(*HeldClaim)(nil),                // 106: conductord.v1.HeldClaim
-	(*Ending)(nil),                   // 107: conductord.v1.Ending
-	(*Change)(nil),                   // 108: conductord.v1.Change
-	(*Intervention)(nil),             // 109: conductord.v1.Intervention
-	(*JobError)(nil),                 // 110: conductord.v1.JobError
-	(*Command)(nil),                  // 111: conductord.v1.Command
-	(*Result)(nil),                   // 112: conductord.v1.Result
-	(*Opening)(nil),                  // 113: conductord.v1.Opening
-	(*Session)(nil),                  // 114: conductord.v1.Session
-	(*Entity)(nil),                   // 115: conductord.v1.Entity
-	(*Book)(nil),                     // 116: conductord.v1.Book
-	(*FlowDetail)(nil),               // 117: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 118: conductord.v1.Update
-	(*Schedule)(nil),                 // 119: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 120: conductord.v1.SlotRecord
+	(*DrainConductorRequest)(nil),    // 50: conductord.v1.DrainConductorRequest
+	(*DrainConductorResponse)(nil),   // 51: conductord.v1.DrainConductorResponse
+	(*UndrainConductorRequest)(nil),  // 52: conductord.v1.UndrainConductorRequest
+	(*UndrainConductorResponse)(nil), // 53: conductord.v1.UndrainConductorResponse
+	(*ListDrainsRequest)(nil),        // 54: conductord.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),       // 55: conductord.v1.ListDrainsResponse
+	(*OpenRequest)(nil),              // 56: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 57: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 58: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),        // 59: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),             // 60: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),            // 61: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),          // 62: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),         // 63: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),      // 64: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 65: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 66: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 67: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),          // 68: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),         // 69: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),           // 70: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 71: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 72: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 73: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 74: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 75: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 76: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 77: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 78: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),       // 79: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),      // 80: conductord.v1.DestroyBookResponse
+	(*SaveScheduleRequest)(nil),      // 81: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 82: conductord.v1.SaveScheduleResponse
+	(*DeleteScheduleRequest)(nil),    // 83: conductord.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),   // 84: conductord.v1.DeleteScheduleResponse
+	(*GetScheduleRequest)(nil),       // 85: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 86: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 87: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 88: conductord.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),     // 89: conductord.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),    // 90: conductord.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),    // 91: conductord.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),   // 92: conductord.v1.ResumeScheduleResponse
+	(*RunScheduleRequest)(nil),       // 93: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 94: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 95: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 96: conductord.v1.BackfillScheduleResponse
+	(*StatusRequest)(nil),            // 97: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 98: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 99: conductord.v1.Member
+	nil,                              // 100: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 101: conductord.v1.Board
+	(*BoardLimits)(nil),              // 102: conductord.v1.BoardLimits
+	(*Posting)(nil),                  // 103: conductord.v1.Posting
+	(*Job)(nil),                      // 104: conductord.v1.Job
+	(*Error)(nil),                    // 105: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 106: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 107: google.protobuf.Duration
+	(*Position)(nil),                 // 108: conductord.v1.Position
+	(*Event)(nil),                    // 109: conductord.v1.Event
+	(*Claimed)(nil),                  // 110: conductord.v1.Claimed
+	(*Token)(nil),                    // 111: conductord.v1.Token
+	(*HeldClaim)(nil),                // 112: conductord.v1.HeldClaim
+	(*Ending)(nil),                   // 113: conductord.v1.Ending
+	(*Change)(nil),                   // 114: conductord.v1.Change
+	(*Intervention)(nil),             // 115: conductord.v1.Intervention
+	(*JobError)(nil),                 // 116: conductord.v1.JobError
+	(*Command)(nil),                  // 117: conductord.v1.Command
+	(*Result)(nil),                   // 118: conductord.v1.Result
+	(*Drain)(nil),                    // 119: conductord.v1.Drain
+	(*Opening)(nil),                  // 120: conductord.v1.Opening
+	(*Session)(nil),                  // 121: conductord.v1.Session
+	(*Entity)(nil),                   // 122: conductord.v1.Entity
+	(*Book)(nil),                     // 123: conductord.v1.Book
+	(*FlowDetail)(nil),               // 124: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 125: conductord.v1.Update
+	(*Schedule)(nil),                 // 126: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 127: conductord.v1.SlotRecord
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	95,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	95,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	96,  // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
-	97,  // 3: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	101, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	101, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	102, // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
+	103, // 3: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	16,  // 4: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	98,  // 5: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	99,  // 6: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	98,  // 7: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	100, // 8: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	100, // 9: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	100, // 10: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	100, // 11: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	98,  // 12: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	101, // 13: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	98,  // 14: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	100, // 15: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	102, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	103, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	102, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	104, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	101, // 20: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	101, // 21: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
-	104, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	105, // 23: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
-	101, // 24: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
-	106, // 25: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	107, // 26: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	108, // 27: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	109, // 28: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	100, // 29: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	100, // 30: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	102, // 31: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	110, // 32: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	102, // 33: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
+	104, // 5: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	105, // 6: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	104, // 7: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	106, // 8: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	106, // 9: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	106, // 10: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	106, // 11: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	104, // 12: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	107, // 13: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	104, // 14: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	106, // 15: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	108, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	109, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	108, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	110, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	107, // 20: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	107, // 21: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
+	110, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	111, // 23: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
+	107, // 24: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
+	112, // 25: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	113, // 26: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	114, // 27: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	115, // 28: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	106, // 29: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	106, // 30: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	108, // 31: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
+	116, // 32: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	108, // 33: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
 	19,  // 34: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	47,  // 35: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	99,  // 36: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	111, // 37: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	112, // 38: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	113, // 39: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	114, // 40: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	115, // 41: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	114, // 42: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	115, // 43: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	116, // 44: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	116, // 45: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	116, // 46: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	117, // 47: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	118, // 48: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	72,  // 49: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	99,  // 50: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	119, // 51: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	119, // 52: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	119, // 53: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	100, // 54: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	120, // 55: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	119, // 56: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	120, // 57: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	100, // 58: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	100, // 59: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	120, // 60: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	93,  // 61: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	100, // 62: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	94,  // 63: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	101, // 64: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	14,  // 65: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	17,  // 66: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	19,  // 67: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	21,  // 68: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	23,  // 69: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	25,  // 70: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	27,  // 71: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	29,  // 72: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	31,  // 73: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
-	33,  // 74: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	35,  // 75: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	35,  // 76: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	35,  // 77: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	37,  // 78: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	37,  // 79: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	37,  // 80: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	39,  // 81: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	41,  // 82: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	37,  // 83: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	37,  // 84: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	43,  // 85: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	45,  // 86: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	48,  // 87: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	0,   // 88: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
-	2,   // 89: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 90: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	6,   // 91: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
-	8,   // 92: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
-	10,  // 93: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
-	12,  // 94: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
-	50,  // 95: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	52,  // 96: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	54,  // 97: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	56,  // 98: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	58,  // 99: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	60,  // 100: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	62,  // 101: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	64,  // 102: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	66,  // 103: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	68,  // 104: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	70,  // 105: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	73,  // 106: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	75,  // 107: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	77,  // 108: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	79,  // 109: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	81,  // 110: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	83,  // 111: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	85,  // 112: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	87,  // 113: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	89,  // 114: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	91,  // 115: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	15,  // 116: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	18,  // 117: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	20,  // 118: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	22,  // 119: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	24,  // 120: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	26,  // 121: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	28,  // 122: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	30,  // 123: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	32,  // 124: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
-	34,  // 125: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	36,  // 126: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	36,  // 127: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	36,  // 128: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	38,  // 129: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	38,  // 130: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	38,  // 131: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	40,  // 132: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	42,  // 133: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	38,  // 134: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	38,  // 135: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	44,  // 136: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	46,  // 137: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	49,  // 138: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	1,   // 139: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
-	3,   // 140: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 141: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	7,   // 142: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
-	9,   // 143: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
-	11,  // 144: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
-	13,  // 145: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
-	51,  // 146: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	53,  // 147: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	55,  // 148: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	57,  // 149: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	59,  // 150: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	61,  // 151: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	63,  // 152: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	65,  // 153: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	67,  // 154: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	69,  // 155: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	71,  // 156: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	74,  // 157: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	76,  // 158: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	78,  // 159: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	80,  // 160: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	82,  // 161: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	84,  // 162: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	86,  // 163: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	88,  // 164: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	90,  // 165: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	92,  // 166: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	116, // [116:167] is the sub-list for method output_type
-	65,  // [65:116] is the sub-list for method input_type
-	65,  // [65:65] is the sub-list for extension type_name
-	65,  // [65:65] is the sub-list for extension extendee
-	0,   // [0:65] is the sub-list for field type_name
+	105, // 36: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	117, // 37: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	118, // 38: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	119, // 39: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	120, // 40: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	121, // 41: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	122, // 42: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	121, // 43: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	122, // 44: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	123, // 45: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	123, // 46: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	123, // 47: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	124, // 48: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	125, // 49: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	78,  // 50: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	105, // 51: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	126, // 52: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	126, // 53: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	126, // 54: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	106, // 55: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	127, // 56: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	126, // 57: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	127, // 58: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	106, // 59: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	106, // 60: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	127, // 61: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	99,  // 62: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	106, // 63: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	100, // 64: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	107, // 65: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	14,  // 66: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	17,  // 67: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	19,  // 68: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	21,  // 69: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	23,  // 70: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	25,  // 71: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	27,  // 72: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	29,  // 73: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	31,  // 74: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
+	33,  // 75: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	35,  // 76: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	35,  // 77: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	35,  // 78: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	37,  // 79: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	37,  // 80: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	37,  // 81: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	39,  // 82: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	41,  // 83: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	37,  // 84: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	37,  // 85: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	43,  // 86: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	45,  // 87: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	48,  // 88: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	0,   // 89: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
+	2,   // 90: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 91: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	6,   // 92: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
+	8,   // 93: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
+	10,  // 94: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
+	12,  // 95: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
+	56,  // 96: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	58,  // 97: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	60,  // 98: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	62,  // 99: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	64,  // 100: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	66,  // 101: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	50,  // 102: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
+	52,  // 103: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
+	54,  // 104: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	68,  // 105: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	70,  // 106: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	72,  // 107: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	74,  // 108: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	76,  // 109: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	79,  // 110: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	81,  // 111: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	83,  // 112: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	85,  // 113: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	87,  // 114: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	89,  // 115: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	91,  // 116: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	93,  // 117: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	95,  // 118: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	97,  // 119: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	15,  // 120: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	18,  // 121: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	20,  // 122: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	22,  // 123: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	24,  // 124: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	26,  // 125: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	28,  // 126: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	30,  // 127: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	32,  // 128: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
+	34,  // 129: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	36,  // 130: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	36,  // 131: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	36,  // 132: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	38,  // 133: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	38,  // 134: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	38,  // 135: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	40,  // 136: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	42,  // 137: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	38,  // 138: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	38,  // 139: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	44,  // 140: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	46,  // 141: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	49,  // 142: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	1,   // 143: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
+	3,   // 144: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 145: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	7,   // 146: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
+	9,   // 147: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
+	11,  // 148: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
+	13,  // 149: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
+	57,  // 150: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	59,  // 151: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	61,  // 152: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	63,  // 153: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	65,  // 154: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	67,  // 155: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	51,  // 156: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
+	53,  // 157: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
+	55,  // 158: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	69,  // 159: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	71,  // 160: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	73,  // 161: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	75,  // 162: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	77,  // 163: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	80,  // 164: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	82,  // 165: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	84,  // 166: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	86,  // 167: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	88,  // 168: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	90,  // 169: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	92,  // 170: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	94,  // 171: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	96,  // 172: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	98,  // 173: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	120, // [120:174] is the sub-list for method output_type
+	66,  // [66:120] is the sub-list for method input_type
+	66,  // [66:66] is the sub-list for extension type_name
+	66,  // [66:66] is the sub-list for extension extendee
+	0,   // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -5861,7 +6191,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   95,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

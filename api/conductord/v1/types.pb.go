@@ -2644,6 +2644,83 @@ func (x *Entity) GetLabels() []string {
 	return nil
 }
 
+// Drain is the standing order that conductors of a name claim nothing.
+type Drain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"`
+	Finish        bool                   `protobuf:"varint,2,opt,name=finish,proto3" json:"finish,omitempty"` // they see through what they hold, instead of handing it over
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Drain) GetConductor() string {
+	if x != nil {
+		return x.Conductor
+	}
+	return ""
+}
+
+func (x *Drain) GetFinish() bool {
+	if x != nil {
+		return x.Finish
+	}
+	return false
+}
+
+func (x *Drain) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Drain) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Drain) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type Position struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
@@ -2654,7 +2731,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2743,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2756,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -2724,7 +2801,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2813,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2826,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -2902,7 +2979,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +2991,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3004,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StepEvent) GetName() string {
@@ -2977,7 +3054,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2989,7 +3066,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3079,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -3177,7 +3254,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3266,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +3279,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -3247,7 +3324,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3336,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3349,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -3366,7 +3443,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3378,7 +3455,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3391,7 +3468,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -3439,7 +3516,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3528,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3541,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Error) GetCode() string {
@@ -3531,7 +3608,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3620,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3633,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Board) GetName() string {
@@ -3606,7 +3683,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3695,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3708,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -3667,7 +3744,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3679,7 +3756,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3692,7 +3769,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -3733,7 +3810,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +3822,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +3835,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -3836,7 +3913,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +3925,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +3938,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -3895,7 +3972,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +3984,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +3997,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -3949,7 +4026,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4038,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4051,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -4014,7 +4091,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +4103,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4039,7 +4116,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Tally) GetJobs() []uint64 {
@@ -4094,7 +4171,7 @@ type TallyRate struct {
 
 func (x *TallyRate) Reset() {
 	*x = TallyRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4106,7 +4183,7 @@ func (x *TallyRate) String() string {
 func (*TallyRate) ProtoMessage() {}
 
 func (x *TallyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4119,7 +4196,7 @@ func (x *TallyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyRate.ProtoReflect.Descriptor instead.
 func (*TallyRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TallyRate) GetSlot() int64 {
@@ -4431,7 +4508,13 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06labels\x18\v \x03(\tR\x06labels\x1aQ\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"4\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x91\x01\n" +
+	"\x05Drain\x12\x1c\n" +
+	"\tconductor\x18\x01 \x01(\tR\tconductor\x12\x16\n" +
+	"\x06finish\x18\x02 \x01(\bR\x06finish\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"4\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04item\x18\x02 \x01(\rR\x04item\"\xd5\x04\n" +
@@ -4587,7 +4670,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -4614,62 +4697,63 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Opening)(nil),               // 22: conductord.v1.Opening
 	(*Session)(nil),               // 23: conductord.v1.Session
 	(*Entity)(nil),                // 24: conductord.v1.Entity
-	(*Position)(nil),              // 25: conductord.v1.Position
-	(*Event)(nil),                 // 26: conductord.v1.Event
-	(*StepEvent)(nil),             // 27: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 28: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 29: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 30: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 31: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 32: conductord.v1.Error
-	(*Board)(nil),                 // 33: conductord.v1.Board
-	(*BoardLimits)(nil),           // 34: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 35: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 36: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 37: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 38: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 39: conductord.v1.BoardHolder
-	(*Tally)(nil),                 // 40: conductord.v1.Tally
-	(*TallyRate)(nil),             // 41: conductord.v1.TallyRate
-	nil,                           // 42: conductord.v1.Book.MetaEntry
-	nil,                           // 43: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 44: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 45: conductord.v1.Posting.StoreEntry
-	nil,                           // 46: conductord.v1.Job.StoreEntry
-	nil,                           // 47: conductord.v1.Entity.MetadataEntry
-	nil,                           // 48: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 49: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 51: google.protobuf.Duration
+	(*Drain)(nil),                 // 25: conductord.v1.Drain
+	(*Position)(nil),              // 26: conductord.v1.Position
+	(*Event)(nil),                 // 27: conductord.v1.Event
+	(*StepEvent)(nil),             // 28: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 29: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 30: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 31: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 32: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 33: conductord.v1.Error
+	(*Board)(nil),                 // 34: conductord.v1.Board
+	(*BoardLimits)(nil),           // 35: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 36: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 37: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 38: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 39: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 40: conductord.v1.BoardHolder
+	(*Tally)(nil),                 // 41: conductord.v1.Tally
+	(*TallyRate)(nil),             // 42: conductord.v1.TallyRate
+	nil,                           // 43: conductord.v1.Book.MetaEntry
+	nil,                           // 44: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 45: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 46: conductord.v1.Posting.StoreEntry
+	nil,                           // 47: conductord.v1.Job.StoreEntry
+	nil,                           // 48: conductord.v1.Entity.MetadataEntry
+	nil,                           // 49: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 50: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	42,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	50,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	50,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	43,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	51,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	51,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,   // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,   // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,   // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	43,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	44,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	44,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	45,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,   // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	50,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	50,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	51,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	51,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,   // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	8,   // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	7,   // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
 	0,   // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	50,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	51,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	1,   // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	50,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	51,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	9,   // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	0,   // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	50,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	51,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	1,   // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	50,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	50,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	51,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	51,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	2,   // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	2,   // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -4677,98 +4761,99 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
 	12,  // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
 	6,   // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	50,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	51,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
 	9,   // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
 	3,   // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
 	0,   // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	45,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	50,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	50,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	46,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	51,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	51,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
 	0,   // 42: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	46,  // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	50,  // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	50,  // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	50,  // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	50,  // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	50,  // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	47,  // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	51,  // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	51,  // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	51,  // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	51,  // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	51,  // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
 	18,  // 49: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
 	1,   // 50: conductord.v1.Job.token:type_name -> conductord.v1.Token
 	2,   // 51: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
 	17,  // 52: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	50,  // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	50,  // 54: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	25,  // 55: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	50,  // 56: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	51,  // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	51,  // 54: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	26,  // 55: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	51,  // 56: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
 	1,   // 57: conductord.v1.JobError.token:type_name -> conductord.v1.Token
 	2,   // 58: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	50,  // 59: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	50,  // 60: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	51,  // 59: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	51,  // 60: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
 	1,   // 61: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	50,  // 62: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	51,  // 63: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	51,  // 62: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	52,  // 63: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
 	18,  // 64: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	51,  // 65: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	51,  // 66: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	52,  // 65: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	52,  // 66: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
 	14,  // 67: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
 	3,   // 68: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
 	5,   // 69: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
 	1,   // 70: conductord.v1.Ending.token:type_name -> conductord.v1.Token
 	11,  // 71: conductord.v1.Ending.update:type_name -> conductord.v1.Update
 	2,   // 72: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	51,  // 73: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	51,  // 74: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	51,  // 75: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	50,  // 76: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	47,  // 77: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	50,  // 78: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	25,  // 79: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	50,  // 80: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 81: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	27,  // 82: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	17,  // 83: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13,  // 84: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	51,  // 85: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	50,  // 86: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	50,  // 87: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	50,  // 88: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	50,  // 89: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	50,  // 90: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	50,  // 91: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	29,  // 92: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	50,  // 93: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	50,  // 94: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	50,  // 95: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	50,  // 96: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	50,  // 97: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	50,  // 98: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	25,  // 99: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	50,  // 100: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	34,  // 101: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	35,  // 102: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	36,  // 103: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	50,  // 104: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	48,  // 105: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	50,  // 106: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	50,  // 107: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	37,  // 108: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	37,  // 109: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	38,  // 110: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	39,  // 111: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	49,  // 112: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	41,  // 113: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
-	41,  // 114: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
-	0,   // 115: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 116: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 117: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 118: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 119: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 120: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	121, // [121:121] is the sub-list for method output_type
-	121, // [121:121] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	52,  // 73: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	52,  // 74: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	52,  // 75: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	51,  // 76: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	48,  // 77: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	51,  // 78: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	51,  // 79: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	26,  // 80: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	51,  // 81: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 82: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	28,  // 83: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	17,  // 84: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	13,  // 85: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	52,  // 86: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	51,  // 87: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	51,  // 88: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	51,  // 89: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	51,  // 90: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	51,  // 91: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	51,  // 92: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	30,  // 93: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	51,  // 94: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	51,  // 95: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	51,  // 96: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	51,  // 97: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	51,  // 98: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	51,  // 99: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	26,  // 100: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	51,  // 101: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	35,  // 102: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	36,  // 103: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	37,  // 104: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	51,  // 105: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	49,  // 106: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	51,  // 107: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	51,  // 108: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	38,  // 109: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	38,  // 110: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	39,  // 111: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	40,  // 112: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	50,  // 113: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	42,  // 114: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
+	42,  // 115: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	0,   // 116: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 117: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 118: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 119: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 120: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 121: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	122, // [122:122] is the sub-list for method output_type
+	122, // [122:122] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -4783,7 +4868,7 @@ func file_conductord_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -127,6 +127,15 @@ const (
 	// SessionServiceListEntitiesProcedure is the fully-qualified name of the SessionService's
 	// ListEntities RPC.
 	SessionServiceListEntitiesProcedure = "/conductord.v1.SessionService/ListEntities"
+	// SessionServiceDrainConductorProcedure is the fully-qualified name of the SessionService's
+	// DrainConductor RPC.
+	SessionServiceDrainConductorProcedure = "/conductord.v1.SessionService/DrainConductor"
+	// SessionServiceUndrainConductorProcedure is the fully-qualified name of the SessionService's
+	// UndrainConductor RPC.
+	SessionServiceUndrainConductorProcedure = "/conductord.v1.SessionService/UndrainConductor"
+	// SessionServiceListDrainsProcedure is the fully-qualified name of the SessionService's ListDrains
+	// RPC.
+	SessionServiceListDrainsProcedure = "/conductord.v1.SessionService/ListDrains"
 	// LogbookServiceSaveBookProcedure is the fully-qualified name of the LogbookService's SaveBook RPC.
 	LogbookServiceSaveBookProcedure = "/conductord.v1.LogbookService/SaveBook"
 	// LogbookServiceGetBookProcedure is the fully-qualified name of the LogbookService's GetBook RPC.
@@ -1037,6 +1046,11 @@ type SessionServiceClient interface {
 	Register(context.Context, *connect.Request[v1.RegisterRequest]) (*connect.Response[v1.RegisterResponse], error)
 	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
 	ListEntities(context.Context, *connect.Request[v1.ListEntitiesRequest]) (*connect.Response[v1.ListEntitiesResponse], error)
+	// DrainConductor keeps the conductors of a name from claiming, until
+	// UndrainConductor.
+	DrainConductor(context.Context, *connect.Request[v1.DrainConductorRequest]) (*connect.Response[v1.DrainConductorResponse], error)
+	UndrainConductor(context.Context, *connect.Request[v1.UndrainConductorRequest]) (*connect.Response[v1.UndrainConductorResponse], error)
+	ListDrains(context.Context, *connect.Request[v1.ListDrainsRequest]) (*connect.Response[v1.ListDrainsResponse], error)
 }
 
 // NewSessionServiceClient constructs a client for the conductord.v1.SessionService service. By
@@ -1086,17 +1100,38 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sessionServiceMethods.ByName("ListEntities")),
 			connect.WithClientOptions(opts...),
 		),
+		drainConductor: connect.NewClient[v1.DrainConductorRequest, v1.DrainConductorResponse](
+			httpClient,
+			baseURL+SessionServiceDrainConductorProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("DrainConductor")),
+			connect.WithClientOptions(opts...),
+		),
+		undrainConductor: connect.NewClient[v1.UndrainConductorRequest, v1.UndrainConductorResponse](
+			httpClient,
+			baseURL+SessionServiceUndrainConductorProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("UndrainConductor")),
+			connect.WithClientOptions(opts...),
+		),
+		listDrains: connect.NewClient[v1.ListDrainsRequest, v1.ListDrainsResponse](
+			httpClient,
+			baseURL+SessionServiceListDrainsProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ListDrains")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // sessionServiceClient implements SessionServiceClient.
 type sessionServiceClient struct {
-	open         *connect.Client[v1.OpenRequest, v1.OpenResponse]
-	keepAlive    *connect.Client[v1.KeepAliveRequest, v1.KeepAliveResponse]
-	close        *connect.Client[v1.CloseRequest, v1.CloseResponse]
-	register     *connect.Client[v1.RegisterRequest, v1.RegisterResponse]
-	listSessions *connect.Client[v1.ListSessionsRequest, v1.ListSessionsResponse]
-	listEntities *connect.Client[v1.ListEntitiesRequest, v1.ListEntitiesResponse]
+	open             *connect.Client[v1.OpenRequest, v1.OpenResponse]
+	keepAlive        *connect.Client[v1.KeepAliveRequest, v1.KeepAliveResponse]
+	close            *connect.Client[v1.CloseRequest, v1.CloseResponse]
+	register         *connect.Client[v1.RegisterRequest, v1.RegisterResponse]
+	listSessions     *connect.Client[v1.ListSessionsRequest, v1.ListSessionsResponse]
+	listEntities     *connect.Client[v1.ListEntitiesRequest, v1.ListEntitiesResponse]
+	drainConductor   *connect.Client[v1.DrainConductorRequest, v1.DrainConductorResponse]
+	undrainConductor *connect.Client[v1.UndrainConductorRequest, v1.UndrainConductorResponse]
+	listDrains       *connect.Client[v1.ListDrainsRequest, v1.ListDrainsResponse]
 }
 
 // Open calls conductord.v1.SessionService.Open.
@@ -1129,6 +1164,21 @@ func (c *sessionServiceClient) ListEntities(ctx context.Context, req *connect.Re
 	return c.listEntities.CallUnary(ctx, req)
 }
 
+// DrainConductor calls conductord.v1.SessionService.DrainConductor.
+func (c *sessionServiceClient) DrainConductor(ctx context.Context, req *connect.Request[v1.DrainConductorRequest]) (*connect.Response[v1.DrainConductorResponse], error) {
+	return c.drainConductor.CallUnary(ctx, req)
+}
+
+// UndrainConductor calls conductord.v1.SessionService.UndrainConductor.
+func (c *sessionServiceClient) UndrainConductor(ctx context.Context, req *connect.Request[v1.UndrainConductorRequest]) (*connect.Response[v1.UndrainConductorResponse], error) {
+	return c.undrainConductor.CallUnary(ctx, req)
+}
+
+// ListDrains calls conductord.v1.SessionService.ListDrains.
+func (c *sessionServiceClient) ListDrains(ctx context.Context, req *connect.Request[v1.ListDrainsRequest]) (*connect.Response[v1.ListDrainsResponse], error) {
+	return c.listDrains.CallUnary(ctx, req)
+}
+
 // SessionServiceHandler is an implementation of the conductord.v1.SessionService service.
 type SessionServiceHandler interface {
 	Open(context.Context, *connect.Request[v1.OpenRequest]) (*connect.Response[v1.OpenResponse], error)
@@ -1137,6 +1187,11 @@ type SessionServiceHandler interface {
 	Register(context.Context, *connect.Request[v1.RegisterRequest]) (*connect.Response[v1.RegisterResponse], error)
 	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
 	ListEntities(context.Context, *connect.Request[v1.ListEntitiesRequest]) (*connect.Response[v1.ListEntitiesResponse], error)
+	// DrainConductor keeps the conductors of a name from claiming, until
+	// UndrainConductor.
+	DrainConductor(context.Context, *connect.Request[v1.DrainConductorRequest]) (*connect.Response[v1.DrainConductorResponse], error)
+	UndrainConductor(context.Context, *connect.Request[v1.UndrainConductorRequest]) (*connect.Response[v1.UndrainConductorResponse], error)
+	ListDrains(context.Context, *connect.Request[v1.ListDrainsRequest]) (*connect.Response[v1.ListDrainsResponse], error)
 }
 
 // NewSessionServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -1182,6 +1237,24 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sessionServiceMethods.ByName("ListEntities")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceDrainConductorHandler := connect.NewUnaryHandler(
+		SessionServiceDrainConductorProcedure,
+		svc.DrainConductor,
+		connect.WithSchema(sessionServiceMethods.ByName("DrainConductor")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceUndrainConductorHandler := connect.NewUnaryHandler(
+		SessionServiceUndrainConductorProcedure,
+		svc.UndrainConductor,
+		connect.WithSchema(sessionServiceMethods.ByName("UndrainConductor")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceListDrainsHandler := connect.NewUnaryHandler(
+		SessionServiceListDrainsProcedure,
+		svc.ListDrains,
+		connect.WithSchema(sessionServiceMethods.ByName("ListDrains")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/conductord.v1.SessionService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SessionServiceOpenProcedure:
@@ -1196,6 +1269,12 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceListSessionsHandler.ServeHTTP(w, r)
 		case SessionServiceListEntitiesProcedure:
 			sessionServiceListEntitiesHandler.ServeHTTP(w, r)
+		case SessionServiceDrainConductorProcedure:
+			sessionServiceDrainConductorHandler.ServeHTTP(w, r)
+		case SessionServiceUndrainConductorProcedure:
+			sessionServiceUndrainConductorHandler.ServeHTTP(w, r)
+		case SessionServiceListDrainsProcedure:
+			sessionServiceListDrainsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -1227,6 +1306,18 @@ func (UnimplementedSessionServiceHandler) ListSessions(context.Context, *connect
 
 func (UnimplementedSessionServiceHandler) ListEntities(context.Context, *connect.Request[v1.ListEntitiesRequest]) (*connect.Response[v1.ListEntitiesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.ListEntities is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) DrainConductor(context.Context, *connect.Request[v1.DrainConductorRequest]) (*connect.Response[v1.DrainConductorResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.DrainConductor is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) UndrainConductor(context.Context, *connect.Request[v1.UndrainConductorRequest]) (*connect.Response[v1.UndrainConductorResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.UndrainConductor is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ListDrains(context.Context, *connect.Request[v1.ListDrainsRequest]) (*connect.Response[v1.ListDrainsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.ListDrains is not implemented"))
 }
 
 // LogbookServiceClient is a client for the conductord.v1.LogbookService service.

@@ -1,0 +1,128 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// drainConductor keeps the conductors of a name from claiming.
+func (t *txn) drainConductor(c *v1.DrainCommand) error {
+	order := command.DrainOrderFromProto(c)
+	if err := roomForConductor(order.Conductor); err != nil {
+		return err
+	}
+	standing, err := t.drain(order.Conductor)
+	switch {
+	case err != nil:
+		return err
+	case standing != nil && standing.Finish == order.Finish:
+		return nil
+	case standing == nil && !order.Absent && !t.registered(order.Conductor):
+		return fmt.Errorf("cannot drain conductor %q: %w: none of that name lives; one that is to be drained when it comes must be named as absent",
+			order.Conductor, jobs.ErrNotFound)
+	}
+	if standing == nil {
+		if standing := len(t.keys(tableDrain, nil)); standing >= jobs.MaxDrains {
+			return &logbook.LimitError{Field: "drains", Limit: jobs.MaxDrains, Size: int64(standing) + 1, Unit: "drains"}
+		}
+	}
+	drain := jobs.Drain{Conductor: order.Conductor, Finish: order.Finish, By: order.By, Reason: order.Reason, At: t.now}
+	t.putMessage(tableDrain, []byte(drain.Conductor), nil, command.DrainToProto(&drain))
+	t.tellOfDrain(jobs.EventDrained, jobs.OrderSuspend, &order)
+	return nil
+}
+
+// undrainConductor ends that, and lets whoever waits look again.
+func (t *txn) undrainConductor(c *v1.DrainCommand) error {
+	order := command.DrainOrderFromProto(c)
+	if err := roomForConductor(order.Conductor); err != nil {
+		return err
+	}
+	if t.get(tableDrain, []byte(order.Conductor)) == nil {
+		if t.registered(order.Conductor) {
+			return nil
+		}
+		return fmt.Errorf("cannot undrain conductor %q: %w: none of that name is drained or lives", order.Conductor, jobs.ErrNotFound)
+	}
+	t.delete(tableDrain, []byte(order.Conductor))
+	t.tellOfDrain(jobs.EventUndrained, jobs.OrderResume, &order)
+	t.changes.Undrained = true
+	return nil
+}
+
+// tellOfDrain names the conductors as owners too, so that they hear of it among
+// what concerns their claims.
+func (t *txn) tellOfDrain(kind jobs.EventKind, said jobs.OrderKind, order *jobs.DrainOrder) {
+	t.record(jobs.Event{
+		Kind: kind, EntityKind: jobs.EntityConductor, Entity: order.Conductor, Owner: order.Conductor, Reason: order.Reason,
+		Order: &jobs.StandingOrder{Kind: said, By: order.By, Reason: order.Reason, At: t.now},
+	})
+}
+
+// roomForConductor refuses a name that can be no key.
+func roomForConductor(name string) error {
+	switch {
+	case name == "":
+		return &logbook.InvalidError{Field: "conductor", Reason: "empty"}
+	case len(name) > maxKeyName:
+		return &logbook.LimitError{Field: "conductor", Limit: maxKeyName, Size: int64(len(name)), Unit: "bytes"}
+	}
+	return nil
+}
+
+// registered tells whether a conductor of a name lives.
+func (v *view) registered(name string) bool {
+	prefix := appendName(appendName(nil, jobs.EntityConductor), name)
+	key, _ := v.cursor(tableEntity).Seek(prefix)
+	return bytes.HasPrefix(key, prefix)
+}
+
+// drain reads the drain of a name; nil if there is none.
+func (v *view) drain(name string) (*jobs.Drain, error) {
+	value := v.get(tableDrain, []byte(name))
+	if value == nil {
+		return nil, nil
+	}
+	drain, err := decode(value, &v1.Drain{}, command.DrainFromProto)
+	return &drain, err
+}
+
+// drainOf finds the drain that keeps a session from claiming; nil if there is
+// none. Where nobody is drained, it costs one look.
+func (v *view) drainOf(session jobs.SessionID) (drain *jobs.Drain, err error) {
+	if key, _ := v.cursor(tableDrain).First(); key == nil {
+		return nil, nil
+	}
+	conductors := appendName(append([]byte(nil), session.UUID[:]...), jobs.EntityConductor)
+	scanned := v.scan(tablePresence, conductors, func(key, _ []byte) (bool, error) {
+		_, name := entityOfKey(key[idSize:])
+		drain, err = v.drain(name)
+		return drain == nil && err == nil, err
+	})
+	return drain, scanned
+}
+
+// drains reads the drains that stand, by name.
+func (v *view) drains() ([]jobs.Drain, error) {
+	var drains []jobs.Drain
+	err := v.scan(tableDrain, nil, func(_, value []byte) (bool, error) {
+		drain, err := decode(value, &v1.Drain{}, command.DrainFromProto)
+		drains = append(drains, drain)
+		return err == nil, err
+	})
+	return drains, err
+}
+
+// Drains reads the drains that stand, by name.
+func (m *Machine) Drains() (drains []jobs.Drain, err error) {
+	err = m.read(func(v *view) error {
+		drains, err = v.drains()
+		return err
+	})
+	return drains, err
+}

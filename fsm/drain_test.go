@@ -1,0 +1,56 @@
+package fsm_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+)
+
+func drainConductor(name string) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: &v1.DrainCommand{Conductor: name, By: "ann", Absent: true}}}
+}
+
+func undrainConductor(name string) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: &v1.DrainCommand{Conductor: name}}}
+}
+
+// TestDrainsAreBounded: one more than the bound is refused, and changes of
+// those that stand are not.
+func TestDrainsAreBounded(t *testing.T) {
+	r := newRig(t)
+	for i := range jobs.MaxDrains {
+		r.ok(drainConductor(fmt.Sprint("c ", i)))
+	}
+	r.refused(drainConductor("one more"), "over_limit")
+	finish := drainConductor("c 7")
+	finish.GetDrainConductor().Finish = true
+	r.ok(finish)
+	r.ok(undrainConductor("c 8"))
+	r.ok(drainConductor("one more"))
+	drains, err := r.Drains()
+	if err != nil || len(drains) != jobs.MaxDrains || !drains[0].At.Equal(start) {
+		t.Errorf("%d drains, %v", len(drains), err)
+	}
+}
+
+// TestUndrainTellsWhoWaits: the end of a drain is a change for parked claims,
+// its repeat and a drain are none.
+func TestUndrainTellsWhoWaits(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.ok(register("ann", &v1.Entity{Kind: "conductor", Name: "c1"}))
+	told := func() bool { return r.changes[len(r.changes)-1].Undrained }
+	r.ok(drainConductor("c1"))
+	if told() {
+		t.Error("a drain")
+	}
+	r.harmless(drainConductor("c1"))
+	r.ok(undrainConductor("c1"))
+	if !told() {
+		t.Error("nobody was told of the end of the drain")
+	}
+	r.harmless(undrainConductor("c1"))
+	r.refused(undrainConductor("c2"), "not_found")
+}

@@ -1,0 +1,60 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// MaxDrains bounds the drains that stand at one time, so that a list of them
+// is one answer: more than a cluster has conductors.
+const MaxDrains = 1_000
+
+// Drain is the standing order that the conductors of a name claim nothing. It
+// belongs to the name: a conductor that ends and comes back is still drained.
+type Drain struct {
+	Conductor string    `json:"conductor"`
+	Finish    bool      `json:"finish,omitempty"` // what they hold is seen through; otherwise it is handed over
+	By        string    `json:"by,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	At        time.Time `json:"at"`
+}
+
+// DrainOrder is how a person drains the conductors of a name.
+type DrainOrder struct {
+	Conductor string // name
+	Finish    bool   // let them see through what they hold, instead of handing it over at once
+	Absent    bool   // also if none of that name lives: they will be drained when they come
+	By        string // who, for people
+	Reason    string // one sentence, for people
+}
+
+// Conductors steers the conductors. To repeat a call is harmless.
+//
+// A session is that of a conductor if it has registered an entity of kind
+// EntityConductor; two of one name are drained together.
+type Conductors interface {
+	// DrainConductor keeps the board from granting claims to the conductors of a
+	// name, until UndrainConductor: their ClaimNext waits as if there were nothing,
+	// their Claim is refused with ErrUnclaimable. A conductor hears of it by
+	// EventDrained, and hands over what it holds, or finishes that. A drain that
+	// stands already stays, with its reason, unless Finish differs: then the
+	// later one counts. ErrNotFound if none of that name is registered, unless
+	// Absent is set; ErrLimit at MaxDrains.
+	DrainConductor(ctx context.Context, order DrainOrder) error
+	// UndrainConductor ends a drain: whoever waits for jobs gets them. Conductors
+	// that are not drained stay so; ErrNotFound if there are none of that name
+	// either.
+	UndrainConductor(ctx context.Context, order DrainOrder) error
+	// Drains reads the drains that stand, by name.
+	Drains(ctx context.Context) ([]Drain, error)
+}
+
+// CheckDrainOrder checks what a person says about conductors.
+func CheckDrainOrder(l logbook.Limits, o *DrainOrder) error {
+	if err := l.CheckName("conductor", o.Conductor); err != nil {
+		return err
+	}
+	return checkSaid(l, "drain", o.By, o.Reason)
+}
