@@ -9,7 +9,10 @@
 //
 // It follows the board's events about its claims. A job that a person wants
 // suspended or cancelled is suspended or reverted in its engine, and then let
-// go of; a run whose claim somebody else has ended is stopped at once.
+// go of; a run whose claim somebody else has ended is stopped at once. A
+// conductor that is drained on the board hands over what it holds, as one that
+// stops, or sees it through; it is given no jobs until the drain ends, and
+// stays known meanwhile.
 //
 // Guarantees: it never holds more than MaxJobs jobs; it starts no step while
 // it does not know that its session lives, and stops its steps before others

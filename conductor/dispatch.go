@@ -43,7 +43,7 @@ func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed) {
 	defer t.claims.leave(r)
 	ctx, stop := context.WithCancelCause(t.working())
 	defer stop(nil)
-	defer context.AfterFunc(r.alive, func() { stop(context.Cause(r.alive)) })()
+	defer context.AfterFunc(r.working, func() { stop(context.Cause(r.working)) })()
 
 	line := s.journal.open(r.alive)
 	defer line.close()
@@ -81,10 +81,17 @@ func (r *run) steer(order *jobs.StandingOrder) {
 	r.notify(Notice{Moment: MomentOrdered, Order: order})
 }
 
+// handOver gives the job back for another conductor, since a person has drained
+// this one: as a conductor does that stops.
+func (r *run) handOver() { r.giveUp(r.shift.options.Grace) }
+
 // carryOut builds the flow and runs it as far as it can.
 func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
 	if r.shift.claiming.Err() != nil {
 		return result{err: errHandOver} // the claim was on its way when the drain began
+	}
+	if r.givenUp() {
+		return result{err: errDrained}
 	}
 	detail, err := r.detail(ctx)
 	if err != nil {

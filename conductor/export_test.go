@@ -15,6 +15,7 @@ import (
 
 var (
 	ErrHandOver   = errHandOver
+	ErrDrained    = errDrained
 	ErrDoubt      = errDoubt
 	ErrClaimLost  = errClaimLost
 	ErrClaimEnded = errClaimEnded

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -20,19 +22,25 @@ const maxEarly = 256
 //
 // It follows one watch, and where that breaks, goes on behind the last event.
 // What it can have missed it reads: when a watch begins anew, the jobs of all
-// runs. No run depends on it: one that hears nothing is still stopped by the
+// runs, and whether a person has drained the conductor. No run depends on it: one that hears nothing is still stopped by the
 // session, and refused by its token.
 type follower struct {
-	board  jobs.Reader
-	logger hclog.Logger
-	watch  jobs.Watch // only follow touches it
+	board interface {
+		jobs.Reader
+		jobs.Conductors
+	}
+	logger  hclog.Logger
+	owner   string            // the name of the conductor
+	drained func(*jobs.Drain) // is told when a drain begins, is another, or ends: nil
+	watch   jobs.Watch        // only follow touches it
 
 	mu   sync.Mutex
 	held map[holding]*run
 	// early are events of claims that no run has joined: the answer to a claim
 	// may be slower than what happens to it. Oldest first.
 	early     []jobs.Event
-	forgotten uint64 // log index of the last early event that was dropped
+	forgotten uint64      // log index of the last early event that was dropped
+	drain     *jobs.Drain // the drain that the conductor is under; nil: none
 }
 
 // holding names one claim of one job.
@@ -41,10 +49,11 @@ type holding struct {
 	token jobs.Token
 }
 
-func newFollower(board jobs.Reader, owner string, logger hclog.Logger) *follower {
+func newFollower(s *shift, session jobs.SessionID) *follower {
 	return &follower{
-		board: board, logger: logger, held: make(map[holding]*run),
-		watch: jobs.Watch{Owner: owner, Begin: true},
+		board: s.options.Board, logger: s.logger.With("session", session), owner: s.options.Name, held: make(map[holding]*run),
+		drained: func(drain *jobs.Drain) { s.drained(session, drain) },
+		watch:   jobs.Watch{Owner: s.options.Name, Begin: true},
 	}
 }
 
@@ -73,12 +82,17 @@ func (f *follower) listen(ctx context.Context) (heard bool, err error) {
 			return heard, err
 		}
 		heard = true
-		if event.Kind == jobs.EventBegun {
+		switch event.Kind {
+		case jobs.EventBegun:
 			if err := f.review(ctx); err != nil {
 				return heard, err
 			}
 			f.watch.Begin = false
-		} else {
+		case jobs.EventDrained, jobs.EventUndrained:
+			if err := f.readDrain(ctx); err != nil {
+				return heard, err
+			}
+		default:
 			f.hear(event)
 		}
 		f.watch.After = &event.Position
@@ -121,7 +135,11 @@ func (f *follower) join(r *run) {
 		}
 	}
 	missed := f.forgotten >= r.token.Index // what was dropped may have been of this claim
+	drain := f.drain
 	f.mu.Unlock()
+	if handsOver(drain) {
+		r.handOver()
+	}
 	for i := range early {
 		r.hear(&early[i])
 	}
@@ -136,21 +154,61 @@ func (f *follower) leave(r *run) {
 	delete(f.held, holding{r.claimed.Job.ID, r.token})
 }
 
-// review looks at the jobs of all runs.
+// review looks at the jobs of all runs, and at the drain.
 func (f *follower) review(ctx context.Context) error {
-	f.mu.Lock()
-	var runs []*run
-	for _, r := range f.held {
-		runs = append(runs, r)
+	if err := f.readDrain(ctx); err != nil {
+		return err
 	}
-	f.mu.Unlock()
-	for _, r := range runs {
+	for _, r := range f.runs() {
 		if err := f.look(ctx, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+func (f *follower) runs() []*run {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var runs []*run
+	for _, r := range f.held {
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+// readDrain finds out whether a person has drained the conductor, and acts on
+// it. That it claims nothing meanwhile is the board's to see to.
+func (f *follower) readDrain(ctx context.Context) error {
+	var drains []jobs.Drain
+	err := repeat(ctx, func(ctx context.Context) (err error) {
+		drains, err = f.board.Drains(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var now *jobs.Drain
+	if i := slices.IndexFunc(drains, func(d jobs.Drain) bool { return d.Conductor == f.owner }); i >= 0 {
+		now = &drains[i]
+	}
+	f.mu.Lock()
+	before := f.drain
+	f.drain = now
+	f.mu.Unlock()
+	if now == before || (now != nil && before != nil && *now == *before) {
+		return nil
+	}
+	f.drained(now)
+	if handsOver(now) {
+		for _, r := range f.runs() {
+			r.handOver()
+		}
+	}
+	return nil
+}
+
+func handsOver(drain *jobs.Drain) bool { return drain != nil && !drain.Finish }
 
 // look reads the job of a run, and has it act on what it finds.
 func (f *follower) look(ctx context.Context, r *run) error {
@@ -175,15 +233,18 @@ func (f *follower) look(ctx context.Context, r *run) error {
 
 // steering is how a run is told from outside what is wanted of it.
 type steering struct {
-	suspend context.CancelFunc // nothing more starts
-	turn    context.CancelFunc // what was done is undone
+	suspend context.CancelFunc      // nothing more starts
+	turn    context.CancelFunc      // what was done is undone
+	cut     context.CancelCauseFunc // no step runs any more; what was recorded is given back
 	lose    context.CancelCauseFunc
 
-	// The same, as the run sees it.
-	suspended, turned, alive context.Context
+	// The same, as the run sees it. Working ends with alive.
+	suspended, turned, working, alive context.Context
 
 	mu    sync.Mutex
 	order *jobs.StandingOrder // the latest; nil: none, or it was lifted
+	limit *time.Timer         // of a hand-over: cuts what has not ended by then; nil: none is asked for
+	ended bool                // the run is over
 }
 
 // newSteering makes the steering of a run whose claim ends with alive, and
@@ -191,6 +252,7 @@ type steering struct {
 func newSteering(alive, claiming context.Context) *steering {
 	s := &steering{}
 	s.alive, s.lose = context.WithCancelCause(alive)
+	s.working, s.cut = context.WithCancelCause(s.alive)
 	s.suspended, s.suspend = context.WithCancel(claiming)
 	s.turned, s.turn = context.WithCancel(context.WithoutCancel(claiming))
 	return s
@@ -198,9 +260,32 @@ func newSteering(alive, claiming context.Context) *steering {
 
 // end frees what the steering holds.
 func (s *steering) end() {
+	s.mu.Lock()
+	if s.ended = true; s.limit != nil {
+		s.limit.Stop()
+	}
+	s.mu.Unlock()
 	s.lose(errRunEnded)
 	s.suspend()
 	s.turn()
+}
+
+// giveUp suspends the run, and stops after a grace the steps that it still has.
+func (s *steering) giveUp(grace time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.limit != nil {
+		return
+	}
+	s.suspend()
+	s.limit = time.AfterFunc(grace, func() { s.cut(errDrained) }) // ends with the run
+}
+
+// givenUp tells whether that has been asked for.
+func (s *steering) givenUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit != nil
 }
 
 // take follows an order; nil lifts the one before. A flow that has been told

@@ -23,6 +23,11 @@ const (
 	MomentTrashed       Moment = "trashed"
 	MomentClaimLost     Moment = "claim lost" // the job is somebody else's, or nobody's
 	MomentSessionLost   Moment = "session lost"
+
+	// Of the conductor itself, at any time.
+
+	MomentDrained   Moment = "drained"   // a person has drained it: it is given no jobs; Drain says who and how
+	MomentUndrained Moment = "undrained" // that is over
 )
 
 // Notice is one moment.
@@ -36,6 +41,7 @@ type Notice struct {
 	FlowState logbook.FlowState   // from MomentFlowEnded on
 	Outcome   jobs.Outcome        // MomentConsumed
 	Order     *jobs.StandingOrder // MomentOrdered
+	Drain     *jobs.Drain         // MomentDrained
 	Err       error               // what was wrong, if anything
 }
 

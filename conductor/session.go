@@ -16,6 +16,7 @@ import (
 // How a run's context ends, besides errClaimLost.
 var (
 	errHandOver  = errors.New("the conductor stops: the job is handed over")
+	errDrained   = errors.New("the conductor is drained: the job is handed over")
 	errDoubt     = errors.New("the session could not be renewed in time: the steps are stopped before it can expire")
 	errClaimLost = errors.New("the claim is lost: the session is over")
 	// errClaimEnded: the session lives, and one of its claims does not.
@@ -283,7 +284,7 @@ func (s *shift) openSession(ctx context.Context) *tenure {
 		sent, err := s.tryOpen(ctx, opening, first)
 		if err == nil {
 			t := newTenure(s.base, s.stepping, s.options.Board, s.logger, opening.ID, opening.TTL, sent)
-			t.claims = newFollower(s.options.Board, opening.Name, s.logger.With("session", t.id))
+			t.claims = newFollower(s, t.id)
 			t.watcher.Go(func() { t.claims.follow(t.alive) })
 			return t
 		}

@@ -116,6 +116,18 @@ func (s *shift) awaitRuns() {
 	s.runs.Wait()
 }
 
+// drained tells that a person has drained the conductor, or has let it claim
+// again: nil.
+func (s *shift) drained(session jobs.SessionID, drain *jobs.Drain) {
+	if drain == nil {
+		s.logger.Info("undrained")
+		s.notify(Notice{Moment: MomentUndrained, Session: session})
+		return
+	}
+	s.logger.Info("drained: no job is claimed", "by", drain.By, "reason", drain.Reason, "finish", drain.Finish)
+	s.notify(Notice{Moment: MomentDrained, Session: session, Drain: drain})
+}
+
 // register makes the conductor known on the board. It returns false when ctx
 // ends first.
 func (s *shift) register(ctx context.Context, t *tenure) bool {

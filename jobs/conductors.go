@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -57,4 +59,78 @@ func CheckDrainOrder(l logbook.Limits, o *DrainOrder) error {
 		return err
 	}
 	return checkSaid(l, "drain", o.By, o.Reason)
+}
+
+// AwaitIdle waits until the conductors of a name hold no job. It is told by
+// events and does not poll. Progress, if it is not nil, is told how many they
+// hold, at the beginning and after every change. Conductors that are not
+// drained may take others all the while, and then are waited for too.
+func AwaitIdle(ctx context.Context, board Board, conductor string, progress func(held int)) error {
+	for {
+		err := awaitIdle(ctx, board, conductor, progress)
+		switch {
+		case errors.Is(err, ErrCompacted):
+			continue
+		case err != nil:
+			return fmt.Errorf("cannot wait for conductor %q: %w", conductor, err)
+		}
+		return nil
+	}
+}
+
+func awaitIdle(ctx context.Context, board Board, conductor string, progress func(held int)) error {
+	var held map[JobID]Token
+	watch := Watch{Begin: true, Kinds: []EventKind{EventAbandoned, EventExpired, EventCompleted, EventTrashed}}
+	for event, err := range board.Watch(ctx, watch) {
+		if err != nil {
+			return err
+		}
+		begun := event.Kind == EventBegun
+		if !begun && held[event.Job] != event.Token {
+			continue
+		}
+		// Some events are of before the look, and of claims that are over.
+		if delete(held, event.Job); len(held) == 0 {
+			if held, err = heldBy(ctx, board, conductor); err != nil {
+				return err
+			}
+		}
+		if progress != nil {
+			progress(len(held))
+		}
+		if len(held) == 0 {
+			return nil
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: the watch has ended", ErrUnavailable)
+}
+
+// heldBy finds the claims of the conductors of a name.
+func heldBy(ctx context.Context, board Board, conductor string) (map[JobID]Token, error) {
+	entities, err := board.Entities(ctx, EntityConductor)
+	if err != nil {
+		return nil, err
+	}
+	held := make(map[JobID]Token)
+	for _, entity := range entities {
+		if entity.Name != conductor {
+			continue
+		}
+		for query := (ClaimQuery{Session: entity.Session}); ; {
+			page, err := board.Claims(ctx, query)
+			if err != nil {
+				return nil, err
+			}
+			for _, claim := range page.Claims {
+				held[claim.Job] = claim.Claim.Token
+			}
+			if query.After = page.Next; page.Next == "" {
+				break
+			}
+		}
+	}
+	return held, nil
 }

@@ -86,15 +86,19 @@ type shownOwner struct {
 	Expiry string `json:"expiry,omitempty"`
 }
 
+func shownClaims(held []jobs.HeldClaim) []shownClaim {
+	shown := make([]shownClaim, 0, len(held))
+	for _, h := range held {
+		shown = append(shown, shownClaim{
+			HeldClaim: h, Claim: shownOwner{h.Claim, spanText(h.Claim.Expiry)}, Left: spanText(h.Left), Silent: spanText(h.Silent),
+		})
+	}
+	return shown
+}
+
 func (p *Program) writeClaims(held []jobs.HeldClaim) error {
 	if p.json() {
-		shown := make([]shownClaim, 0, len(held))
-		for _, h := range held {
-			shown = append(shown, shownClaim{
-				HeldClaim: h, Claim: shownOwner{h.Claim, spanText(h.Claim.Expiry)}, Left: spanText(h.Left), Silent: spanText(h.Silent),
-			})
-		}
-		return p.writeJSON(shown)
+		return p.writeJSON(shownClaims(held))
 	}
 	rows := make([][]string, 0, len(held))
 	for _, h := range held {

@@ -15,6 +15,7 @@ var conductorRows = []row{
 	{"a drain of nobody must be meant", drainOfNobody},
 	{"drains and their ends are told", drainsAreTold},
 	{"an explanation names the drain", drainExplained},
+	{"whoever waits for a conductor to hold nothing is told", idleAwaited},
 }
 
 // conductor opens a session that has registered a conductor of a name, which
@@ -236,4 +237,24 @@ func drainExplained(k *kit) {
 	if e := cause(); e.Cause != jobs.CauseReady {
 		k.Errorf("explained by %s", render(e))
 	}
+}
+
+func idleAwaited(k *kit) {
+	name := "c " + k.board
+	one, two := k.conductor(name), k.conductor(name)
+	first, second := k.owned(one, "a"), k.owned(two, "b")
+	k.owned(k.session("other"), "c")
+	k.drain(name, true)
+	held, done := make(chan int, 10), make(chan error, 1)
+	go func() { // ends with the row
+		done <- jobs.AwaitIdle(k.ctx, k.Board, name, func(n int) { held <- n })
+	}()
+	k.same("held at the beginning", answer(k, "AwaitIdle", held), 2)
+	k.wants("Consume", k.Board.Consume(k.ctx, success(first)), nil)
+	k.same("held then", answer(k, "AwaitIdle", held), 1)
+	k.posted("d")
+	k.wants("Abandon", k.Board.Abandon(k.ctx, release(second)), nil)
+	k.wants("AwaitIdle", answer(k, "AwaitIdle", done), nil)
+	k.wants("AwaitIdle of who holds nothing", jobs.AwaitIdle(k.ctx, k.Board, name, nil), nil)
+	k.undrain(name)
 }

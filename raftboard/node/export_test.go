@@ -65,6 +65,7 @@ func NewParking() Parking { return Parking{newParking()} }
 
 func (p Parking) Park(request jobs.ClaimRequest) Waiter { return Waiter{p.park(request)} }
 func (p Parking) Leave(w Waiter)                        { p.leave(w.claimWaiter) }
+func (p Parking) SetAside(w Waiter)                     { p.setAside(w.claimWaiter) }
 func (p Parking) Wake(lanes ...fsm.Lane)                { p.wake(lanes) }
 func (p Parking) Changed(changes fsm.Changes)           { p.changed(changes) }
 func (p Parking) AwaitFinish(id jobs.JobID) (<-chan struct{}, func()) {

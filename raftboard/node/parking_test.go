@@ -59,6 +59,42 @@ func TestParkingDismissesEndedSessions(t *testing.T) {
 	}
 }
 
+// TestParkingPassesByTheDrained: who may take nothing is not woken for a job,
+// and is woken by the end of a drain and that of its session.
+func TestParkingPassesByTheDrained(t *testing.T) {
+	p := node.NewParking()
+	session := jobs.NewSessionID()
+	drained, ended, other := p.Park(asking(jobs.NewSessionID())), p.Park(asking(session)), p.Park(asking(jobs.NewSessionID()))
+	p.SetAside(drained)
+	p.SetAside(ended)
+	p.Wake(plain)
+	if woken(drained) || woken(ended) || !woken(other) {
+		t.Fatal("the job did not go past the drained")
+	}
+	p.Changed(fsm.Changes{Ended: []jobs.SessionID{session}})
+	if woken(drained) || !woken(ended) {
+		t.Fatal("not exactly the claim of the session that ended was woken")
+	}
+	late := p.Park(asking(jobs.NewSessionID()))
+	p.Changed(fsm.Changes{Undrained: true})
+	if !woken(drained) || woken(late) {
+		t.Fatal("not exactly those who were set aside were woken")
+	}
+	// The drain ended between its look and its being set aside.
+	p.SetAside(late)
+	if !woken(late) {
+		t.Fatal("the end of the drain was missed")
+	}
+	// One that has been woken already passes that on when it leaves.
+	first, second := p.Park(asking(jobs.NewSessionID(), "plain")), p.Park(asking(jobs.NewSessionID(), "plain"))
+	p.Wake(plain)
+	p.SetAside(first)
+	p.Leave(first)
+	if !woken(second) {
+		t.Fatal("the wake-up of a claim that was set aside is lost")
+	}
+}
+
 func TestParkingTellsOfFinishes(t *testing.T) {
 	p, job := node.NewParking(), jobs.NewJobID()
 	one, leaveOne := p.AwaitFinish(job)
