@@ -14,7 +14,8 @@
 // stops, or sees it through; it is given no jobs until the drain ends, and
 // stays known meanwhile.
 //
-// Guarantees: it never holds more than MaxJobs jobs; it starts no step while
+// Guarantees: it never holds more than MaxJobs jobs, nor runs more than
+// MaxDispatches; it starts no step while
 // it does not know that its session lives, and stops its steps before others
 // may claim its jobs; it needs no watch to be safe, and none that breaks
 // makes it miss an order for good; whatever goes wrong with a job, the job gets an ending
@@ -79,6 +80,13 @@ type Options struct {
 	Workers int // steps of one job at once; 0: the engine's default
 	// Steps of all jobs at once: the jobs take turns. 0: DefaultSteps.
 	Steps int
+
+	// MaxDispatches is how many jobs one Run takes: exactly so many, however many
+	// at once. Then it sees through what it has, and returns. 0: any number.
+	MaxDispatches int
+	// MaxDuration is for how long one Run takes jobs. Then it sees through what it
+	// has, and returns. 0: for ever.
+	MaxDuration time.Duration
 
 	// Park gives a job back whose flow only waits, for longer than this, to try
 	// a step again: it is claimed again when the step is due. 0: DefaultPark;
@@ -152,6 +160,8 @@ func (o Options) validate() error {
 	// An empty list of kinds would ask the board for jobs of any kind.
 	require(o.Registry == nil || len(o.Registry.Kinds()) > 0, "the registry holds no factory, so that no job could be run")
 	require(o.MaxJobs > 0 && o.MaxJobs <= jobs.MaxClaims, "max jobs is %d; it must be 1 to %d", o.MaxJobs, jobs.MaxClaims)
+	require(o.MaxDispatches >= 0, "max dispatches is %d; it must not be negative", o.MaxDispatches)
+	require(o.MaxDuration >= 0, "max duration is %s; it must not be negative", o.MaxDuration)
 	require(o.Workers >= 0, "workers is %d; it must not be negative", o.Workers)
 	require(o.Steps > 0, "steps is %d; it must be positive", o.Steps)
 	require(o.TTL >= jobs.MinTTL && o.TTL <= jobs.MaxTTL, "ttl is %s; it must be %s to %s", o.TTL, jobs.MinTTL, jobs.MaxTTL)
@@ -190,6 +200,7 @@ var ErrRunning = errors.New("the conductor is running already")
 type Conductor struct {
 	options Options
 	pool    *engine.Pool // of the steps of all jobs
+	pauses  *pauses
 
 	mu    sync.Mutex
 	shift *shift // the call of Run that is in progress; nil: none
@@ -202,12 +213,13 @@ func New(options Options) (*Conductor, error) {
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("cannot make a conductor: %w", err)
 	}
-	return &Conductor{options: options, pool: engine.NewPool(options.Steps)}, nil
+	return &Conductor{options: options, pool: engine.NewPool(options.Steps), pauses: &pauses{}}, nil
 }
 
 // Run claims and runs jobs until ctx ends or Drain is called, hands over what
-// it still holds, and returns when nothing of it runs any more. Errors of the
-// board do not end it. It returns ErrRunning if it runs already, and an error
+// it still holds, and returns when nothing of it runs any more. It returns too
+// when it has seen through MaxDispatches jobs, or those that it took within
+// MaxDuration. Errors of the board do not end it. It returns ErrRunning if it runs already, and an error
 // if its session could not be closed: then its jobs are claimable when the
 // session has expired. It can be called again after it has returned.
 func (c *Conductor) Run(ctx context.Context) error {
@@ -232,7 +244,7 @@ func (c *Conductor) begin(ctx context.Context) (*shift, error) {
 	if c.shift != nil {
 		return nil, ErrRunning
 	}
-	c.shift = newShift(ctx, &c.options, c.pool)
+	c.shift = newShift(ctx, &c.options, c.pool, c.pauses)
 	return c.shift, nil
 }
 
@@ -257,4 +269,26 @@ func (c *Conductor) Drain(ctx context.Context) error {
 		s.cut(errHandOver)
 		return fmt.Errorf("cannot wait for the conductor to drain: %w", ctx.Err())
 	}
+}
+
+// Pause keeps the conductor from claiming until Unpause: what it has goes on,
+// and its session with it. A job that it had asked for before is given back
+// at once, and only one such question is under way. A pause holds for later calls of Run too, and another Pause changes nothing. That of a
+// person who is not in this process is jobs.Conductors' DrainConductor.
+func (c *Conductor) Pause() {
+	if c.pauses.begin() {
+		c.noticePause(MomentPaused)
+	}
+}
+
+// Unpause ends a pause.
+func (c *Conductor) Unpause() {
+	if c.pauses.end() {
+		c.noticePause(MomentUnpaused)
+	}
+}
+
+func (c *Conductor) noticePause(moment Moment) {
+	c.options.Logger.Info("conductor " + string(moment))
+	c.options.notify(Notice{Moment: moment})
 }

@@ -588,12 +588,12 @@ func TestOptionsBeyondTheBoard(t *testing.T) {
 func TestOptionsNameEveryProblem(t *testing.T) {
 	_, err := conductor.New(conductor.Options{
 		Name: "bad\nname", Boards: []string{""}, MaxJobs: jobs.MaxClaims + 1, Workers: -1, TTL: time.Millisecond,
-		Grace: -1, AbandonDelay: -1, MaxAbandonDelay: -2, MaxTries: -1, Registry: flow.NewRegistry(),
+		Grace: -1, AbandonDelay: -1, MaxAbandonDelay: -2, MaxTries: -1, MaxDispatches: -1, MaxDuration: -1, Registry: flow.NewRegistry(),
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, part := range []string{"no board", "no logbook", "no factory", "max jobs is 257", "workers is -1", "ttl is 1ms", "grace", "abandon delay is -1ns", "max abandon delay", "max tries", "name is invalid", "board is invalid"} {
+	for _, part := range []string{"no board", "no logbook", "no factory", "max jobs is 257", "workers is -1", "ttl is 1ms", "grace", "abandon delay is -1ns", "max abandon delay", "max tries", "max dispatches is -1", "max duration is -1ns", "name is invalid", "board is invalid"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not named in:\n%v", part, err)
 		}

@@ -21,14 +21,16 @@ type run struct {
 	shift  *shift
 	tenure *tenure
 	*steering
-	claimed jobs.Claimed
-	token   jobs.Token
-	logger  hclog.Logger
+	claimed  jobs.Claimed
+	unwanted error // why it is given back at once; nil: it is not
+	token    jobs.Token
+	logger   hclog.Logger
 }
 
 // seeThrough takes a job from its claim to its ending.
-func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed) {
-	r := &run{shift: s, tenure: t, claimed: claimed, token: claimed.Job.Token, steering: newSteering(t.alive, s.claiming)}
+// One that is unwanted is given back without being begun, for that reason.
+func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed, unwanted error) {
+	r := &run{shift: s, tenure: t, claimed: claimed, unwanted: unwanted, token: claimed.Job.Token, steering: newSteering(t.alive, s.claiming)}
 	defer r.steering.end()
 	if claim := claimed.Job.Claim; claim != nil {
 		r.token = claim.Token
@@ -89,6 +91,9 @@ func (r *run) handOver() { r.giveUp(r.shift.options.Grace) }
 func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
 	if r.shift.claiming.Err() != nil {
 		return result{err: errHandOver} // the claim was on its way when the drain began
+	}
+	if r.unwanted != nil {
+		return result{err: r.unwanted}
 	}
 	if r.givenUp() {
 		return result{err: errDrained}

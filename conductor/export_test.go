@@ -16,6 +16,8 @@ import (
 var (
 	ErrHandOver   = errHandOver
 	ErrDrained    = errDrained
+	ErrPaused     = errPaused
+	ErrSpent      = errSpent
 	ErrDoubt      = errDoubt
 	ErrClaimLost  = errClaimLost
 	ErrClaimEnded = errClaimEnded

@@ -14,6 +14,7 @@ type Moment string
 // with one of consumed, abandoned, trashed and claim lost.
 const (
 	MomentSessionOpened Moment = "session opened"
+	MomentRegistered    Moment = "registered" // the board knows what it can do
 	MomentClaimed       Moment = "claimed"
 	MomentStarted       Moment = "started"    // its flow was built and is given to an engine
 	MomentOrdered       Moment = "ordered"    // a person has steered the job; Order says how, nil: as before
@@ -28,6 +29,9 @@ const (
 
 	MomentDrained   Moment = "drained"   // a person has drained it: it is given no jobs; Drain says who and how
 	MomentUndrained Moment = "undrained" // that is over
+	MomentPaused    Moment = "paused"    // Pause was called
+	MomentUnpaused  Moment = "unpaused"
+	MomentSpent     Moment = "spent" // MaxDispatches or MaxDuration is reached: it claims nothing more
 )
 
 // Notice is one moment.
@@ -47,14 +51,16 @@ type Notice struct {
 
 // notify tells the program. A panic of the program's function is not
 // allowed to harm a job.
-func (s *shift) notify(notice Notice) {
-	if s.options.Notify == nil {
+func (o *Options) notify(notice Notice) {
+	if o.Notify == nil {
 		return
 	}
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			s.logger.Error("notify function panicked", "moment", notice.Moment, "panic", panicked, "stack", string(debug.Stack()))
+			o.Logger.Error("notify function panicked", "moment", notice.Moment, "panic", panicked, "stack", string(debug.Stack()))
 		}
 	}()
-	s.options.Notify(notice)
+	o.Notify(notice)
 }
+
+func (s *shift) notify(notice Notice) { s.options.notify(notice) }

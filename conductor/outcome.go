@@ -63,6 +63,7 @@ const maxReason = 1 << 10
 //	                                                         suspended the job, the board keeps it so
 //	stopped for a hand-over, a drain or doubt   abandoned    no update, no delay: steps that ran
 //	about the session                                        stand as RUNNING, as after a crash
+//	not begun: paused, or out of time           abandoned    nothing, no delay
 //	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
 //	pinned to how it was begun, and built       abandoned    no update, a delay: another conductor may
@@ -83,7 +84,8 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		return decision{trash, ending}
 	case errors.Is(r.err, logbook.ErrFenced), errors.Is(r.err, errClaimLost), errors.Is(r.err, errClaimEnded), errors.Is(r.err, jobs.ErrSessionExpired):
 		return decision{letGo, ending}
-	case errors.Is(r.err, errHandOver), errors.Is(r.err, errDrained), errors.Is(r.err, errDoubt):
+	case errors.Is(r.err, errHandOver), errors.Is(r.err, errDrained), errors.Is(r.err, errDoubt),
+		errors.Is(r.err, errPaused), errors.Is(r.err, errSpent):
 		ending.Reason = clip(r.err.Error())
 		return decision{abandon, ending}
 	case errors.Is(r.err, engine.ErrPinned):

@@ -21,6 +21,12 @@ var (
 	journalBackoff = pace{20 * time.Millisecond, 500 * time.Millisecond}
 )
 
+// backoffs are the waits between tries, which grow until a try succeeds.
+type backoffs interface {
+	Reset()
+	NextBackOff() time.Duration
+}
+
 func newBackoff(p pace) *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = p.first, p.most

@@ -17,6 +17,8 @@ import (
 var (
 	errHandOver  = errors.New("the conductor stops: the job is handed over")
 	errDrained   = errors.New("the conductor is drained: the job is handed over")
+	errPaused    = errors.New("the conductor is paused: the job is given back")
+	errSpent     = errors.New("the conductor ends, for its time is over: the job is given back")
 	errDoubt     = errors.New("the session could not be renewed in time: the steps are stopped before it can expire")
 	errClaimLost = errors.New("the claim is lost: the session is over")
 	// errClaimEnded: the session lives, and one of its claims does not.

@@ -3,6 +3,7 @@ package conductor
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type shift struct {
 	logger  hclog.Logger
 	journal *journal
 	pool    *engine.Pool
+	pauses  *pauses
 	free    chan struct{}  // holds a token for every job that may yet be claimed
 	runs    sync.WaitGroup // of the jobs that are seen through
 	done    chan struct{}  // closed when Run returns
@@ -45,13 +47,19 @@ type shift struct {
 	cut      context.CancelCauseFunc
 	claiming context.Context
 	drain    func() // ends claiming; running flows are suspended
+
+	over  context.Context // ends with MaxDuration
+	until time.Time       // when that is; zero: never
+	left  int             // how many jobs may yet be taken; only the loop that claims touches it
 }
 
-func newShift(ctx context.Context, options *Options, pool *engine.Pool) *shift {
+func newShift(ctx context.Context, options *Options, pool *engine.Pool, pauses *pauses) *shift {
 	s := &shift{
 		options: options,
 		logger:  options.Logger,
 		pool:    pool,
+		pauses:  pauses,
+		left:    options.MaxDispatches,
 		journal: newJournal(options.Logbook, options.Logger),
 		free:    make(chan struct{}, options.MaxJobs),
 		done:    make(chan struct{}),
@@ -64,6 +72,10 @@ func newShift(ctx context.Context, options *Options, pool *engine.Pool) *shift {
 	s.stepping, s.cut = context.WithCancelCause(s.base)
 	claiming, drain := context.WithCancelCause(s.stepping)
 	s.claiming, s.drain = claiming, func() { drain(errHandOver) }
+	s.over = s.base
+	if s.left == 0 {
+		s.left = math.MaxInt
+	}
 	return s
 }
 
@@ -73,10 +85,19 @@ func (s *shift) work() error {
 	journal.Go(func() { s.journal.run(s.base) })
 	defer journal.Wait()
 	defer s.stop(errHandOver)
+	if s.options.MaxDuration > 0 {
+		s.until = time.Now().Add(s.options.MaxDuration)
+		over, cancel := context.WithDeadline(s.base, s.until)
+		defer cancel()
+		s.over = over
+	}
 
 	var last *tenure
-	for s.claiming.Err() == nil {
-		if last = s.openSession(s.claiming); last == nil {
+	for s.claiming.Err() == nil && !s.spent() {
+		opening, stop := s.untilOver(s.claiming)
+		last = s.openSession(opening)
+		stop()
+		if last == nil {
 			break
 		}
 		s.serve(last)
@@ -97,12 +118,24 @@ func (s *shift) serve(t *tenure) {
 	defer cancel(nil)
 	defer context.AfterFunc(t.alive, func() { cancel(context.Cause(t.alive)) })()
 	if s.register(ctx, t) {
+		s.notify(Notice{Moment: MomentRegistered, Session: t.id})
 		s.claim(ctx, t)
+		s.finish(ctx, t)
 	}
 	if t.alive.Err() != nil {
 		t.watcher.Wait()
 		s.logger.Warn("session lost", "session", t.id, "cause", context.Cause(t.alive))
 		s.notify(Notice{Moment: MomentSessionLost, Session: t.id, Err: context.Cause(t.alive)})
+	}
+}
+
+// untilOver is a context that ends with MaxDuration, at the latest.
+func (s *shift) untilOver(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	forget := context.AfterFunc(s.over, cancel)
+	return ctx, func() {
+		forget()
+		cancel()
 	}
 }
 
@@ -160,29 +193,78 @@ func (s *shift) entity() jobs.Entity {
 	}
 }
 
-// claim takes jobs while there are free places, until ctx ends.
+// claim takes jobs while there are free places, until ctx ends or a limit is
+// reached.
 func (s *shift) claim(ctx context.Context, t *tenure) {
+	taking, stop := s.untilOver(ctx)
+	defer stop()
 	wait := newBackoff(boardBackoff)
-	for {
+	for s.left > 0 {
 		// A job that is claimed in doubt could only be given back.
-		if t.admit(ctx) != nil {
+		if t.admit(taking) != nil || !s.pauses.wait(taking) {
 			return
 		}
-		places := s.takePlaces(ctx)
+		places := s.takePlaces(taking)
 		if places == 0 {
 			return
 		}
-		claimed := s.claimNext(ctx, t, places, wait)
+		claimed := s.claimNext(ctx, t, min(places, s.left), wait)
 		for range places - len(claimed) {
 			s.free <- struct{}{}
+		}
+		unwanted := s.unwanted()
+		if unwanted == nil {
+			s.left -= len(claimed)
 		}
 		for _, c := range claimed {
 			s.runs.Go(func() {
 				defer func() { s.free <- struct{}{} }()
-				s.seeThrough(t, c)
+				s.seeThrough(t, c, unwanted)
 			})
 		}
 	}
+}
+
+// unwanted is why a job that was asked for before is given back at once; nil: it
+// is not. A question that the board has may have been answered already, so that
+// it cannot be taken back; and one that waits for an answer which was lost must
+// be repeated, until it is known what was claimed.
+func (s *shift) unwanted() error {
+	switch {
+	case s.pauses.paused():
+		return errPaused
+	case s.over.Err() != nil:
+		return errSpent
+	}
+	return nil
+}
+
+// spent tells whether a limit is reached.
+func (s *shift) spent() bool { return s.left == 0 || s.over.Err() != nil }
+
+// finish waits, where a limit was reached, until what was taken is done, or ctx
+// ends.
+func (s *shift) finish(ctx context.Context, t *tenure) {
+	if !s.spent() || ctx.Err() != nil {
+		return
+	}
+	s.logger.Info("no more jobs are claimed: a limit of the conductor is reached", "session", t.id)
+	s.notify(Notice{Moment: MomentSpent, Session: t.id})
+	for range s.options.MaxJobs {
+		select {
+		case <-s.free:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// claimWait is how long one question may wait for jobs: not beyond MaxDuration.
+func (s *shift) claimWait() time.Duration {
+	if s.until.IsZero() {
+		return claimWait
+	}
+	return min(claimWait, max(0, time.Until(s.until)))
 }
 
 // takePlaces waits for a free place and takes all that there are. It returns
@@ -208,16 +290,14 @@ func (s *shift) takePlaces(ctx context.Context) int {
 // claimNext asks for jobs until it has an answer. The time has room for a call
 // whose node stops at the last moment, and for another that settles it. The nonce stays the same
 // meanwhile, so that claims whose announcement was lost are found again.
-func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait interface {
-	Reset()
-	NextBackOff() time.Duration
-}) []jobs.Claimed {
+func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait backoffs) []jobs.Claimed {
 	request := jobs.ClaimRequest{
 		Session: t.id, Nonce: jobs.NewNonce(), Boards: s.options.Boards, Labels: s.options.Labels,
-		Kinds: s.options.Registry.Kinds(), Max: places, Wait: claimWait,
+		Kinds: s.options.Registry.Kinds(), Max: places,
 	}
 	for ctx.Err() == nil {
-		callCtx, cancel := context.WithTimeout(ctx, claimWait+2*callTime)
+		request.Wait = s.claimWait()
+		callCtx, cancel := context.WithTimeout(ctx, request.Wait+2*callTime)
 		claimed, err := s.options.Board.ClaimNext(callCtx, request)
 		cancel()
 		if err == nil {
