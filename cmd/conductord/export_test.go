@@ -8,6 +8,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// HeadroomBytes is what a daemon takes beyond its heap.
+const HeadroomBytes = headroomBytes
+
+// Headroom is how much of that a program takes in its environment.
+func (p *Program) Headroom() int { return len(p.headroom()) }
+
 // DrawTree draws a flow as flow show does, or as it is drawn on a terminal.
 func DrawTree(detail *logbook.FlowDetail, now time.Time, terminal bool) []string {
 	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: !terminal}

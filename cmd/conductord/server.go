@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +36,8 @@ func (p *Program) serverCommand() *cobra.Command {
 // serve runs a daemon until ctx ends. started is told when it can be called.
 func (p *Program) serve(ctx context.Context, c config.Config, first bool, started func(*daemon) error) error {
 	logger := daemonLogger(c, p.Err)
+	room := p.headroom()
+	defer runtime.KeepAlive(room)
 	logger.Info("starting", "node", c.Node, "cluster", c.Cluster.ID, "version", programVersion().Version)
 	running, err := startDaemon(ctx, c, first, logger)
 	if err != nil {
