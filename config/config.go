@@ -21,6 +21,7 @@ type Config struct {
 	RaftListen   string // empty: the node's own raft address
 	APIListen    string // empty: the node's own API address
 	DrainTimeout time.Duration
+	LogStore     string // how the node keeps raft's log: bolt or wal
 
 	Cluster   Cluster
 	Raft      Raft
@@ -100,6 +101,7 @@ type Log struct {
 func Default() Config {
 	return Config{
 		DrainTimeout: 500 * time.Millisecond, // half of the second within which a stopped node hands over
+		LogStore:     "bolt",
 		Raft: Raft{
 			Heartbeat:         500 * time.Millisecond,
 			Election:          500 * time.Millisecond,

@@ -61,6 +61,7 @@ func TestGoodFiles(t *testing.T) {
 		{"the least", good, func(*config.Config) {}},
 		{"a duration", good + "[sessions]\nttl = \"6s\"", func(c *config.Config) { c.Sessions.TTL = 6 * time.Second }},
 		{"a number", good + "[conductor]\nmax_jobs = 3", func(c *config.Config) { c.Conductor.MaxJobs = 3 }},
+		{"another log store", "log_store = \"wal\"\n" + good, func(c *config.Config) { c.LogStore = "wal" }},
 		{"a truth", good + "[log]\njson = true", func(c *config.Config) { c.Log.JSON = true }},
 		{"a list", good + "[conductor]\nhandlers = [\n  '/a', # one\n  '/b']", func(c *config.Config) { c.Conductor.Handlers = []string{"/a", "/b"} }},
 		{"an empty list", good + "[conductor]\nenabled = false\nboards = []", func(c *config.Config) {
@@ -116,6 +117,7 @@ func TestFaults(t *testing.T) {
 		{"session shorter than an election", good + "[sessions]\nttl = \"1999ms\"", []string{"18: sessions.ttl: is 1.999s, and must be at least twice"}},
 		{"no time to hand over", good + "[sessions]\nttl = \"2s\"\ngrace = \"0s\"\ncool_down = \"99ms\"", []string{"19: sessions.grace: is too short"}},
 		{"values larger than commands", good + "[limits]\ncommand = 500_000", []string{"0: limits.value: is 262144, and must be at most half"}},
+		{"log store", "log_store = \"WAL\"\n" + good, []string{`1: log_store: must be bolt or wal, not "WAL"`}},
 		{"log level", good + "[log]\nlevel = \"loud\"", []string{`18: log.level: must be trace, debug`}},
 		{"node is no member", strings.Replace(good, `"n1"`, `"n3"`, 1), []string{`1: node: there is no member "n3"`}},
 		{"node's name", strings.ReplaceAll(good, "n1", "n 1"), []string{"1: node: must begin with a letter", "8: cluster.members[0].name: must begin with a letter"}},

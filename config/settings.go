@@ -60,6 +60,8 @@ func nodeSettings() []setting {
 			doc: "Listen here for clients, if not at the member's own API address"},
 		{key: "drain_timeout", target: func(c *Config) any { return &c.DrainTimeout }, low: 0, high: hour,
 			doc: "How long a stopping node lets running steps go on before it kills them and gives their jobs back; 500ms keeps to a hand-over within a second"},
+		{key: "log_store", target: func(c *Config) any { return &c.LogStore },
+			doc: "How this node keeps raft's log: bolt (raft-boltdb) or wal (raft-wal, faster and younger); a node that has run is changed over with conductord log-store convert"},
 	}
 }
 

@@ -27,6 +27,9 @@ const (
 	minHandOver = 500 * time.Millisecond
 )
 
+// LogStores are the ways to keep raft's log, the default first.
+var LogStores = []string{"bolt", "wal"}
+
 // plainName is what nodes and clusters are called: it stands in file names,
 // headers, metrics and logs.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -56,6 +59,9 @@ func checkNode(c *Config, blame func(key, message string)) {
 		blame("data_dir", "must be set")
 	case strings.ContainsFunc(c.DataDir, unicode.IsControl):
 		blame("data_dir", "holds a control character")
+	}
+	if !slices.Contains(LogStores, c.LogStore) {
+		blame("log_store", fmt.Sprintf("must be bolt or wal, not %.64q", c.LogStore))
 	}
 	if c.RaftListen != "" {
 		checkAddress("raft_listen", c.RaftListen, true, blame)

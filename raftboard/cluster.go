@@ -27,6 +27,7 @@ type Status struct {
 	Version       string        `json:"version"` // of the program
 	StartedAt     time.Time     `json:"started_at,omitzero"`
 	LastContact   time.Duration `json:"last_contact"` // since the leader was heard
+	LogStore      string        `json:"log_store"`    // how the node keeps raft's log: bolt or wal
 
 	Jobs     map[jobs.State]uint64 `json:"jobs,omitempty"` // how many, by state
 	Sessions uint64                `json:"sessions"`
@@ -121,7 +122,7 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 		Leader: message.GetLeader(), LeaderAddress: message.GetLeaderAddress(),
 		Term: message.GetTerm(), CommitIndex: message.GetCommitIndex(), AppliedIndex: message.GetAppliedIndex(),
 		Version: message.GetVersion(), StartedAt: started, LastContact: contact,
-		Sessions: message.GetSessions(), Ready: message.GetReady(), NotReady: message.GetNotReady(),
+		Sessions: message.GetSessions(), Ready: message.GetReady(), NotReady: message.GetNotReady(), LogStore: message.GetLogStore(),
 		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
 	}
 	for state, n := range message.GetJobs() {

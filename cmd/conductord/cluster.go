@@ -49,10 +49,10 @@ func (p *Program) writeNodes(nodes []Node) error {
 		rows = append(rows, []string{
 			node.Endpoint, orDash(node.Name), orDash(node.Cluster), orDash(node.State), orDash(node.Leader),
 			strconv.FormatUint(node.Term, 10), strconv.FormatUint(node.AppliedIndex, 10),
-			strconv.FormatUint(node.Sessions, 10), jobCounts(node.Jobs), readiness(node),
+			strconv.FormatUint(node.Sessions, 10), orDash(node.LogStore), jobCounts(node.Jobs), readiness(node),
 		})
 	}
-	header := []string{"endpoint", "node", "cluster", "state", "leader", "term", "applied", "sessions", "jobs", "ready"}
+	header := []string{"endpoint", "node", "cluster", "state", "leader", "term", "applied", "sessions", "log", "jobs", "ready"}
 	return p.writeTable(header, rows)
 }
 

@@ -37,6 +37,7 @@ type Node struct {
 	Ready        bool              `json:"ready"`
 	NotReady     string            `json:"not_ready,omitempty"`
 	Version      string            `json:"version,omitempty"`
+	LogStore     string            `json:"log_store,omitempty"`
 	StartedAt    time.Time         `json:"started_at,omitzero"`
 	Sessions     uint64            `json:"sessions,omitempty"`
 	Jobs         map[string]uint64 `json:"jobs,omitempty"`

@@ -40,9 +40,10 @@ const (
 	dialPatience = 10 * time.Second
 )
 
-// daemonCommands are the commands that run nodes instead of calling them.
+// daemonCommands are the commands that run nodes, or work on what stopped
+// nodes leave, instead of calling them.
 func (p *Program) daemonCommands() []*cobra.Command {
-	return []*cobra.Command{p.serverCommand(), p.devCommand(), p.demoCommand()}
+	return []*cobra.Command{p.serverCommand(), p.devCommand(), p.demoCommand(), p.logStoreCommand()}
 }
 
 // daemon is a node and the conductor beside it.
@@ -109,7 +110,7 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 	}
 	return node.Options{
 		Name: c.Node, Cluster: c.Cluster.ID, Members: members, DataDir: c.DataDir, Init: first,
-		Version: programVersion().Version, RaftListen: c.RaftAddress(), APIListen: c.APIAddress(),
+		Version: programVersion().Version, LogStore: node.LogStore(c.LogStore), RaftListen: c.RaftAddress(), APIListen: c.APIAddress(),
 		Raft: node.RaftTimings{
 			Heartbeat: c.Raft.Heartbeat, Election: c.Raft.Election, LeaderLease: c.Raft.LeaderLease,
 			MaxAppendEntries: c.Raft.MaxAppendEntries, SnapshotInterval: c.Raft.SnapshotInterval,

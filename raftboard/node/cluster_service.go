@@ -35,6 +35,7 @@ func (s *clusterService) Status(_ context.Context, _ *connect.Request[conductord
 		Jobs:         map[string]uint64{},
 		Sessions:     uint64(len(sessions)),
 		Ready:        true,
+		LogStore:     string(s.options.LogStore),
 	}
 	if err := s.Ready(); err != nil {
 		status.Ready, status.NotReady = false, err.Error()

@@ -21,15 +21,18 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		name  string
-		nodes int
+		name   string
+		nodes  int
+		stores func(*node.Options)
 	}{
-		{"one node", 1},
-		{"three nodes", 3},
+		{"one node", 1, onStore(node.LogStoreBolt)},
+		{"one node with raft-wal", 1, onStore(node.LogStoreWAL)},
+		{"three nodes", 3, onStore(node.LogStoreBolt)},
+		{"three nodes with different log stores", 3, bothStores},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, row.nodes, func(o *node.Options) {
+			c := newCluster(t, row.nodes, row.stores, func(o *node.Options) {
 				o.Sessions = node.SessionTimings{Grace: 200 * time.Millisecond, CoolDown: 100 * time.Millisecond}
 			}).startAll()
 			client := c.client((c.leader() + 1) % row.nodes)

@@ -80,7 +80,26 @@ func (p Parking) Held() (claims, finishes int) {
 func (w Waiter) Woken() <-chan []fsm.Lane { return w.woken }
 
 // OpenLog opens a raft log with its guard.
-func OpenLog(dir string, fatal func(error)) (*guardedLog, error) { return openLog(dir, fatal) }
+func OpenLog(dir string, kind LogStore, fatal func(error)) (*guardedLog, error) {
+	return openLog(dir, kind, hclog.NewNullLogger(), fatal)
+}
+
+// OpenWAL opens a log in raft-wal with segments of a size.
+func OpenWAL(dir string, segmentBytes int, fatal func(error)) (*guardedLog, error) {
+	engine, err := openWAL(logPath(dir, LogStoreWAL), hclog.NewNullLogger(), segmentBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &guardedLog{engine: engine, dataDir: dir, fatal: fatal}, nil
+}
+
+// LogPath is where a data directory has a log store.
+func LogPath(dir string, kind LogStore) string { return logPath(dir, kind) }
+
+// ConvertLogStep changes a log store over, and tells step before each thing that lasts.
+func ConvertLogStep(ctx context.Context, dir string, to LogStore, step func(string)) (Conversion, error) {
+	return convertLog(ctx, dir, to, hclog.NewNullLogger(), step)
+}
 
 // CountWrites has a log tell of its writes.
 func CountWrites(log *guardedLog, written func()) { log.written = written }

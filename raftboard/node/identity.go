@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -33,6 +34,9 @@ type identity struct {
 	Generation uint64 `json:"generation"`
 	// Bootstrapped is set once the first configuration is in the log.
 	Bootstrapped bool `json:"bootstrapped"`
+	// LogStore is where log, term and votes are. To write it is to change over
+	// from one store to another. Empty: bolt, which was the only one once.
+	LogStore LogStore `json:"log_store,omitempty"`
 	// Peers are the instances of the other nodes, as first met.
 	Peers map[string]uuid.UUID `json:"peers"`
 }
@@ -58,21 +62,30 @@ type identityStore struct {
 // loadIdentity reads the data directory's identity, or makes one if this is
 // the node's declared first start.
 func loadIdentity(o Options) (*identityStore, error) {
-	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the data directory: %w", err)
-	}
-	store := &identityStore{path: filepath.Join(o.DataDir, identityFile)}
-	data, err := os.ReadFile(store.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	store, err := readIdentity(o.DataDir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return store, store.create(o)
-	case err != nil:
-		return nil, fmt.Errorf("cannot read the node's identity: %w", err)
 	}
-	if err := json.Unmarshal(data, &store.id); err != nil {
-		return nil, fmt.Errorf("cannot read the node's identity in %s: %w", store.path, err)
+	if err != nil {
+		return nil, err
 	}
 	return store, store.matches(o)
+}
+
+// readIdentity reads the identity as it is.
+func readIdentity(dataDir string) (*identityStore, error) {
+	store := &identityStore{path: filepath.Join(dataDir, identityFile)}
+	data, err := os.ReadFile(store.path)
+	if err != nil {
+		return store, fmt.Errorf("cannot read the node's identity: %w", err)
+	}
+	if err := json.Unmarshal(data, &store.id); err != nil {
+		return store, fmt.Errorf("cannot read the node's identity in %s: %w", store.path, err)
+	}
+	if store.id.LogStore == "" {
+		store.id.LogStore = LogStoreBolt
+	}
+	return store, store.complete()
 }
 
 func (s *identityStore) create(o Options) error {
@@ -87,13 +100,13 @@ func (s *identityStore) create(o Options) error {
 	for _, other := range others {
 		// What a file system keeps at its root, and what a first start leaves
 		// behind that was cut off, are nobody's data.
-		if name := other.Name(); name != "lost+found" && name != filepath.Base(s.path)+temporarySuffix {
+		if name := other.Name(); name != "lost+found" && name != lockFile && name != filepath.Base(s.path)+temporarySuffix {
 			return fmt.Errorf("%s is not empty but holds no %s: refusing to make a node there (found %q)", o.DataDir, identityFile, name)
 		}
 	}
 	s.id = identity{
 		Cluster: o.Cluster, Name: o.Name, Incarnation: 1, Instance: uuid.New(), Generation: 1,
-		Peers: map[string]uuid.UUID{},
+		LogStore: o.LogStore, Peers: map[string]uuid.UUID{},
 	}
 	return s.saveLocked()
 }
@@ -105,8 +118,20 @@ func (s *identityStore) matches(o Options) error {
 	if s.id.Cluster != o.Cluster {
 		return fmt.Errorf("%s belongs to cluster %q, and the configuration says %q", o.DataDir, s.id.Cluster, o.Cluster)
 	}
+	if s.id.LogStore != o.LogStore {
+		return fmt.Errorf("%s keeps its raft log in %s, and the configuration says log_store = %q: either change that, or change the stopped node over with "+
+			"\"conductord log-store convert --to %s --data-dir %s\"", o.DataDir, s.id.LogStore, o.LogStore, o.LogStore, o.DataDir)
+	}
+	return nil
+}
+
+// complete refuses an identity that was changed by hand, or by a newer program.
+func (s *identityStore) complete() error {
 	if s.id.Incarnation < 1 || s.id.Generation < 1 || s.id.Instance == uuid.Nil {
 		return fmt.Errorf("%s is not complete: a node without its incarnation, generation and instance cannot prove who it is", s.path)
+	}
+	if !slices.Contains(LogStores, s.id.LogStore) {
+		return fmt.Errorf("%s names the log store %.64q, which this program does not know", s.path, s.id.LogStore)
 	}
 	if s.id.Peers == nil {
 		s.id.Peers = map[string]uuid.UUID{}
@@ -118,6 +143,14 @@ func (s *identityStore) get() identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
+}
+
+// setLogStore makes another store the one that counts, in one step.
+func (s *identityStore) setLogStore(to LogStore) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id.LogStore = to
+	return s.saveLocked()
 }
 
 func (s *identityStore) setBootstrapped() error {

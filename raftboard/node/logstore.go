@@ -5,20 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
+// LogStore is how a node keeps raft's log and votes on disk. Each node of a
+// cluster has its own: they share entries, not files.
+type LogStore string
+
+// The log stores.
 const (
-	logFile = "raft.db"
-	// lockTimeout is how long to wait for the lock on the file, which a second
+	LogStoreBolt LogStore = "bolt" // raft-boltdb: one file, two fsyncs an append
+	LogStoreWAL  LogStore = "wal"  // raft-wal: a directory of segments, one fsync an append
+)
+
+// LogStores are all that there are, the default first.
+var LogStores = []LogStore{LogStoreBolt, LogStoreWAL}
+
+const (
+	// lockTimeout is how long to wait for the lock on a file, which a second
 	// daemon on the same directory would hold for ever.
 	lockTimeout = time.Second
 	// diskPatience is how long a write of the log may take. raft keeps sending
@@ -28,37 +40,56 @@ const (
 	logCacheSize = 512
 )
 
-// guardedLog keeps raft's log in raft-boltdb and adds what that store does not
-// do: a checksum on every entry, an end of the process after a write that has
-// failed (a second fsync may call a lost page clean), and after one that hangs.
+// whatToDo ends every report of a log that is damaged on disk.
+const whatToDo = "stop this node for good: the others go on without it (see docs/operations.md)"
+
+// logEngine is a log store without its guard.
+type logEngine interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+}
+
+// guardedLog keeps raft's log in a store and adds what the stores do not do: a
+// checksum on every entry, an end of the process after a write that has failed
+// (a second fsync may call a lost page clean), and after one that hangs.
 type guardedLog struct {
-	*raftboltdb.BoltStore
+	engine  logEngine
+	dataDir string
 	fatal   func(error)
 	written func() // counts a write that the disk has acknowledged; nil: nobody counts. Set before raft starts
 }
 
 // openLog opens the log and stable store of a data directory.
-func openLog(dataDir string, fatal func(error)) (*guardedLog, error) {
-	path := filepath.Join(dataDir, logFile)
-	err := checkLength(path)
-	var store *raftboltdb.BoltStore
-	if err == nil {
-		store, err = raftboltdb.New(raftboltdb.Options{
-			Path:        path,
-			BoltOptions: &bbolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
-		})
-	}
+func openLog(dataDir string, kind LogStore, logger hclog.Logger, fatal func(error)) (*guardedLog, error) {
+	var engine logEngine
+	err := intact(dataDir, func() (err error) {
+		engine, err = openEngine(kind, logPath(dataDir, kind), logger)
+		return err
+	})
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
-		return nil, fmt.Errorf("cannot open %s: another process uses this data directory", path)
+		return nil, errInUse(dataDir)
 	case err != nil:
 		return nil, fmt.Errorf("cannot open the raft log in %s: %w", dataDir, err)
 	}
-	return &guardedLog{BoltStore: store, fatal: fatal}, nil
+	return &guardedLog{engine: engine, dataDir: dataDir, fatal: fatal}, nil
 }
 
-// checkLength refuses a file that was cut short. bbolt would read beyond its
-// end, in a goroutine of its own, and the process would end with a stack.
+func openEngine(kind LogStore, path string, logger hclog.Logger) (logEngine, error) {
+	if kind == LogStoreWAL {
+		return openWAL(path, logger, walSegmentBytes)
+	}
+	return openBolt(path)
+}
+
+func errInUse(dataDir string) error {
+	return fmt.Errorf("cannot open the raft log in %s: another process uses this data directory", dataDir)
+}
+
+// checkLength refuses a file of bbolt that was cut short. bbolt would read
+// beyond its end, in a goroutine of its own, and the process would end with a
+// stack.
 func checkLength(path string) error {
 	file, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || (err == nil && file.Size() == 0) {
@@ -73,21 +104,26 @@ func checkLength(path string) error {
 	}
 	err = db.View(func(tx *bbolt.Tx) error {
 		if tx.Size() > file.Size() {
-			return fmt.Errorf("it has %d bytes and should have %d: stop this node for good: the others go on without it (see docs/operations.md)", file.Size(), tx.Size())
+			return cutShort(path, file.Size(), tx.Size())
 		}
 		return nil
 	})
 	return errors.Join(err, db.Close())
 }
 
-// intact reads the log's file, which bbolt maps into memory. bbolt panics on
-// pages that make no sense, and a file that was cut short is a fault of memory:
-// both are a damaged disk, and an error.
+func cutShort(path string, has, wants int64) error {
+	return fmt.Errorf("%s has %d bytes and should have %d: %s", path, has, wants, whatToDo)
+}
+
+// intact reads the log's files. bbolt, which maps its own into memory, panics
+// on pages that make no sense, and a file that was cut short is a fault of
+// memory; raft-wal panics on some entries that make no sense. All of them are a
+// damaged disk, and an error.
 func intact(dataDir string, read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if broken := recover(); broken != nil {
-			err = fmt.Errorf("the raft log in %s is damaged (%v): stop this node for good: the others go on without it (see docs/operations.md)", dataDir, broken)
+			err = fmt.Errorf("the raft log in %s is damaged (%v): %s", dataDir, broken, whatToDo)
 		}
 	}()
 	return read()
@@ -96,6 +132,12 @@ func intact(dataDir string, read func() error) (err error) {
 // IsMonotonic makes raft clear the log when it installs a snapshot, so that
 // no entry of an abandoned history stays behind it (hashicorp/raft#697).
 func (g *guardedLog) IsMonotonic() bool { return true }
+
+// FirstIndex is that of the first entry; 0: there is none.
+func (g *guardedLog) FirstIndex() (uint64, error) { return g.engine.FirstIndex() }
+
+// LastIndex is that of the last entry; 0: there is none.
+func (g *guardedLog) LastIndex() (uint64, error) { return g.engine.LastIndex() }
 
 // StoreLog stores one entry durably.
 func (g *guardedLog) StoreLog(log *raft.Log) error { return g.StoreLogs([]*raft.Log{log}) }
@@ -108,41 +150,52 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 		copied.Extensions = checksum(log)
 		sealed[i] = &copied
 	}
-	return g.watch("write the raft log", func() error { return g.BoltStore.StoreLogs(sealed) })
+	return g.watch("write the raft log", func() error { return g.engine.StoreLogs(sealed) })
 }
 
 // GetLog reads an entry and verifies it.
 func (g *guardedLog) GetLog(index uint64, log *raft.Log) error {
-	switch err := g.BoltStore.GetLog(index, log); {
+	err := intact(g.dataDir, func() error { return g.engine.GetLog(index, log) })
+	switch {
 	case errors.Is(err, raft.ErrLogNotFound):
-		return err
+		return raft.ErrLogNotFound // raft compares, and does not unwrap
 	case err != nil:
 		err = fmt.Errorf("cannot read entry %d of the raft log: %w", index, err)
 		g.fatal(err)
 		return err
 	}
 	if log.Index != index || string(log.Extensions) != string(checksum(log)) {
-		err := fmt.Errorf("entry %d of the raft log is damaged on disk: stop this node for good: the others go on without it (see docs/operations.md)", index)
+		err := fmt.Errorf("entry %d of the raft log is damaged on disk: %s", index, whatToDo)
 		g.fatal(err)
 		return err
 	}
 	return nil
 }
 
+// Get reads a key of the stable store; nil if it was never set.
+func (g *guardedLog) Get(key []byte) ([]byte, error) { return g.engine.Get(key) }
+
+// GetUint64 reads a number of the stable store; 0 if it was never set.
+func (g *guardedLog) GetUint64(key []byte) (uint64, error) { return g.engine.GetUint64(key) }
+
 // Set stores a key of the stable store, such as a vote.
 func (g *guardedLog) Set(key, value []byte) error {
-	return g.watch("write a vote", func() error { return g.BoltStore.Set(key, value) })
+	return g.watch("write a vote", func() error { return g.engine.Set(key, value) })
 }
 
 // SetUint64 stores a number of the stable store, such as the term.
 func (g *guardedLog) SetUint64(key []byte, value uint64) error {
-	return g.watch("write the term", func() error { return g.BoltStore.SetUint64(key, value) })
+	return g.watch("write the term", func() error { return g.engine.SetUint64(key, value) })
 }
 
-// DeleteRange drops entries behind a snapshot.
+// DeleteRange drops entries behind a snapshot, or those of a history that was
+// given up.
 func (g *guardedLog) DeleteRange(first, last uint64) error {
-	return g.watch("trim the raft log", func() error { return g.BoltStore.DeleteRange(first, last) })
+	return g.watch("trim the raft log", func() error { return g.engine.DeleteRange(first, last) })
 }
+
+// Close closes the store.
+func (g *guardedLog) Close() error { return g.engine.Close() }
 
 func (g *guardedLog) watch(what string, write func() error) error {
 	watchdog := time.AfterFunc(diskPatience, func() {

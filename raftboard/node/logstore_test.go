@@ -3,12 +3,16 @@ package node_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
+	"pgregory.net/rapid"
 
 	"github.com/conductord/conductord/raftboard/node"
 )
@@ -20,51 +24,83 @@ func entry(index uint64) *raft.Log {
 	return &raft.Log{Index: index, Term: 3, Type: raft.LogCommand, Data: payload}
 }
 
-func TestLogDetectsDamage(t *testing.T) {
-	dir := t.TempDir()
-	log, err := node.OpenLog(dir, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := log.StoreLogs([]*raft.Log{entry(1), entry(2)}); err != nil {
-		t.Fatal(err)
-	}
-	var got raft.Log
-	if err := log.GetLog(2, &got); err != nil || !bytes.Equal(got.Data, payload) {
-		t.Fatalf("got %q, %v", got.Data, err)
-	}
-	if err := log.GetLog(3, &got); !errors.Is(err, raft.ErrLogNotFound) {
-		t.Errorf("an entry that is not there: %v", err)
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	flip(t, filepath.Join(dir, "raft.db"), payload)
+// logStore is what the tests need of a log.
+type logStore interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+}
 
-	var faults []error
-	log, err = node.OpenLog(dir, func(err error) { faults = append(faults, err) })
-	if err != nil {
-		t.Fatal(err)
+// onEachStore runs a test over every log store.
+func onEachStore(t *testing.T, test func(t *testing.T, kind node.LogStore)) {
+	for _, kind := range node.LogStores {
+		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
 	}
-	defer func() { _ = log.Close() }()
-	damaged := 0
-	for _, index := range []uint64{1, 2} {
-		if err := log.GetLog(index, &got); err != nil {
-			damaged++
-			if !strings.Contains(err.Error(), "damaged on disk") {
-				t.Errorf("entry %d: %v", index, err)
+}
+
+func TestLogDetectsDamage(t *testing.T) {
+	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+		dir := t.TempDir()
+		log, err := node.OpenLog(dir, kind, func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := log.StoreLogs([]*raft.Log{entry(1), entry(2)}); err != nil {
+			t.Fatal(err)
+		}
+		var got raft.Log
+		if err := log.GetLog(2, &got); err != nil || !bytes.Equal(got.Data, payload) {
+			t.Fatalf("got %q, %v", got.Data, err)
+		}
+		if err := log.GetLog(3, &got); !errors.Is(err, raft.ErrLogNotFound) {
+			t.Errorf("an entry that is not there: %v", err)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var faults []error
+		if log, err = node.OpenLog(dir, kind, func(err error) { faults = append(faults, err) }); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = log.Close() }()
+		flip(t, largest(t, node.LogPath(dir, kind)), payload) // an open log, whose start did not see it
+		damaged := 0
+		for _, index := range []uint64{1, 2} {
+			if err := log.GetLog(index, &got); err != nil {
+				damaged++
+				if !strings.Contains(err.Error(), "damaged on disk") {
+					t.Errorf("entry %d: %v", index, err)
+				}
 			}
 		}
+		if damaged == 0 || len(faults) != damaged {
+			t.Errorf("%d entries are damaged, and the end was called for %d times", damaged, len(faults))
+		}
+	})
+}
+
+// largest is the path itself, or the largest file of a directory.
+func largest(t *testing.T, path string) string {
+	t.Helper()
+	var found string
+	size := int64(-1)
+	err := filepath.Walk(path, func(path string, about os.FileInfo, err error) error {
+		if err == nil && !about.IsDir() && about.Size() > size {
+			found, size = path, about.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if damaged == 0 || len(faults) != damaged {
-		t.Errorf("%d entries are damaged, and the end was called for %d times", damaged, len(faults))
-	}
+	return found
 }
 
 // flip changes one bit of every copy of the text in a file.
 func flip(t *testing.T, path string, text []byte) {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	data := readFile(t, path)
+	file, err := os.OpenFile(path, os.O_WRONLY, 0) // in its place: somebody has it open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,60 +110,512 @@ func flip(t *testing.T, path string, text []byte) {
 		if next < 0 {
 			break
 		}
-		data[at+next+len(text)/2] ^= 0x10
-		at += next + 1
+		at += next + len(text)/2
+		if _, err := file.WriteAt([]byte{data[at] ^ 0x10}, int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
 	}
 	if found == 0 {
 		t.Fatal("the entry is not in the file")
 	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
+}
+
+func TestLogStopsAfterAFailedWrite(t *testing.T) {
+	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+		for _, row := range []struct {
+			name  string
+			write func(log raft.LogStore, stable raft.StableStore) error
+		}{
+			{"an entry", func(log raft.LogStore, _ raft.StableStore) error { return log.StoreLog(entry(1)) }},
+			{"entries", func(log raft.LogStore, _ raft.StableStore) error { return log.StoreLogs([]*raft.Log{entry(1)}) }},
+			{"a range", func(log raft.LogStore, _ raft.StableStore) error { return log.DeleteRange(1, 2) }},
+			{"a vote", func(_ raft.LogStore, stable raft.StableStore) error { return stable.Set([]byte("vote"), nil) }},
+			{"a term", func(_ raft.LogStore, stable raft.StableStore) error { return stable.SetUint64([]byte("term"), 7) }},
+		} {
+			t.Run(row.name, func(t *testing.T) {
+				var faults []error
+				log, err := node.OpenLog(t.TempDir(), kind, func(err error) { faults = append(faults, err) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := log.Close(); err != nil { // every write fails from here on
+					t.Fatal(err)
+				}
+				if err := row.write(log, log); err == nil || len(faults) != 1 {
+					t.Errorf("error %v, faults %v", err, faults)
+				}
+			})
+		}
+	})
+}
+
+func TestLogIsOfOneProcess(t *testing.T) {
+	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+		dir := t.TempDir()
+		log, err := node.OpenLog(dir, kind, func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = log.Close() }()
+		if _, err := node.OpenLog(dir, kind, func(error) {}); err == nil || !strings.Contains(err.Error(), "another process uses this data directory") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// The sizes of segments with which the tests see them closed.
+const smallSegment = 2 << 10
+
+// openSmall opens a log whose segments, if it has any, are small.
+func openSmall(dir string, kind node.LogStore, fatal func(error)) (logStore, error) {
+	if kind == node.LogStoreWAL {
+		return node.OpenWAL(dir, smallSegment, fatal)
+	}
+	return node.OpenLog(dir, kind, fatal)
+}
+
+// Whatever raft does with its log, and however its process ends, what was
+// acknowledged is there afterwards, and can be gone on from.
+func TestLogKeepsWhatItAcknowledged(t *testing.T) {
+	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+		rapid.Check(t, func(t *rapid.T) {
+			top, err := os.MkdirTemp("", "log-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = os.RemoveAll(top) }()
+			l := &loggedModel{t: t, kind: kind, top: top, next: 1}
+			l.open()
+			defer func() { _ = l.log.Close() }()
+			t.Repeat(map[string]func(*rapid.T){
+				"append": l.append, "cut the end": l.cutEnd, "cut the beginning": l.cutBeginning, "clear": l.clear,
+				"vote": l.vote, "stop": l.stop, "kill": l.kill, "": l.check,
+			})
+		})
+	})
+}
+
+// loggedModel is a log, and what must be in it.
+type loggedModel struct {
+	t    *rapid.T
+	kind node.LogStore
+	top  string
+	run  int
+	log  logStore
+
+	first, next uint64 // entries first to next-1; first 0: none
+	terms       []uint64
+	term        uint64
+	voted       uint64
+}
+
+func (l *loggedModel) dir() string { return filepath.Join(l.top, fmt.Sprint(l.run)) }
+
+func (l *loggedModel) open() {
+	if err := os.MkdirAll(l.dir(), 0o700); err != nil {
+		l.t.Fatal(err)
+	}
+	var err error
+	if l.log, err = openSmall(l.dir(), l.kind, func(err error) { l.t.Error(err) }); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *loggedModel) append(t *rapid.T) {
+	l.term++
+	var batch []*raft.Log
+	for range rapid.IntRange(1, 8).Draw(t, "entries") {
+		data := bytes.Repeat([]byte{byte(l.next)}, rapid.IntRange(0, 900).Draw(t, "bytes"))
+		batch = append(batch, &raft.Log{Index: l.next, Term: l.term, Type: raft.LogCommand, Data: data})
+		l.terms = append(l.terms, l.term)
+		if l.first == 0 {
+			l.first = l.next
+		}
+		l.next++
+	}
+	if err := l.log.StoreLogs(batch); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestLogStopsAfterAFailedWrite(t *testing.T) {
+func (l *loggedModel) cutEnd(t *rapid.T) {
+	if l.first == 0 {
+		t.Skip("empty")
+	}
+	from := rapid.Uint64Range(l.first, l.next-1).Draw(t, "from")
+	if err := l.log.DeleteRange(from, l.next-1); err != nil {
+		t.Fatal(err)
+	}
+	l.terms, l.next = l.terms[:from-l.first], from
+	if from == l.first {
+		l.first = 0
+	}
+}
+
+func (l *loggedModel) cutBeginning(t *rapid.T) {
+	if l.next-l.first < 2 || l.first == 0 {
+		t.Skip("too short")
+	}
+	to := rapid.Uint64Range(l.first, l.next-2).Draw(t, "to")
+	if err := l.log.DeleteRange(l.first, to); err != nil {
+		t.Fatal(err)
+	}
+	l.terms, l.first = l.terms[to-l.first+1:], to+1
+}
+
+// clear is what raft does when it installs a snapshot: the log goes on later.
+func (l *loggedModel) clear(t *rapid.T) {
+	if l.first == 0 {
+		t.Skip("empty")
+	}
+	if err := l.log.DeleteRange(l.first, l.next-1); err != nil {
+		t.Fatal(err)
+	}
+	l.first, l.terms = 0, nil
+	l.next += rapid.Uint64Range(0, 3000).Draw(t, "further")
+}
+
+func (l *loggedModel) vote(t *rapid.T) {
+	l.voted++
+	if err := l.log.SetUint64([]byte("LastVoteTerm"), l.voted); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *loggedModel) stop(t *rapid.T) {
+	if err := l.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.open()
+}
+
+// kill goes on with the files as they are: those of a process that is killed.
+func (l *loggedModel) kill(t *rapid.T) {
+	from := l.dir()
+	l.run++
+	if err := os.CopyFS(l.dir(), os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.log.Close(), os.RemoveAll(from)); err != nil {
+		t.Fatal(err)
+	}
+	l.open()
+}
+
+func (l *loggedModel) check(t *rapid.T) {
+	first, err := l.log.FirstIndex()
+	last, lastErr := l.log.LastIndex()
+	want := uint64(0)
+	if l.first > 0 {
+		want = l.next - 1
+	}
+	if err := errors.Join(err, lastErr); err != nil || first != l.first || last != want {
+		t.Fatalf("entries %d to %d, %v; want %d to %d", first, last, err, l.first, want)
+	}
+	for i, term := range l.terms {
+		var got raft.Log
+		if err := l.log.GetLog(l.first+uint64(i), &got); err != nil || got.Term != term {
+			t.Fatalf("entry %d: term %d, %v; want %d", l.first+uint64(i), got.Term, err, term)
+		}
+	}
+	if voted, err := l.log.GetUint64([]byte("LastVoteTerm")); err != nil || voted != l.voted {
+		t.Fatalf("vote %d, %v; want %d", voted, err, l.voted)
+	}
+	if value, err := l.log.Get([]byte("never set")); err != nil || len(value) > 0 {
+		t.Fatalf("a key that was never set: %q, %v", value, err)
+	}
+}
+
+// A write that was cut off at any byte is gone, what was before it is there,
+// and the log can be written to: also where the write would have closed a
+// segment.
+func TestWALForgetsACutOffWrite(t *testing.T) {
 	for _, row := range []struct {
-		name  string
-		write func(log raft.LogStore, stable raft.StableStore) error
+		name string
+		last int // bytes of the entry that is cut off
 	}{
-		{"an entry", func(log raft.LogStore, _ raft.StableStore) error { return log.StoreLog(entry(1)) }},
-		{"entries", func(log raft.LogStore, _ raft.StableStore) error { return log.StoreLogs([]*raft.Log{entry(1)}) }},
-		{"a range", func(log raft.LogStore, _ raft.StableStore) error { return log.DeleteRange(1, 2) }},
-		{"a vote", func(_ raft.LogStore, stable raft.StableStore) error { return stable.Set([]byte("vote"), nil) }},
-		{"a term", func(_ raft.LogStore, stable raft.StableStore) error { return stable.SetUint64([]byte("term"), 7) }},
+		{"in the middle of a segment", 40},
+		{"where a segment ends", smallSegment},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			var faults []error
-			log, err := node.OpenLog(t.TempDir(), func(err error) { faults = append(faults, err) })
-			if err != nil {
+			whole := t.TempDir()
+			log := openedWAL(t, whole)
+			store(t, log, 1, 100)
+			store(t, log, 2, 100)
+			before := segmentOf(t, whole)
+			from := used(t, before)
+			copied := t.TempDir()
+			store(t, log, 3, row.last)
+			after := readFile(t, before)
+			to := used(t, before)
+			if err := log.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := log.Close(); err != nil { // every write fails from here on
+			// As the log was before, for its meta data.
+			log = openedWAL(t, copied)
+			store(t, log, 1, 100)
+			store(t, log, 2, 100)
+			killed := t.TempDir()
+			if err := os.CopyFS(killed, os.DirFS(copied)); err != nil {
 				t.Fatal(err)
 			}
-			if err := row.write(log, log); err == nil || len(faults) != 1 {
-				t.Errorf("error %v, faults %v", err, faults)
+			_ = log.Close()
+			for cut := from; cut <= to; cut += max(1, (to-from)/200) {
+				torn := slices.Clone(after[:cut])
+				torn = append(torn, make([]byte, max(smallSegment, len(after))-cut)...)
+				dir := t.TempDir()
+				if err := os.CopyFS(dir, os.DirFS(killed)); err != nil {
+					t.Fatal(err)
+				}
+				writeFile(t, segmentOf(t, dir), torn)
+				log := openedWAL(t, dir)
+				last, err := log.LastIndex()
+				want := uint64(2)
+				if cut == to {
+					want = 3
+				}
+				if err != nil || last < 2 || last > want {
+					t.Fatalf("cut at byte %d of %d to %d: the last entry is %d, %v", cut, from, to, last, err)
+				}
+				store(t, log, last+1, 100)
+				store(t, log, last+2, smallSegment)
+				store(t, log, last+3, 100)
+				for index := uint64(1); index <= last+3; index++ {
+					if err := log.GetLog(index, new(raft.Log)); err != nil {
+						t.Fatalf("cut at byte %d: entry %d: %v", cut, index, err)
+					}
+				}
+				if err := log.Close(); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}
 }
 
-func TestLogIsOfOneProcess(t *testing.T) {
+// However a byte of the log changes, no entry is missing without a word after
+// an orderly stop; and after a kill none but those of the last write.
+func TestWALMissesNoEntrySilently(t *testing.T) {
+	const entries = 6
+	stopped, killed := t.TempDir(), t.TempDir()
+	log := openedWAL(t, stopped)
+	var ends []int
+	for index := uint64(1); index <= entries; index++ {
+		store(t, log, index, 30)
+		ends = append(ends, used(t, segmentOf(t, stopped)))
+	}
+	if err := os.CopyFS(killed, os.DirFS(stopped)); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name   string
+		from   string
+		silent int // from which byte on the last entry may go without a word
+	}{
+		{"stopped", stopped, ends[entries-1]},
+		{"killed", killed, ends[entries-2]},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			good := readFile(t, segmentOf(t, row.from))
+			for at := range ends[entries-1] {
+				dir := t.TempDir()
+				if err := os.CopyFS(dir, os.DirFS(row.from)); err != nil {
+					t.Fatal(err)
+				}
+				data := slices.Clone(good)
+				data[at] ^= 0x04
+				writeFile(t, segmentOf(t, dir), data)
+				found, why := intactEntries(dir)
+				switch {
+				case why != nil && !strings.Contains(why.Error(), "stop this node for good"):
+					t.Errorf("byte %d: %v", at, why)
+				case why == nil && found < entries && (at < row.silent || found < entries-1):
+					t.Errorf("byte %d: %d of %d entries, and nothing is said", at, found, entries)
+				}
+			}
+		})
+	}
+}
+
+// intactEntries counts the entries of a log up to a fault that is told.
+func intactEntries(dir string) (int, error) {
+	log, err := node.OpenWAL(dir, smallSegment, func(error) {})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = log.Close() }()
+	last, err := log.LastIndex()
+	if err != nil {
+		return 0, err
+	}
+	for index := range last {
+		if err := log.GetLog(index+1, new(raft.Log)); err != nil {
+			return 0, err
+		}
+	}
+	return int(last), nil
+}
+
+// A store that has lost a part of its files is refused, and says so.
+func TestLogWithoutAllOfItIsRefused(t *testing.T) {
+	shorten := func(bytes int64) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) {
+			t.Helper()
+			about, err := os.Stat(path)
+			if err == nil {
+				err = os.Truncate(path, about.Size()-bytes)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	halve := func(t *testing.T, path string) {
+		t.Helper()
+		shorten(int64(len(readFile(t, path))/2))(t, path)
+	}
+	remove := func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		name   string
+		kind   node.LogStore
+		file   string // of the log's directory, a pattern; the first or last that matches
+		last   bool
+		damage func(t *testing.T, path string)
+		reason string
+	}{
+		{"bolt, cut short", node.LogStoreBolt, "raft.db", true, halve, "bytes and should have"},
+		{"wal, its meta data cut short", node.LogStoreWAL, "raft-wal/wal-meta.db", true, halve, "bytes and should have"},
+		{"wal, a closed segment cut short", node.LogStoreWAL, "raft-wal/*.wal", false, shorten(16), "bytes and should have"},
+		{"wal, a closed segment missing", node.LogStoreWAL, "raft-wal/*.wal", false, remove, "is missing"},
+		{"wal, the last segment cut short", node.LogStoreWAL, "raft-wal/*.wal", true, shorten(8), "bytes and should have"},
+		{"wal, the last segment cut to nothing", node.LogStoreWAL, "raft-wal/*.wal", true, shorten(smallSegment), "and has had entry 9"},
+		{"wal, the last segment missing", node.LogStoreWAL, "raft-wal/*.wal", true, remove, "and has had entry 9"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			log, err := openSmall(dir, row.kind, func(err error) { t.Error(err) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			for index := uint64(1); index <= 9; index++ {
+				store(t, log, index, 500)
+			}
+			if err := log.Close(); err != nil {
+				t.Fatal(err)
+			}
+			paths, err := filepath.Glob(filepath.Join(dir, row.file))
+			if err != nil || len(paths) == 0 {
+				t.Fatal(paths, err)
+			}
+			slices.Sort(paths)
+			path := paths[0]
+			if row.last {
+				path = paths[len(paths)-1]
+			}
+			row.damage(t, path)
+			log, err = openSmall(dir, row.kind, func(error) {})
+			if err == nil {
+				_ = log.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), row.reason) || !strings.Contains(err.Error(), "stop this node for good") {
+				t.Errorf("got %v, want %q", err, row.reason)
+			}
+		})
+	}
+}
+
+// A segment whose making was cut off, as a full disk does it, is made again.
+func TestWALMakesASegmentAgain(t *testing.T) {
 	dir := t.TempDir()
-	log, err := node.OpenLog(dir, func(err error) { t.Error(err) })
+	log := openedWAL(t, dir)
+	store(t, log, 1, smallSegment) // closes the first one
+	store(t, log, 2, smallSegment)
+	if err := log.DeleteRange(3, 3); err != nil { // waits until the third is there
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(segmentOf(t, dir), 0); err != nil {
+		t.Fatal(err)
+	}
+	for index := uint64(3); index < 6; index++ {
+		log := openedWAL(t, dir)
+		store(t, log, index, 100)
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func openedWAL(t *testing.T, dir string) logStore {
+	t.Helper()
+	log, err := node.OpenWAL(dir, smallSegment, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = log.Close() }()
-	if _, err := node.OpenLog(dir, func(error) {}); err == nil || !strings.Contains(err.Error(), "another process uses this data directory") {
-		t.Errorf("got %v", err)
+	return log
+}
+
+func store(t *testing.T, log logStore, index uint64, size int) {
+	t.Helper()
+	if err := log.StoreLog(&raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: bytes.Repeat([]byte{0x55}, size)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// segmentOf is the segment that is written to.
+func segmentOf(t *testing.T, dir string) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(node.LogPath(dir, node.LogStoreWAL), "*.wal"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	slices.Sort(paths)
+	return paths[len(paths)-1]
+}
+
+// used is up to which byte a segment is written.
+func used(t *testing.T, path string) int {
+	t.Helper()
+	return len(bytes.TrimRight(readFile(t, path), "\x00"))
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func writeFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // TestLogCountsItsWrites holds that what costs fsyncs is counted, each once and
 // only when the disk has it.
 func TestLogCountsItsWrites(t *testing.T) {
-	log, err := node.OpenLog(t.TempDir(), func(error) {})
+	onEachStore(t, logCountsItsWrites)
+}
+
+func logCountsItsWrites(t *testing.T, kind node.LogStore) {
+	log, err := node.OpenLog(t.TempDir(), kind, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

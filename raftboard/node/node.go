@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -27,14 +28,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 )
-
-// currentTermKey is where raft keeps its term in the stable store.
-var currentTermKey = []byte("CurrentTerm")
 
 const (
 	stateFile         = "state.db"
@@ -60,6 +57,7 @@ type Node struct {
 
 	watchPatience time.Duration // shorter in tests; never written once calls come
 
+	lock       io.Closer // on the data directory
 	machine    *fsm.Machine
 	log        *guardedLog
 	stream     *streamLayer
@@ -120,13 +118,16 @@ func Open(options Options) (*Node, error) {
 
 func (n *Node) open() error {
 	var err error
+	if n.lock, err = lockDataDir(n.options.DataDir); err != nil {
+		return err
+	}
 	if n.identity, err = loadIdentity(n.options); err != nil {
 		return err
 	}
-	err = intact(n.options.DataDir, func() (err error) {
-		n.log, err = openLog(n.options.DataDir, n.fatal)
+	if err := settleStores(n.options.DataDir, n.options.LogStore); err != nil {
 		return err
-	})
+	}
+	n.log, err = openLog(n.options.DataDir, n.options.LogStore, n.logger.Named("log"), n.fatal)
 	if err != nil {
 		return err
 	}
@@ -252,7 +253,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.forward = newForwarder(n)
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.watchLeader(ctx)
-	n.routines.Go(func() { n.catchUp(ctx) })
+	n.routines.Go(func() { n.catchUp(ctx); n.dropOldStore() })
 	return nil
 }
 
@@ -289,7 +290,7 @@ func (n *Node) bootstrap(config *raft.Config, logs raft.LogStore, snapshots raft
 	id := n.identity.get()
 	// A snapshot alone is no past to go on from: the votes were in the log's file.
 	term, err := n.log.GetUint64(currentTermKey)
-	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+	if err != nil {
 		return fmt.Errorf("cannot read the raft state: %w", err)
 	}
 	switch {
@@ -511,6 +512,9 @@ func (n *Node) close() error {
 	}
 	if n.log != nil {
 		errs = append(errs, n.log.Close())
+	}
+	if n.lock != nil {
+		errs = append(errs, n.lock.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -28,6 +29,10 @@ type Options struct {
 	DataDir string   // holds everything that must last; made if it is missing
 	Init    bool     // this is the node's first start: make its identity in an empty data directory
 	Version string   // of the program, for people
+
+	// LogStore is where raft's log and votes are kept; empty: LogStoreBolt. A
+	// data directory that has another one is refused: see ConvertLog.
+	LogStore LogStore
 
 	RaftListen string // where to listen; empty: this member's Raft
 	APIListen  string // where to listen; empty: this member's API
@@ -81,6 +86,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Retention.MaxAge, 7*24*time.Hour)
 	setDefault(&o.Retention.Keep, 100_000)
 	setDefault(&o.Limits, logbook.MaxLimits)
+	setDefault(&o.LogStore, LogStoreBolt)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -124,6 +130,9 @@ func (o Options) validate() error {
 	}
 	if o.DataDir == "" || !filepath.IsAbs(o.DataDir) {
 		fault("data directory %q is not an absolute path", o.DataDir)
+	}
+	if !slices.Contains(LogStores, o.LogStore) {
+		fault("log store %.64q is none of %v", o.LogStore, LogStores)
 	}
 	seen := map[string]string{}
 	for _, member := range o.Members {

@@ -14,7 +14,11 @@ import (
 // snapshot; and what a client has seen, no node unsays, however old its disk.
 func TestSnapshotBringsUp(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, func(o *node.Options) {
+	onEachStore(t, snapshotBringsUp)
+}
+
+func snapshotBringsUp(t *testing.T, kind node.LogStore) {
+	c := newCluster(t, 3, onStore(kind), func(o *node.Options) {
 		o.Raft.SnapshotThreshold, o.Raft.TrailingLogs, o.Raft.SnapshotInterval = 16, 32, 20*time.Millisecond
 	}).startAll()
 	client := c.client()

@@ -24,10 +24,20 @@ import (
 // history; and it goes on when all nodes have been stopped at once.
 func TestBootstrapsOnce(t *testing.T) {
 	t.Parallel()
-	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
+	for _, row := range []struct {
+		order  []int
+		name   string
+		stores func(*node.Options)
+	}{
+		{[]int{0, 1, 2}, "bolt", onStore(node.LogStoreBolt)},
+		{[]int{2, 1, 0}, "bolt", onStore(node.LogStoreBolt)},
+		{[]int{1, 0, 2}, "wal", onStore(node.LogStoreWAL)},
+		{[]int{2, 0, 1}, "both", bothStores},
+	} {
+		order := row.order
+		t.Run(fmt.Sprint(order, " ", row.name), func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, 3)
+			c := newCluster(t, 3, row.stores)
 			c.start(order[0], order[1])
 			c.ready()
 			first := posted(t, c.client(order[0], order[1]))
@@ -85,7 +95,7 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 	}
 	remove := func(name string) func(*testing.T, *node.Options) {
 		return func(t *testing.T, o *node.Options) {
-			if err := os.Remove(filepath.Join(o.DataDir, name)); err != nil {
+			if err := os.RemoveAll(filepath.Join(o.DataDir, name)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -132,6 +142,11 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 		{"no generation", []func(*testing.T, *node.Options){edit("generation", 0)}, "not complete"},
 		{"no instance", []func(*testing.T, *node.Options){edit("instance", "00000000-0000-0000-0000-000000000000")}, "not complete"},
 		{"without its log", []func(*testing.T, *node.Options){remove("raft.db")}, "has lost its raft log"},
+		{"without its log in raft-wal", []func(*testing.T, *node.Options){overWAL, remove("raft-wal")}, "has lost its raft log"},
+		{"with another log store", []func(*testing.T, *node.Options){func(_ *testing.T, o *node.Options) { o.LogStore = node.LogStoreWAL }}, "conductord log-store convert --to wal"},
+		{"of the time of one log store", []func(*testing.T, *node.Options){edit("log_store", "")}, ""},
+		{"of a time of more log stores", []func(*testing.T, *node.Options){edit("log_store", "paper")}, "which this program does not know"},
+		{"with the rest of a conversion", []func(*testing.T, *node.Options){write("raft-wal.new", "half")}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -158,6 +173,13 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 
 func initial(_ *testing.T, o *node.Options) { o.Init = true }
 
+// overWAL changes the node's log store over.
+func overWAL(t *testing.T, o *node.Options) {
+	t.Helper()
+	convert(t, o.DataDir, node.LogStoreWAL)
+	o.LogStore = node.LogStoreWAL
+}
+
 // A node that lost its disk has forgotten its votes, and the others know.
 func TestWipedNodeIsRefused(t *testing.T) {
 	t.Parallel()
@@ -180,11 +202,15 @@ func TestWipedNodeIsRefused(t *testing.T) {
 // An entry of a newer program stops the node with a reason; it is not skipped.
 func TestUnknownEntryStops(t *testing.T) {
 	t.Parallel()
+	onEachStore(t, unknownEntryStops)
+}
+
+func unknownEntryStops(t *testing.T, kind node.LogStore) {
 	faults := make(chan error, 1)
-	c := newCluster(t, 1).startAll()
+	c := newCluster(t, 1, onStore(kind)).startAll()
 	posted(t, c.client())
 	c.stop(0)
-	log, err := node.OpenLog(c.options[0].DataDir, func(err error) { t.Error(err) })
+	log, err := node.OpenLog(c.options[0].DataDir, c.options[0].LogStore, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/test/bench/measure"
 )
@@ -34,14 +35,16 @@ type cost struct {
 }
 
 // startCluster starts the servers with the configuration that is the default,
-// and returns when all of them are ready.
-func startCluster(ctx context.Context, binary, dir string) (*cluster, error) {
+// but for the log store, and returns when all of them are ready.
+func startCluster(ctx context.Context, binary, dir, store string) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot start conductord: %w", err)
 	}
-	processes, err := local.New(local.Options{Binary: binary, Dir: dir})
+	processes, err := local.New(local.Options{
+		Binary: binary, Dir: dir, Configure: func(c *config.Config) { c.LogStore = store },
+	})
 	if err != nil {
 		return nil, err
 	}

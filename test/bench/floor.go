@@ -31,7 +31,7 @@ type member struct {
 }
 
 // startFloor starts the processes and returns when one of them leads.
-func startFloor(ctx context.Context, dir string) (*floor, error) {
+func startFloor(ctx context.Context, dir, store string) (*floor, error) {
 	addresses, err := local.FreeAddresses(floorMembers)
 	if err != nil {
 		return nil, err
@@ -39,6 +39,7 @@ func startFloor(ctx context.Context, dir string) (*floor, error) {
 	f := &floor{}
 	for i, address := range addresses {
 		options := floorOptions(address, addresses, filepath.Join(dir, fmt.Sprint("member", i+1)))
+		options.LogStore = store
 		m, err := startMember(ctx, options)
 		if err != nil {
 			return nil, errors.Join(err, f.close())

@@ -22,9 +22,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/test/bench/bareraft"
 )
 
@@ -47,6 +49,7 @@ type options struct {
 	dir    string
 	binary string
 	only   string
+	store  string
 }
 
 func main() {
@@ -73,6 +76,7 @@ func parseFlags() (options, error) {
 	flag.StringVar(&o.dir, "dir", "", "where to make the temporary directory, and so the disk that is measured")
 	flag.StringVar(&o.binary, "binary", "", "the conductord executable; empty: build it")
 	flag.StringVar(&o.only, "only", "", "the name of the only work to do; empty: all")
+	flag.StringVar(&o.store, "log-store", config.Default().LogStore, "the log store of both sides: bolt or wal")
 	flag.Parse()
 	var faults []error
 	if o.pairs < 1 || o.pairs > maxPairs {
@@ -83,6 +87,9 @@ func parseFlags() (options, error) {
 	}
 	if o.output != "table" && o.output != "json" {
 		faults = append(faults, fmt.Errorf("-o is %q; it must be table or json", o.output))
+	}
+	if !slices.Contains(config.LogStores, o.store) {
+		faults = append(faults, fmt.Errorf("-log-store is %q; it must be one of %v", o.store, config.LogStores))
 	}
 	if len(chosen(o.only)) == 0 {
 		faults = append(faults, fmt.Errorf("-only is %q; it must be one of %v", o.only, names()))
@@ -135,12 +142,12 @@ func build(ctx context.Context, binary string) error {
 
 // measurePair starts both sides and does every work on each in turn.
 func measurePair(ctx context.Context, o options, dir string, report *report) (err error) {
-	side, err := startCluster(ctx, o.binary, filepath.Join(dir, "conductord"))
+	side, err := startCluster(ctx, o.binary, filepath.Join(dir, "conductord"), o.store)
 	if err != nil {
 		return err
 	}
 	defer side.close()
-	floor, err := startFloor(ctx, filepath.Join(dir, "floor"))
+	floor, err := startFloor(ctx, filepath.Join(dir, "floor"), o.store)
 	if err != nil {
 		return err
 	}

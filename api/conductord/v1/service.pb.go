@@ -5217,6 +5217,7 @@ type StatusResponse struct {
 	Ready         bool                   `protobuf:"varint,15,opt,name=ready,proto3" json:"ready,omitempty"`
 	NotReady      string                 `protobuf:"bytes,16,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`          // why, where it is not
 	LastContact   *durationpb.Duration   `protobuf:"bytes,17,opt,name=last_contact,json=lastContact,proto3" json:"last_contact,omitempty"` // since the leader was heard
+	LogStore      string                 `protobuf:"bytes,18,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`          // how this node keeps raft's log: bolt or wal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5368,6 +5369,13 @@ func (x *StatusResponse) GetLastContact() *durationpb.Duration {
 		return x.LastContact
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetLogStore() string {
+	if x != nil {
+		return x.LogStore
+	}
+	return ""
 }
 
 type Member struct {
@@ -5754,7 +5762,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"K\n" +
 	"\x18BackfillScheduleResponse\x12/\n" +
 	"\x05slots\x18\x01 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slots\"\x0f\n" +
-	"\rStatusRequest\"\x98\x05\n" +
+	"\rStatusRequest\"\xb5\x05\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
@@ -5776,7 +5784,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\bsessions\x18\x0e \x01(\x04R\bsessions\x12\x14\n" +
 	"\x05ready\x18\x0f \x01(\bR\x05ready\x12\x1b\n" +
 	"\tnot_ready\x18\x10 \x01(\tR\bnotReady\x12<\n" +
-	"\flast_contact\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vlastContact\x1a7\n" +
+	"\flast_contact\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vlastContact\x12\x1b\n" +
+	"\tlog_store\x18\x12 \x01(\tR\blogStore\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"p\n" +

@@ -5010,6 +5010,15 @@ func (m *StatusResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.LogStore) > 0 {
+		i -= len(m.LogStore)
+		copy(dAtA[i:], m.LogStore)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.LogStore)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x92
+	}
 	if m.LastContact != nil {
 		size, err := (*durationpb.Duration)(m.LastContact).MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -7095,6 +7104,10 @@ func (m *StatusResponse) SizeVT() (n int) {
 	}
 	if m.LastContact != nil {
 		l = (*durationpb.Duration)(m.LastContact).SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.LogStore)
+	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)

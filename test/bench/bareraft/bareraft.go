@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	wal "github.com/hashicorp/raft-wal"
 	"go.etcd.io/bbolt"
 )
 
@@ -44,6 +45,8 @@ type Options struct {
 	Address string   `json:"address"` // its raft port, host:port; one of Members
 	Members []string `json:"members"`
 	Dir     string   `json:"dir"`
+	// LogStore is bolt or wal, as the daemon's; empty: bolt.
+	LogStore string `json:"log_store,omitempty"`
 
 	Heartbeat         time.Duration `json:"heartbeat"`
 	Election          time.Duration `json:"election"`
@@ -69,7 +72,7 @@ func (o Options) validate() error {
 // Node is one member of the group.
 type Node struct {
 	raft      *raft.Raft
-	log       *raftboltdb.BoltStore
+	log       logStore
 	transport *raft.NetworkTransport
 	proposer  *proposer
 }
@@ -90,11 +93,7 @@ func Open(options Options) (*Node, error) {
 
 func (n *Node) open(options Options) error {
 	var err error
-	n.log, err = raftboltdb.New(raftboltdb.Options{
-		Path:        filepath.Join(options.Dir, logFile),
-		BoltOptions: &bbolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
-	})
-	if err != nil {
+	if n.log, err = openLog(options); err != nil {
 		return err
 	}
 	cached, err := raft.NewLogCache(logCacheSize, n.log)
@@ -120,6 +119,33 @@ func (n *Node) open(options Options) error {
 	}
 	n.raft, err = raft.NewRaft(config, &counter{}, cached, n.log, snapshots, n.transport)
 	return err
+}
+
+// logStore is what raft writes to.
+type logStore interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+}
+
+func openLog(options Options) (logStore, error) {
+	var store logStore
+	var err error
+	switch options.LogStore {
+	case "", "bolt":
+		store, err = raftboltdb.New(raftboltdb.Options{
+			Path:        filepath.Join(options.Dir, logFile),
+			BoltOptions: &bbolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
+		})
+	case "wal":
+		store, err = wal.Open(options.Dir, wal.WithLogger(hclog.NewNullLogger()))
+	default:
+		err = fmt.Errorf("there is no log store %q", options.LogStore)
+	}
+	if err != nil {
+		return nil, err // and not a store that is none
+	}
+	return store, nil
 }
 
 func (o Options) raftConfig(logger hclog.Logger) *raft.Config {

@@ -1,0 +1,288 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// The two ways to change a log store over.
+var conversions = []struct{ from, to node.LogStore }{
+	{node.LogStoreBolt, node.LogStoreWAL},
+	{node.LogStoreWAL, node.LogStoreBolt},
+}
+
+func onStore(kind node.LogStore) func(*node.Options) {
+	return func(o *node.Options) { o.LogStore = kind }
+}
+
+// bothStores gives the nodes of one cluster different stores.
+func bothStores(o *node.Options) {
+	if o.Name != "n1" {
+		o.LogStore = node.LogStoreWAL
+	}
+}
+
+// ranOn is a node that has had jobs, and was stopped.
+func ranOn(t *testing.T, kind node.LogStore) (*cluster, []jobs.JobID) {
+	t.Helper()
+	c := newCluster(t, 1, onStore(kind)).startAll()
+	client := c.client()
+	var ids []jobs.JobID
+	for range 5 {
+		ids = append(ids, posted(t, client))
+	}
+	client.Close()
+	c.stop(0)
+	c.options[0].Init = false
+	return c, ids
+}
+
+// Cut off before any of the things that last, a conversion leaves a node that
+// starts with one of the stores and has everything, and can be said again.
+func TestConversionCutOffAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, row := range conversions {
+		t.Run(fmt.Sprintf("%s to %s", row.from, row.to), func(t *testing.T) {
+			t.Parallel()
+			c, ids := ranOn(t, row.from)
+			origin := c.options[0].DataDir
+			stores := map[node.LogStore]int{}
+			for cut := 1; ; cut++ {
+				dir := filepath.Join(t.TempDir(), "n1")
+				if err := os.CopyFS(dir, os.DirFS(origin)); err != nil {
+					t.Fatal(err)
+				}
+				before := cutOff(t, dir, row.to, cut)
+				if before == "" {
+					break // it was done sooner
+				}
+				c.options[0].DataDir = dir
+				kind := storeOf(t, dir)
+				stores[kind]++
+				other := row.from
+				if kind == row.from {
+					other = row.to
+				}
+				refusedWith(t, c.options[0], other)
+				if kind == row.from && cut%2 == 0 { // half of the times it is said again at once
+					convert(t, dir, row.to)
+					kind = row.to
+				}
+				startsWith(t, c, kind, before, ids)
+				convert(t, dir, row.to)
+				startsWith(t, c, row.to, before, ids)
+				if left, _ := filepath.Glob(filepath.Join(dir, "raft*")); len(left) != 1 {
+					t.Errorf("cut off before %q: left are %v", before, left)
+				}
+			}
+			if stores[row.from] < 5 || stores[row.to] < 1 {
+				t.Errorf("the node had each store so many times: %v", stores)
+			}
+		})
+	}
+}
+
+// cutOff converts up to the nth thing that lasts, and tells which that is;
+// empty: there are not so many. A panic leaves what a killed process leaves.
+func cutOff(t *testing.T, dir string, to node.LogStore, nth int) (before string) {
+	t.Helper()
+	defer func() {
+		if stopped := recover(); stopped != nil && stopped != before {
+			panic(stopped)
+		}
+	}()
+	_, err := node.ConvertLogStep(t.Context(), dir, to, func(step string) {
+		if nth--; nth == 0 {
+			before = step
+			panic(step)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ""
+}
+
+// storeOf is the store that counts in a data directory.
+func storeOf(t *testing.T, dir string) node.LogStore {
+	t.Helper()
+	var identity struct {
+		LogStore node.LogStore `json:"log_store"`
+	}
+	if err := json.Unmarshal(readFile(t, filepath.Join(dir, "node.json")), &identity); err != nil {
+		t.Fatal(err)
+	}
+	return identity.LogStore
+}
+
+func refusedWith(t *testing.T, options node.Options, kind node.LogStore) {
+	t.Helper()
+	options.LogStore = kind
+	opened, err := node.Open(options)
+	if err == nil {
+		err = errors.Join(err, opened.Close())
+	}
+	want := fmt.Sprintf("conductord log-store convert --to %s --data-dir %s", kind, options.DataDir)
+	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a start with another store: %v, want %q", err, want)
+	}
+}
+
+func startsWith(t *testing.T, c *cluster, kind node.LogStore, before string, ids []jobs.JobID) {
+	t.Helper()
+	c.options[0].LogStore = kind
+	c.startAll()
+	client := c.client()
+	for _, id := range ids {
+		if _, err := client.Job(t.Context(), id); err != nil {
+			t.Errorf("cut off before %q: %v", before, err)
+		}
+	}
+	posted(t, client)
+	client.Close()
+	eventually(t, "the old store is removed", func() bool {
+		old, err := filepath.Glob(filepath.Join(c.options[0].DataDir, "*.old"))
+		return err == nil && len(old) == 0
+	})
+	c.stop(0)
+}
+
+func convert(t *testing.T, dir string, to node.LogStore) {
+	t.Helper()
+	if _, err := node.ConvertLog(t.Context(), dir, to, hclog.NewNullLogger()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// All that raft goes by is the same in the other store, and in the first one
+// again.
+func TestConversionKeepsEverything(t *testing.T) {
+	t.Parallel()
+	for _, row := range conversions {
+		t.Run(fmt.Sprintf("%s to %s", row.from, row.to), func(t *testing.T) {
+			t.Parallel()
+			c, _ := ranOn(t, row.from)
+			dir := c.options[0].DataDir
+			before := contents(t, dir, row.from)
+			if len(before) < 8 {
+				t.Fatalf("the log has only %v", before)
+			}
+			done, err := node.ConvertLog(t.Context(), dir, row.to, hclog.NewNullLogger())
+			if err != nil || done.From != row.from || done.To != row.to || done.First != 1 || done.Last < 6 || done.Kept == "" {
+				t.Errorf("%+v, %v", done, err)
+			}
+			if after := contents(t, dir, row.to); !slices.Equal(before, after) {
+				t.Errorf("got  %v\nwant %v", after, before)
+			}
+			if _, err := os.Stat(done.Kept); err != nil {
+				t.Errorf("the old store is not kept: %v", err)
+			}
+			if done, err = node.ConvertLog(t.Context(), dir, row.to, hclog.NewNullLogger()); err != nil || done.Kept != "" {
+				t.Errorf("said again: %+v, %v", done, err)
+			}
+			convert(t, dir, row.from)
+			if after := contents(t, dir, row.from); !slices.Equal(before, after) {
+				t.Errorf("and back: got  %v\nwant %v", after, before)
+			}
+		})
+	}
+}
+
+// contents lists what a log holds.
+func contents(t *testing.T, dir string, kind node.LogStore) []string {
+	t.Helper()
+	log, err := node.OpenLog(dir, kind, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	var all []string
+	for _, key := range []string{"CurrentTerm", "LastVoteTerm"} {
+		value, err := log.GetUint64([]byte(key))
+		if err != nil || value == 0 {
+			t.Errorf("%s: %d, %v", key, value, err)
+		}
+		all = append(all, fmt.Sprint(key, value))
+	}
+	vote, err := log.Get([]byte("LastVoteCand"))
+	if err != nil || len(vote) == 0 {
+		t.Errorf("the vote: %q, %v", vote, err)
+	}
+	all = append(all, string(vote))
+	last, err := log.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for index := uint64(1); index <= last; index++ {
+		var entry raft.Log
+		if err := log.GetLog(index, &entry); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf("%d %d %v %x", entry.Index, entry.Term, entry.Type, entry.Data))
+	}
+	return all
+}
+
+// What cannot be converted is left as it is, with the reason.
+func TestConversionIsRefused(t *testing.T) {
+	t.Parallel()
+	c, ids := ranOn(t, node.LogStoreBolt)
+	dir := c.options[0].DataDir
+	refused := func(t *testing.T, ctx context.Context, dir string, to node.LogStore, reason string) {
+		t.Helper()
+		if _, err := node.ConvertLog(ctx, dir, to, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("got %v, want %q", err, reason)
+		}
+	}
+	t.Run("no data directory", func(t *testing.T) {
+		missing := filepath.Join(t.TempDir(), "none")
+		refused(t, t.Context(), missing, node.LogStoreWAL, "not the data directory of a node")
+		if _, err := os.Stat(missing); err == nil {
+			t.Error("it was made")
+		}
+	})
+	t.Run("no such store", func(t *testing.T) { refused(t, t.Context(), dir, "paper", `no log store "paper"`) })
+	t.Run("a node that runs", func(t *testing.T) {
+		c.startAll()
+		refused(t, t.Context(), dir, node.LogStoreWAL, "another process uses this data directory")
+		c.stop(0)
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		refused(t, ctx, dir, node.LogStoreWAL, context.Canceled.Error())
+	})
+	t.Run("a damaged entry", func(t *testing.T) {
+		damaged := filepath.Join(t.TempDir(), "n1")
+		if err := os.CopyFS(damaged, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		flip(t, filepath.Join(damaged, "raft.db"), []byte("plain"))
+		refused(t, t.Context(), damaged, node.LogStoreWAL, "damaged on disk")
+	})
+	t.Run("a lost log", func(t *testing.T) {
+		lost := filepath.Join(t.TempDir(), "n1")
+		if err := errors.Join(os.CopyFS(lost, os.DirFS(dir)), os.Remove(filepath.Join(lost, "raft.db"))); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, t.Context(), lost, node.LogStoreWAL, "lost its raft log")
+	})
+	left, err := filepath.Glob(filepath.Join(dir, "raft*"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	startsWith(t, c, node.LogStoreBolt, "nothing", ids)
+}

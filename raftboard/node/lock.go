@@ -1,0 +1,34 @@
+package node
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// lockFile is held by the process that uses a data directory: a node, or who
+// changes its log store over. The stores have locks of their own, but which of
+// them counts is decided before one is opened.
+const lockFile = "lock"
+
+// lockDataDir makes the data directory if it is missing, and takes it for this
+// process until the lock is closed, or the process ends.
+func lockDataDir(dataDir string) (io.Closer, error) {
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the data directory: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dataDir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the data directory: %w", err)
+	}
+	free, err := tryLock(file)
+	if err == nil && free {
+		return file, nil
+	}
+	_ = file.Close()
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the data directory: %w", err)
+	}
+	return nil, fmt.Errorf("cannot use %s: another process uses this data directory", dataDir)
+}

@@ -1,0 +1,19 @@
+//go:build unix
+
+package node
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// tryLock locks a file until it is closed, and does not wait for it.
+func tryLock(file *os.File) (free bool, err error) {
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}

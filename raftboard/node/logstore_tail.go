@@ -1,0 +1,170 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"os"
+)
+
+// The format of raft-wal's segments, version 0: a header, and then batches.
+// A batch is frames of entries, perhaps one with the segment's index, and a
+// frame with the checksum of all since the last such frame (in the first batch,
+// since the beginning of the file). Frames are padded to multiples of 8 bytes,
+// and behind the last batch there are zeros.
+const (
+	walHeaderBytes = 32
+	walFrameBytes  = 8 // of a frame's header: type, three zeros, length or checksum
+	walAlignment   = 8
+
+	walFrameEntry  = 1
+	walFrameIndex  = 2
+	walFrameCommit = 3
+)
+
+// walTail is what the segment that is written to holds.
+type walTail struct {
+	size       int64 // of the file
+	end        int64 // of the last whole batch
+	entries    uint64
+	indexStart int64 // where the index of a closed segment lies; 0: it is not closed
+	torn       bool  // something is written behind the end
+	lost       bool  // and whole batches are among it: no crash leaves that
+}
+
+// walBatch is one batch.
+type walBatch struct {
+	end        int64
+	entries    uint64
+	indexStart int64
+}
+
+// readTail reads a segment up to its last whole batch, and looks at what is
+// behind that. A crash leaves at most one batch there, and that one not whole:
+// raft-wal writes the next only when the last is on disk. What an earlier crash
+// has left was wiped, so that a whole batch there was once acknowledged, and
+// what lies before it is damaged.
+func readTail(file *os.File) (walTail, error) {
+	about, err := file.Stat()
+	if err != nil {
+		return walTail{}, err
+	}
+	tail := walTail{size: about.Size()}
+	header := make([]byte, walHeaderBytes)
+	if _, err := file.ReadAt(header, 0); errors.Is(err, io.EOF) {
+		return tail, nil
+	} else if err != nil {
+		return tail, err
+	}
+	reader := bufio.NewReader(io.NewSectionReader(file, walHeaderBytes, tail.size-walHeaderBytes))
+	sum, at := crc32.Checksum(header, castagnoli), int64(walHeaderBytes)
+	for {
+		batch, whole, err := readBatch(reader, sum, at, tail.size)
+		if err != nil {
+			return tail, err
+		}
+		if !whole {
+			break
+		}
+		tail.end, tail.indexStart = batch.end, batch.indexStart
+		tail.entries += batch.entries
+		sum, at = 0, batch.end
+	}
+	tail.torn, tail.lost, err = behind(file, tail.end, tail.size)
+	return tail, err
+}
+
+// readBatch reads frames up to one with a checksum. whole tells whether it is
+// there and right. sum is the checksum of what belongs to the batch already.
+func readBatch(reader io.Reader, sum uint32, at, size int64) (batch walBatch, whole bool, err error) {
+	var header [walFrameBytes]byte
+	hash := &running{sum: sum}
+	for at+walFrameBytes <= size {
+		if _, err := io.ReadFull(reader, header[:]); err != nil {
+			return batch, false, unlessEnd(err)
+		}
+		value := binary.LittleEndian.Uint32(header[4:])
+		at += walFrameBytes
+		switch header[0] {
+		case walFrameEntry:
+			batch.entries++
+		case walFrameIndex:
+			batch.indexStart = at
+		case walFrameCommit:
+			batch.end = at
+			return batch, value == hash.sum, nil
+		default:
+			return batch, false, nil
+		}
+		_, _ = hash.Write(header[:])
+		length := (int64(value) + walAlignment - 1) / walAlignment * walAlignment
+		if at += length; at > size {
+			return batch, false, nil
+		}
+		if _, err := io.CopyN(hash, reader, length); err != nil {
+			return batch, false, unlessEnd(err)
+		}
+	}
+	return batch, false, nil
+}
+
+// unlessEnd is nil at the end of a file, where reading was to stop anyhow.
+func unlessEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
+
+// running is a checksum that can go on from another.
+type running struct{ sum uint32 }
+
+func (r *running) Write(data []byte) (int, error) {
+	r.sum = crc32.Update(r.sum, castagnoli, data)
+	return len(data), nil
+}
+
+// behind looks for anything but zeros, and for a whole batch, from a place to
+// the end of a file. A batch begins with the frame of an entry; the others of
+// its entries are tried in vain, since its checksum is not theirs.
+func behind(file io.ReaderAt, from, size int64) (something, batch bool, err error) {
+	const chunk = 64 << 10
+	from = (from + walAlignment - 1) / walAlignment * walAlignment
+	buffer, zeros := make([]byte, chunk), make([]byte, chunk)
+	for at := from; at < size; at += chunk {
+		n, err := file.ReadAt(buffer, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return something, false, err
+		}
+		if bytes.Equal(buffer[:n], zeros[:n]) {
+			continue
+		}
+		something = true
+		for i := 0; i+walFrameBytes <= n; i += walAlignment {
+			if !bytes.Equal(buffer[i:i+4], []byte{walFrameEntry, 0, 0, 0}) {
+				continue
+			}
+			begin := at + int64(i)
+			_, whole, err := readBatch(bufio.NewReader(io.NewSectionReader(file, begin, size-begin)), 0, begin, size)
+			if err != nil || whole {
+				return something, err == nil, err
+			}
+		}
+	}
+	return something, false, nil
+}
+
+// wipe writes zeros to a file, durably.
+func wipe(file *os.File, from, to int64) error {
+	const chunk = 64 << 10
+	zeros := make([]byte, chunk)
+	for at := from; at < to; at += chunk {
+		if _, err := file.WriteAt(zeros[:min(chunk, to-at)], at); err != nil {
+			return err
+		}
+	}
+	return file.Sync()
+}

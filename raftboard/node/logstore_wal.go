@@ -1,0 +1,233 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
+	walmetrics "github.com/hashicorp/raft-wal/metrics"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+const (
+	// walDir holds log, term and votes of a node whose log store is wal.
+	walDir = "raft-wal"
+	// walSegmentBytes is raft-wal's own default, with which its users run it.
+	walSegmentBytes = 64 << 20
+	// walMarkEvery is after how many entries the mark is written again. A mark
+	// costs two fsyncs: with one in so many entries nobody notices.
+	walMarkEvery = 4096
+)
+
+// walMarkKey is where the store keeps its mark, beside raft's own keys.
+var walMarkKey = []byte("ConductordMark")
+
+// walLog is raft-wal as a logEngine. Term and votes are in raft-wal's own meta
+// file, so that a data directory holds one store and not halves of two.
+//
+// raft-wal takes whatever does not read well at the end of its log for the
+// write that a crash cut off, and drops it without a word; if the whole last
+// segment is gone, it begins another. So we keep a mark: an index up to which
+// the log is known to have been on disk. It is written every so many entries
+// and at every orderly end, lowered before the end of the log is cut off, and
+// at the start the log must reach it. What tears the log apart further back is
+// found by walMeta.
+type walLog struct {
+	*wal.WAL
+	mark atomic.Uint64 // as on disk; changed by raft's one writer
+}
+
+func openWAL(dir string, logger hclog.Logger, segmentBytes int) (logEngine, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := checkLength(filepath.Join(dir, metadb.FileName)); err != nil {
+		return nil, err
+	}
+	meta := &walMeta{logger: logger}
+	opened, err := wal.Open(dir,
+		wal.WithLogger(logger),
+		wal.WithSegmentSize(segmentBytes),
+		wal.WithMetaStore(meta),
+		wal.WithMetricsCollector(walmetrics.NewGoMetricsCollector([]string{"raft", "wal"}, nil, nil)))
+	if err != nil {
+		return nil, errors.Join(err, meta.Close()) // raft-wal leaves it open
+	}
+	w := &walLog{WAL: opened}
+	if err := w.reachesMark(dir); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return w, nil
+}
+
+func (w *walLog) reachesMark(dir string) error {
+	mark, err := w.WAL.GetUint64(walMarkKey)
+	if err != nil {
+		return err
+	}
+	last, err := w.WAL.LastIndex()
+	if err != nil {
+		return err
+	}
+	if last < mark {
+		return fmt.Errorf("%s ends with entry %d, and has had entry %d: %s", dir, last, mark, whatToDo)
+	}
+	w.mark.Store(mark)
+	return nil
+}
+
+// StoreLog stores one entry durably.
+func (w *walLog) StoreLog(log *raft.Log) error { return w.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs stores entries durably.
+func (w *walLog) StoreLogs(logs []*raft.Log) error {
+	if err := w.WAL.StoreLogs(logs); err != nil || len(logs) == 0 {
+		return err
+	}
+	if last := logs[len(logs)-1].Index; last >= w.mark.Load()+walMarkEvery {
+		return w.setMark(last)
+	}
+	return nil
+}
+
+// DeleteRange drops entries of the beginning or of the end.
+func (w *walLog) DeleteRange(first, last uint64) error {
+	begins, err := w.WAL.FirstIndex()
+	if err != nil {
+		return err
+	}
+	ends, err := w.WAL.LastIndex()
+	if err != nil {
+		return err
+	}
+	if last >= ends { // of the end: from here on the log may be shorter
+		left := uint64(0)
+		if first > begins {
+			left = first - 1
+		}
+		if left < w.mark.Load() {
+			if err := w.setMark(left); err != nil {
+				return err
+			}
+		}
+	}
+	return w.WAL.DeleteRange(first, last)
+}
+
+// Close marks the end of the log and closes it.
+func (w *walLog) Close() error {
+	last, err := w.WAL.LastIndex()
+	if errors.Is(err, wal.ErrClosed) {
+		return nil
+	}
+	if err == nil && last != w.mark.Load() {
+		err = w.setMark(last)
+	}
+	return errors.Join(err, w.WAL.Close())
+}
+
+func (w *walLog) setMark(index uint64) error {
+	if err := w.WAL.SetUint64(walMarkKey, index); err != nil {
+		return err
+	}
+	w.mark.Store(index)
+	return nil
+}
+
+// walMeta is raft-wal's own meta store, and looks at the segments before
+// raft-wal does.
+type walMeta struct {
+	metadb.BoltMetaDB
+	logger hclog.Logger
+}
+
+// Load reads which segments there are, and leaves them so that raft-wal makes
+// no mistake with them:
+//   - A segment that was cut short is refused, and so is a last one that has
+//     been damaged before its end: raft-wal would drop what is behind.
+//   - What a crash has cut off at the end is wiped: raft-wal 0.4.2 refuses
+//     every further write if that was the closing of a segment.
+//   - A last segment that is closed in its file, but not yet in the meta
+//     store, is closed there too, for the same reason.
+func (m *walMeta) Load(dir string) (types.PersistentState, error) {
+	state, err := m.BoltMetaDB.Load(dir)
+	if err != nil || len(state.Segments) == 0 {
+		return state, err
+	}
+	for _, info := range state.Segments[:len(state.Segments)-1] {
+		if err := checkSealed(dir, info); err != nil {
+			return state, err
+		}
+	}
+	last := &state.Segments[len(state.Segments)-1]
+	if !last.SealTime.IsZero() {
+		return state, checkSealed(dir, *last)
+	}
+	tail, err := m.mendTail(filepath.Join(dir, segment.FileName(*last)), *last)
+	if err != nil || tail.indexStart == 0 {
+		return state, err
+	}
+	last.SealTime = time.Now()
+	last.IndexStart = uint64(tail.indexStart)
+	last.MaxIndex = last.BaseIndex + tail.entries - 1
+	state.Segments = append(state.Segments, types.SegmentInfo{
+		ID: state.NextSegmentID, BaseIndex: last.MaxIndex + 1, MinIndex: last.MaxIndex + 1,
+		SizeLimit: last.SizeLimit, Codec: last.Codec, CreateTime: time.Now(),
+	})
+	state.NextSegmentID++
+	return state, m.CommitState(state)
+}
+
+// checkSealed refuses a closed segment that was cut short: its index is at the
+// end.
+func checkSealed(dir string, info types.SegmentInfo) error {
+	const offsetBytes = 4
+	path := filepath.Join(dir, segment.FileName(info))
+	file, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is missing: %s", path, whatToDo)
+	}
+	if err != nil {
+		return err
+	}
+	if wants := int64(info.IndexStart) + offsetBytes*int64(info.MaxIndex-info.BaseIndex+1); file.Size() < wants {
+		return cutShort(path, file.Size(), wants)
+	}
+	return nil
+}
+
+// mendTail looks at the segment that is written to, and leaves it without what
+// a crash has cut off.
+func (m *walMeta) mendTail(path string, info types.SegmentInfo) (walTail, error) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return walTail{}, nil // a crash came before it was made; or it is lost, and then the mark tells
+	}
+	if err != nil {
+		return walTail{}, err
+	}
+	tail, err := readTail(file)
+	switch {
+	case err != nil:
+	case tail.lost:
+		err = fmt.Errorf("%s is damaged at byte %d: %s", path, tail.end, whatToDo)
+	case tail.entries == 0 && tail.size < int64(info.SizeLimit):
+		// Its making was cut off, as by a full disk. raft-wal makes it again.
+		err = os.Remove(path)
+	case tail.size < int64(info.SizeLimit):
+		err = cutShort(path, tail.size, int64(info.SizeLimit))
+	case tail.torn:
+		m.logger.Info("the raft log ends with a write that was cut off", "file", path, "at", tail.end)
+		err = wipe(file, tail.end, tail.size)
+	}
+	return tail, errors.Join(err, file.Close())
+}
