@@ -16,5 +16,5 @@ check: ## format, vet, staticcheck
 api: ## the Go code of the .proto files; the plugins are pinned in go.mod
 	go run ./api/generate
 
-bench: ## three processes beside a bare raft group, on this disk, in this run
-	go run ./test/bench
+bench: ## three processes beside a bare raft group, on this disk, in this run; ARGS=-full for a long one
+	go run ./test/bench $(ARGS)

@@ -56,6 +56,7 @@ type Node struct {
 	DataDir string
 	Log     string // path of the log file, to which every run appends
 
+	settings config.Config
 	options  *Options
 	launcher *launcher
 	started  bool // has run before
@@ -100,11 +101,9 @@ func (c *Cluster) configure() error {
 		settings := config.Default()
 		settings.Node, settings.DataDir = node.Name, node.DataDir
 		settings.Cluster = config.Cluster{ID: "local", Members: members}
-		if options.Configure != nil {
-			options.Configure(&settings)
-		}
-		if err := os.WriteFile(node.Config, []byte(config.Write(settings)), 0o600); err != nil {
-			return fmt.Errorf("cannot write a configuration: %w", err)
+		node.settings = settings
+		if err := node.Reconfigure(options.Configure); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -168,6 +167,18 @@ func (c *Cluster) Kill() {
 	for _, node := range c.Nodes {
 		node.Kill()
 	}
+}
+
+// Reconfigure changes the node's configuration, which its next process reads. A
+// nil change writes it as it is.
+func (n *Node) Reconfigure(change func(*config.Config)) error {
+	if change != nil {
+		change(&n.settings)
+	}
+	if err := os.WriteFile(n.Config, []byte(config.Write(n.settings)), 0o600); err != nil {
+		return fmt.Errorf("cannot write a configuration: %w", err)
+	}
+	return nil
 }
 
 // Start runs the node's process. The first time it is told to make its identity.

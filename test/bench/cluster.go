@@ -7,15 +7,22 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/test/bench/measure"
 )
 
-const startPatience = 30 * time.Second
+const (
+	startPatience = 30 * time.Second
+	// runPatience is the time beyond its load that a run may take: conductors
+	// start, stocks are posted, calls in flight are waited for.
+	runPatience = time.Minute
+)
 
 // cluster is conductord's side: three server processes and a client.
 type cluster struct {
@@ -23,19 +30,29 @@ type cluster struct {
 	client    *raftboard.Client
 }
 
-// cost is what the operations of a window have cost the log.
-type cost struct {
-	EntriesPerOperation  float64            `json:"entries_per_operation"`  // that the leader proposed
-	IndexPerOperation    float64            `json:"index_per_operation"`    // by which the commit index moved
-	CommandsPerOperation float64            `json:"commands_per_operation"` // of all kinds
-	BytesPerOperation    float64            `json:"bytes_per_operation"`    // of entries
-	CPUPerOperation      time.Duration      `json:"cpu_per_operation_ns"`   // of the three servers together
-	Commands             map[string]float64 `json:"commands"`               // per operation, by name
-	Disturbed            bool               `json:"disturbed,omitempty"`    // the leader changed
+// side is one run on one side, and what it has cost.
+type side struct {
+	measure.Run
+	Cost         cost   `json:"cost"`
+	CommandBytes int    `json:"command_bytes,omitempty"` // of the floor: what one call proposes
+	Waiting      uint64 `json:"waiting,omitempty"`       // jobs that could be claimed when it began
 }
 
-// startCluster starts the servers with the configuration that is the default,
-// but for the log store, and returns when all of them are ready.
+// cost is what each operation of a window has cost.
+type cost struct {
+	Entries   float64            `json:"entries"`  // that the leader proposed
+	Index     float64            `json:"index"`    // by which the commit index moved
+	Commands  float64            `json:"commands"` // of all kinds
+	Bytes     float64            `json:"bytes"`    // of entries
+	Leader    measure.Usage      `json:"leader"`
+	Followers measure.Usage      `json:"followers"` // of one of them
+	Callers   measure.Usage      `json:"callers"`   // of the process that calls; none on the floor
+	ByName    map[string]float64 `json:"by_name,omitempty"`
+	Disturbed bool               `json:"disturbed,omitempty"` // the leader changed
+}
+
+// startCluster starts the servers with the configuration that is the default, but
+// for the log store, and returns when all of them are ready.
 func startCluster(ctx context.Context, binary, dir, store string) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -68,51 +85,92 @@ func (c *cluster) close() {
 	c.processes.Close()
 }
 
-// measure does one work under its load.
-func (c *cluster) measure(ctx context.Context, w work, load measure.Load) (measure.Run, cost, error) {
-	if w.flows {
-		stop, err := startConductor(ctx, c.processes.Endpoints(), load.Callers)
-		if err != nil {
-			return measure.Run{}, cost{}, err
-		}
-		defer stop()
-	}
-	var marks []mark
-	run, err := measure.Drive(ctx, load,
-		func(ctx context.Context) error { return w.call(ctx, c.client, load.PerCall) },
-		func(ctx context.Context) error {
-			now, err := c.mark(ctx)
-			marks = append(marks, now)
-			return err
-		})
+// measure does one work under its load. Steady is the place's.
+func (c *cluster) measure(ctx context.Context, w work, load measure.Load, steady bool) (side, error) {
+	ctx, cancel := context.WithTimeout(ctx, runPatience+load.Warm+load.Window)
+	defer cancel()
+	leader, err := c.leader(ctx)
 	if err != nil {
-		return measure.Run{}, cost{}, err
+		return side{}, err
 	}
-	return run, costBetween(marks[0], marks[1], run.Operations), nil
-}
-
-// mark is what the cluster counts at one moment.
-type mark struct {
-	counters measure.Counters // of all nodes together
-	index    uint64           // committed
-	term     uint64
-}
-
-func (c *cluster) mark(ctx context.Context) (mark, error) {
-	m := mark{counters: measure.Counters{}}
+	at := &place{client: c.client, endpoints: c.processes.Endpoints(), steady: steady}
 	for _, node := range c.processes.Nodes {
-		counters, err := readMetrics(ctx, node.API)
-		if err != nil {
-			return mark{}, err
+		if node != leader {
+			at.follower = node.API
 		}
-		m.counters.Add(counters)
+	}
+	board, err := c.client.BoardStatus(ctx, benchBoard)
+	if err != nil && !errors.Is(err, jobs.ErrNotFound) {
+		return side{}, err
+	}
+	ready, err := w.open(ctx, at, load)
+	if err != nil {
+		return side{}, err
+	}
+	defer ready.close()
+	var marks []mark
+	run, err := measure.DriveTimed(ctx, load, ready.call, func(ctx context.Context) error {
+		now, err := c.mark(ctx)
+		marks = append(marks, now)
+		return err
+	})
+	if err != nil {
+		return side{}, err
+	}
+	return side{Run: run, Cost: costBetween(marks[0], marks[1], run.Operations), Waiting: board.Jobs[jobs.StateClaimable]}, nil
+}
+
+// leader is the node that says of itself that it leads.
+func (c *cluster) leader(ctx context.Context) (*local.Node, error) {
+	for _, node := range c.processes.Nodes {
 		status, err := c.client.Status(ctx, node.API)
 		if err != nil {
-			return mark{}, err
+			return nil, err
 		}
-		m.index, m.term = max(m.index, status.CommitIndex), max(m.term, status.Term)
+		if status.Leader == status.Node {
+			return node, nil
+		}
 	}
-	return m, nil
+	return nil, fmt.Errorf("%w: no node leads", jobs.ErrUnavailable)
+}
+
+// mark is what the cluster has counted and used at one moment.
+type mark struct {
+	leader   string
+	term     uint64
+	index    uint64           // committed
+	counters measure.Counters // of all nodes together
+	nodes    map[string]measure.Usage
+	callers  measure.Usage
+}
+
+// mark asks all nodes at once, so that it is one moment.
+func (c *cluster) mark(ctx context.Context) (mark, error) {
+	m := mark{counters: measure.Counters{}, nodes: map[string]measure.Usage{}}
+	var mu sync.Mutex
+	var errs []error
+	var asking sync.WaitGroup
+	for _, node := range c.processes.Nodes {
+		asking.Go(func() { // ends with its two calls
+			counters, err := readMetrics(ctx, node.API)
+			status, statusErr := c.client.Status(ctx, node.API)
+			mu.Lock()
+			defer mu.Unlock()
+			if errs = append(errs, err, statusErr); err != nil || statusErr != nil {
+				return
+			}
+			m.counters.Add(counters)
+			m.nodes[node.Name] = measure.NodeUsage(node.PID(), counters)
+			m.index, m.term = max(m.index, status.CommitIndex), max(m.term, status.Term)
+			if status.Leader == node.Name {
+				m.leader = node.Name
+			}
+		})
+	}
+	asking.Wait()
+	own, err := measure.OwnUsage()
+	m.callers = own
+	return m, errors.Join(append(errs, err)...)
 }
 
 func readMetrics(ctx context.Context, address string) (measure.Counters, error) {
@@ -132,20 +190,30 @@ func readMetrics(ctx context.Context, address string) (measure.Counters, error) 
 }
 
 func costBetween(before, after mark, operations int) cost {
-	grown := after.counters.Since(before.counters)
-	per := func(value float64) float64 { return measure.Share(value, float64(operations)) }
+	grown, n := after.counters.Since(before.counters), float64(operations)
+	per := func(value float64) float64 { return measure.Share(value, n) }
 	c := cost{
-		EntriesPerOperation: per(grown["conductord_entries_total"]),
-		IndexPerOperation:   per(float64(after.index - before.index)),
-		BytesPerOperation:   per(grown["conductord_entry_bytes_sum"]),
-		CPUPerOperation:     time.Duration(per(grown["process_cpu_seconds_total"]) * float64(time.Second)),
-		Commands:            map[string]float64{},
-		Disturbed:           before.term != after.term,
+		Entries:   per(grown["conductord_entries_total"]),
+		Index:     per(float64(after.index - before.index)),
+		Bytes:     per(grown["conductord_entry_bytes_sum"]),
+		Callers:   after.callers.Since(before.callers).Per(n),
+		ByName:    map[string]float64{},
+		Disturbed: before.term != after.term || before.leader != after.leader,
 	}
+	var followers []measure.Usage
+	for name, usage := range after.nodes {
+		spent := usage.Since(before.nodes[name]).Per(n)
+		if name == after.leader {
+			c.Leader = spent
+		} else {
+			followers = append(followers, spent)
+		}
+	}
+	c.Followers = measure.MeanUsage(followers)
 	for key, value := range grown {
 		if label, ok := strings.CutPrefix(key, "conductord_commands_total{"); ok {
-			c.Commands[strings.TrimSuffix(label, "}")] = per(value)
-			c.CommandsPerOperation += per(value)
+			c.ByName[strings.TrimSuffix(label, "}")] = per(value)
+			c.Commands += per(value)
 		}
 	}
 	return c

@@ -145,15 +145,67 @@ func (f *floor) leader(ctx context.Context) (*member, error) {
 	}
 }
 
-// measure drives a load in the leader's process, and gives the entries of the
-// window besides.
-func (f *floor) measure(ctx context.Context, load measure.Load, size int) (measure.Run, uint64, error) {
+// measure drives a load in the leader's process, and asks the others at the
+// ends of the window what they have used.
+func (f *floor) measure(ctx context.Context, load measure.Load, size int) (side, error) {
+	ctx, cancel := context.WithTimeout(ctx, runPatience+load.Warm+load.Window)
+	defer cancel()
 	leader, err := f.leader(ctx)
 	if err != nil {
-		return measure.Run{}, 0, err
+		return side{}, err
 	}
-	answer, err := leader.ask(bareraft.Request{Load: &load, Bytes: size})
-	return answer.Run, answer.Entries, err
+	// A process that does not answer in time is ended, and its answer with it.
+	kept := context.AfterFunc(ctx, func() { _ = leader.command.Process.Kill() })
+	defer kept()
+	var led bareraft.Answer
+	done := make(chan error, 1)
+	go func() { // ends with the answer, or with the process
+		var err error
+		led, err = leader.ask(bareraft.Request{Load: &load, Bytes: size})
+		done <- err
+	}()
+	var usages [2][]measure.Usage
+	for i, wait := range []time.Duration{load.Warm, load.Window} {
+		if err == nil {
+			usages[i], err = f.followers(ctx, leader, wait)
+		}
+	}
+	if err := errors.Join(<-done, err); err != nil {
+		return side{}, err
+	}
+	n := float64(led.Run.Operations)
+	var spent []measure.Usage
+	for i, usage := range usages[1] {
+		spent = append(spent, usage.Since(usages[0][i]).Per(n))
+	}
+	calls := float64(load.PerCall)
+	return side{Run: led.Run, CommandBytes: size, Cost: cost{
+		Entries: measure.Share(float64(led.Entries), n), Commands: 1 / calls, Bytes: float64(size) / calls,
+		Leader: led.Usage.Per(n), Followers: measure.MeanUsage(spent),
+	}}, nil
+}
+
+// followers waits, and asks all but the leader what they have used until then.
+func (f *floor) followers(ctx context.Context, leader *member, wait time.Duration) ([]measure.Usage, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	var usages []measure.Usage
+	for _, m := range f.members {
+		if m == leader {
+			continue
+		}
+		answer, err := m.ask(bareraft.Request{})
+		if err != nil {
+			return nil, err
+		}
+		usages = append(usages, answer.Usage)
+	}
+	return usages, nil
 }
 
 func (f *floor) close() error {

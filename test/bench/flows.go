@@ -5,39 +5,112 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/test/bench/measure"
 )
 
-const flowKind = "bench-flow"
+const (
+	flowKind  = "bench-flow"
+	startKind = "bench-start"
+)
 
-// threeSteps builds the flow that is measured: steps that do nothing, one
-// after the other, so that what remains is the cost of running them durably.
-func threeSteps(json.RawMessage) (*flow.Flow, error) {
+// openFlow posts jobs with a flow of three steps that do nothing, one after the
+// other, so that what remains is the cost of running them durably.
+func openFlow(ctx context.Context, at *place, load measure.Load) (*doing, error) {
 	nothing := func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil }
-	return flow.Linear("bench",
-		flow.Func("first", nothing), flow.Func("second", nothing), flow.Func("third", nothing)), nil
+	stop, err := startConductor(ctx, at.endpoints, flowKind, load.Callers, func(json.RawMessage) (*flow.Flow, error) {
+		return flow.Linear("bench", flow.Func("first", nothing), flow.Func("second", nothing), flow.Func("third", nothing)), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &doing{
+		call: timed(func(ctx context.Context) error {
+			job, err := postFlow(ctx, at.client, flowKind)
+			if err != nil {
+				return err
+			}
+			return awaitSuccess(ctx, at.client, job)
+		}),
+		close: stop,
+	}, nil
+}
+
+// openStart posts a job and waits until its first step has begun, which is what
+// is measured, and then for its end, so that nothing else is under way when the
+// next one is posted. The conductor's client knows one node, which does not lead, as
+// the conductor of a follower's daemon does.
+func openStart(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
+	begun := make(chan time.Time, 1)
+	step := func(context.Context, struct{}) (struct{}, error) {
+		select {
+		case begun <- time.Now():
+		default:
+		}
+		return struct{}{}, nil
+	}
+	stop, err := startConductor(ctx, []string{at.follower}, startKind, 1, func(json.RawMessage) (*flow.Flow, error) {
+		return flow.Linear("bench", flow.Func("only", step)), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &doing{
+		call: func(ctx context.Context) (time.Duration, error) {
+			posted := time.Now()
+			job, err := postFlow(ctx, at.client, startKind)
+			if err != nil {
+				return 0, err
+			}
+			select {
+			case moment := <-begun:
+				return moment.Sub(posted), awaitSuccess(ctx, at.client, job)
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		},
+		close: stop,
+	}, nil
+}
+
+func postFlow(ctx context.Context, client *raftboard.Client, kind string) (jobs.JobID, error) {
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "bench"}
+	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "bench", Factory: logbook.Factory{Name: kind}}}
+	job, err := jobs.PostOne(ctx, client, jobs.Posting{Board: benchBoard, Name: "bench", Book: &book})
+	return job.ID, err
+}
+
+func awaitSuccess(ctx context.Context, client *raftboard.Client, id jobs.JobID) error {
+	job, err := client.Wait(ctx, id)
+	if err == nil && job.Outcome != jobs.OutcomeSuccess {
+		err = fmt.Errorf("job %s ended %s %s: %s", job.ID, job.State, job.Outcome, job.Reason)
+	}
+	return err
 }
 
 // startConductor runs a conductor in this process, with a client of its own,
 // as a program that embeds one would. The function that it gives stops it and
 // waits for that.
-func startConductor(ctx context.Context, endpoints []string, maxJobs int) (stop func(), err error) {
+func startConductor(ctx context.Context, endpoints []string, kind string, maxJobs int, build func(json.RawMessage) (*flow.Flow, error)) (stop func(), err error) {
 	client, err := raftboard.Dial(ctx, endpoints...)
 	if err != nil {
 		return nil, err
 	}
 	registry := flow.NewRegistry()
-	if err := registry.Register(flowKind, threeSteps); err != nil {
+	if err := registry.Register(kind, build); err != nil {
 		client.Close()
 		return nil, err
 	}
 	worker, err := conductor.New(conductor.Options{
-		Board: client, Logbook: client, Registry: registry, Name: "bench", MaxJobs: maxJobs,
+		Board: client, Logbook: client, Registry: registry, Name: "bench", Boards: []string{benchBoard}, MaxJobs: maxJobs,
 		Logger: hclog.New(&hclog.LoggerOptions{Name: "conductor", Level: hclog.Warn, Output: os.Stderr}),
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/pprof"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,35 +30,35 @@ func BenchmarkInProcess(b *testing.B) {
 func benchmarkInProcess(b *testing.B, w work) {
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
-	endpoints := startNodes(ctx, b)
-	var client *raftboard.Client
-	labelled("callers", func() {
-		var err error
-		if client, err = raftboard.Dial(ctx, endpoints...); err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(client.Close)
-		if w.flows {
-			stop, err := startConductor(ctx, endpoints, w.load.Callers)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(stop)
-		}
-	})
+	at := &place{}
+	at.endpoints, at.follower = startNodes(ctx, b)
 	load := w.load
 	load.Warm, load.Window = time.Second, 5*time.Second
 	labelled("callers", func() {
-		var used []time.Duration
-		run, err := measure.Drive(ctx, load,
-			func(ctx context.Context) error { return w.call(ctx, client, load.PerCall) },
-			func(context.Context) error { used = append(used, processorTime(b)); return nil })
+		var err error
+		if at.client, err = raftboard.Dial(ctx, at.endpoints...); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(at.client.Close)
+		ready, err := w.open(ctx, at, load)
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(float64((used[1]-used[0]).Microseconds())/float64(run.Operations), "cpu-us/op")
+		b.Cleanup(ready.close)
+		var used []measure.Usage
+		run, err := measure.DriveTimed(ctx, load, ready.call, func(context.Context) error {
+			usage, err := measure.OwnUsage()
+			used = append(used, usage)
+			return err
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		each := used[1].Since(used[0]).Per(float64(run.Operations))
+		b.ReportMetric(microseconds(each.CPU), "cpu-us/op")
+		b.ReportMetric(each.Allocations, "allocs/op-all")
 		b.ReportMetric(run.PerSecond, "ops/s")
-		b.ReportMetric(float64(run.P50)/float64(time.Millisecond), "p50-ms")
+		b.ReportMetric(inMilliseconds(run.P50), "p50-ms")
 	})
 }
 
@@ -68,17 +67,8 @@ func labelled(role string, run func()) {
 	pprof.Do(context.Background(), pprof.Labels("role", role), func(context.Context) { run() })
 }
 
-// processorTime is what this process has used. Beside other work on the machine it
-// is steadier than any rate.
-func processorTime(b *testing.B) time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-func startNodes(ctx context.Context, b *testing.B) (endpoints []string) {
+// startNodes gives the APIs of all nodes, and that of one that does not lead.
+func startNodes(ctx context.Context, b *testing.B) (endpoints []string, follower string) {
 	addresses, err := local.FreeAddresses(6)
 	if err != nil {
 		b.Fatal(err)
@@ -111,7 +101,9 @@ func startNodes(ctx context.Context, b *testing.B) (endpoints []string) {
 		}
 		if opened.Leading() {
 			b.Logf("%s leads", members[i].Name)
+		} else {
+			follower = members[i].API
 		}
 	}
-	return endpoints
+	return endpoints, follower
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
-	"text/tabwriter"
 	"time"
 
 	"github.com/conductord/conductord/test/bench/measure"
@@ -15,69 +13,82 @@ import (
 type report struct {
 	Began   time.Time    `json:"began"`
 	Machine machine      `json:"machine"`
-	Pairs   int          `json:"pairs"`
+	Options options      `json:"options"`
 	Works   []workReport `json:"works"`
+	Figures []figure     `json:"figures"`
+	// Failures are of what has to do with no one work or figure.
+	Failures []string `json:"failures,omitempty"`
 }
 
-// machine is where it was measured.
-type machine struct {
-	System     string `json:"system"`
-	Processors int    `json:"processors"`
-	Go         string `json:"go"`
-}
-
-// workReport is one work over all pairs. The floor's figures are in commands
-// where the work is one of flows, and in operations otherwise.
+// workReport is one work over all pairs, against the floor, or many waiting
+// jobs against few. The floor's figures are in single commands unless
+// operations are compared.
 type workReport struct {
-	work    `json:"-"`
-	Name    string         `json:"name"`
-	Load    measure.Load   `json:"load"`
-	Pairs   []pair         `json:"pairs"`
-	Ours    measure.Spread `json:"per_second"`
-	Floor   measure.Spread `json:"floor_per_second"`
-	Ratio   measure.Spread `json:"ratio"` // of the two, pair by pair
-	Typical pair           `json:"typical"`
+	work     `json:"-"`
+	Name     string         `json:"name"`
+	Against  string         `json:"against,omitempty"`
+	LogStore string         `json:"log_store"`
+	Load     measure.Load   `json:"load"`
+	Pairs    []pair         `json:"pairs"`
+	Ours     measure.Spread `json:"per_second"`
+	Other    measure.Spread `json:"other_per_second"`
+	Ratio    measure.Spread `json:"ratio"` // of the two, pair by pair
+	P50Ratio measure.Spread `json:"p50_ratio"`
+	Typical  pair           `json:"typical"`
+	Goals    []verdict      `json:"goals,omitempty"`
+	Failures []string       `json:"failures,omitempty"`
 }
 
 // pair is one run on each side.
 type pair struct {
-	Ours         measure.Run `json:"conductord"`
-	Cost         cost        `json:"cost"`
-	Floor        measure.Run `json:"floor"`
-	FloorBytes   int         `json:"floor_command_bytes"`
-	FloorEntries float64     `json:"floor_entries_per_operation"`
-	Ratio        float64     `json:"ratio"`
+	Ours     side    `json:"ours"`
+	Other    side    `json:"other"`
+	Ratio    float64 `json:"ratio"`
+	P50Ratio float64 `json:"p50_ratio"` // ours to the other's
 }
 
-func newReport(o options, works []work) *report {
-	r := &report{
-		Began: time.Now().UTC(), Pairs: o.pairs,
-		Machine: machine{System: runtime.GOOS + "/" + runtime.GOARCH, Processors: runtime.NumCPU(), Go: runtime.Version()},
-	}
-	for _, w := range works {
-		load := w.load
-		load.Warm, load.Window = o.warm, o.window
-		r.Works = append(r.Works, workReport{work: w, Name: w.name, Load: load})
-	}
-	return r
+// floorSide is what a work is compared with unless it is compared with itself.
+const floorSide = "the floor"
+
+// newWorkReport is that of a work against something; empty: against nothing.
+func newWorkReport(w work, name, against, store string, o options) *workReport {
+	load := w.load
+	load.Warm, load.Window = o.Warm, o.Window
+	return &workReport{work: w, Name: name, Against: against, LogStore: store, Load: load}
 }
 
-func (w *workReport) add(ours measure.Run, c cost, bare measure.Run, entries uint64, size int) {
-	w.Pairs = append(w.Pairs, pair{
-		Ours: ours, Cost: c, Floor: bare, FloorBytes: size,
-		FloorEntries: measure.Share(float64(entries), float64(bare.Operations)),
-		Ratio:        measure.Share(ours.PerSecond, bare.PerSecond),
-	})
+// add takes up a pair, and gives it with its ratios.
+func (w *workReport) add(ours, other side) pair {
+	p := pair{Ours: ours, Other: other, P50Ratio: measure.Share(float64(ours.P50), float64(other.P50))}
+	switch {
+	case w.Against == "":
+		p.P50Ratio = 0
+	case w.Against == floorSide && w.by == byCommands:
+		p.Ratio = measure.Share(ours.PerSecond*ours.Cost.Commands, other.PerSecond)
+	case w.Against != floorSide && w.by == byP50:
+		p.Ratio = measure.Share(float64(other.P50), float64(ours.P50)) // as of rates: less than 1 is slower
+	default:
+		p.Ratio = measure.Share(ours.PerSecond, other.PerSecond)
+	}
+	w.Pairs = append(w.Pairs, p)
+	return p
 }
 
 // finish sums the pairs up.
-func (r *report) finish() {
-	for i := range r.Works {
-		w := &r.Works[i]
-		w.Ours = w.spread(func(p pair) float64 { return p.Ours.PerSecond })
-		w.Floor = w.spread(func(p pair) float64 { return p.Floor.PerSecond })
-		w.Ratio = w.spread(func(p pair) float64 { return p.Ratio })
-		w.Typical = w.typical()
+func (w *workReport) finish() {
+	w.Ours = w.spread(func(p pair) float64 { return p.Ours.PerSecond })
+	w.Other = w.spread(func(p pair) float64 { return p.Other.PerSecond })
+	w.Ratio = w.spread(func(p pair) float64 { return p.Ratio })
+	w.P50Ratio = w.spread(func(p pair) float64 { return p.P50Ratio })
+	w.Typical = pair{
+		Ours: w.typical(func(p pair) side { return p.Ours }), Other: w.typical(func(p pair) side { return p.Other }),
+		Ratio: w.Ratio.Median, P50Ratio: w.P50Ratio.Median,
+	}
+	w.Goals = nil
+	for _, g := range w.goals {
+		if len(w.Pairs) > 0 {
+			w.Goals = append(w.Goals, g.judge(g.of(w)))
+		}
 	}
 }
 
@@ -90,43 +101,52 @@ func (w *workReport) spread(of func(pair) float64) measure.Spread {
 }
 
 // typical is made of the medians over the pairs, figure by figure.
-func (w *workReport) typical() pair {
-	median := func(of func(pair) float64) float64 { return w.spread(of).Median }
-	run := func(side func(pair) measure.Run) measure.Run {
-		wait := func(of func(measure.Run) time.Duration) time.Duration {
-			return time.Duration(median(func(p pair) float64 { return float64(of(side(p))) }))
-		}
-		return measure.Run{
-			Operations: int(median(func(p pair) float64 { return float64(side(p).Operations) })),
-			PerSecond:  median(func(p pair) float64 { return side(p).PerSecond }),
-			P50:        wait(func(r measure.Run) time.Duration { return r.P50 }),
-			P95:        wait(func(r measure.Run) time.Duration { return r.P95 }),
-			P99:        wait(func(r measure.Run) time.Duration { return r.P99 }),
+func (w *workReport) typical(of func(pair) side) side {
+	median := func(figure func(side) float64) float64 {
+		return w.spread(func(p pair) float64 { return figure(of(p)) }).Median
+	}
+	wait := func(figure func(side) time.Duration) time.Duration {
+		return time.Duration(median(func(s side) float64 { return float64(figure(s)) }))
+	}
+	usage := func(part func(side) measure.Usage) measure.Usage {
+		return measure.Usage{
+			CPU:         wait(func(s side) time.Duration { return part(s).CPU }),
+			Allocations: median(func(s side) float64 { return part(s).Allocations }),
+			Allocated:   median(func(s side) float64 { return part(s).Allocated }),
+			LogWrites:   median(func(s side) float64 { return part(s).LogWrites }),
+			Resident:    median(func(s side) float64 { return part(s).Resident }),
 		}
 	}
-	return pair{
-		Ours:  run(func(p pair) measure.Run { return p.Ours }),
-		Floor: run(func(p pair) measure.Run { return p.Floor }),
-		Cost: cost{
-			EntriesPerOperation:  median(func(p pair) float64 { return p.Cost.EntriesPerOperation }),
-			IndexPerOperation:    median(func(p pair) float64 { return p.Cost.IndexPerOperation }),
-			CommandsPerOperation: median(func(p pair) float64 { return p.Cost.CommandsPerOperation }),
-			CPUPerOperation:      time.Duration(median(func(p pair) float64 { return float64(p.Cost.CPUPerOperation) })),
-			BytesPerOperation:    median(func(p pair) float64 { return p.Cost.BytesPerOperation }),
-			Commands:             w.commands(),
-			Disturbed:            w.disturbed() > 0,
+	return side{
+		Run: measure.Run{
+			Operations: int(median(func(s side) float64 { return float64(s.Operations) })),
+			PerSecond:  median(func(s side) float64 { return s.PerSecond }),
+			P50:        wait(func(s side) time.Duration { return s.P50 }),
+			P95:        wait(func(s side) time.Duration { return s.P95 }),
+			P99:        wait(func(s side) time.Duration { return s.P99 }),
+			P999:       wait(func(s side) time.Duration { return s.P999 }),
 		},
-		FloorBytes:   int(median(func(p pair) float64 { return float64(p.FloorBytes) })),
-		FloorEntries: median(func(p pair) float64 { return p.FloorEntries }),
-		Ratio:        median(func(p pair) float64 { return p.Ratio }),
+		Cost: cost{
+			Entries:   median(func(s side) float64 { return s.Cost.Entries }),
+			Index:     median(func(s side) float64 { return s.Cost.Index }),
+			Commands:  median(func(s side) float64 { return s.Cost.Commands }),
+			Bytes:     median(func(s side) float64 { return s.Cost.Bytes }),
+			Leader:    usage(func(s side) measure.Usage { return s.Cost.Leader }),
+			Followers: usage(func(s side) measure.Usage { return s.Cost.Followers }),
+			Callers:   usage(func(s side) measure.Usage { return s.Cost.Callers }),
+			ByName:    w.byName(of),
+			Disturbed: w.disturbed() > 0,
+		},
+		CommandBytes: int(median(func(s side) float64 { return float64(s.CommandBytes) })),
+		Waiting:      uint64(median(func(s side) float64 { return float64(s.Waiting) })),
 	}
 }
 
-func (w *workReport) commands() map[string]float64 {
+func (w *workReport) byName(of func(pair) side) map[string]float64 {
 	medians := map[string]float64{}
 	for _, p := range w.Pairs {
-		for name := range p.Cost.Commands {
-			medians[name] = w.spread(func(p pair) float64 { return p.Cost.Commands[name] }).Median
+		for name := range of(p).Cost.ByName {
+			medians[name] = w.spread(func(p pair) float64 { return of(p).Cost.ByName[name] }).Median
 		}
 	}
 	return medians
@@ -136,42 +156,70 @@ func (w *workReport) commands() map[string]float64 {
 func (w *workReport) disturbed() int {
 	n := 0
 	for _, p := range w.Pairs {
-		if p.Cost.Disturbed {
+		if p.Ours.Cost.Disturbed || p.Other.Cost.Disturbed {
 			n++
 		}
 	}
 	return n
 }
 
+// figure is what was measured of nodes, once for each of its values.
+type figure struct {
+	Name   string         `json:"name"`
+	Unit   string         `json:"unit"`
+	Values []float64      `json:"values"`
+	Spread measure.Spread `json:"spread"`
+	Goal   *verdict       `json:"goal,omitempty"`
+}
+
+// figure takes up what was measured, and judges the worst value; g may be nil.
+func (r *report) figure(name, unit string, g *goal, values ...float64) {
+	f := figure{Name: name, Unit: unit, Values: values, Spread: measure.SpreadOf(values)}
+	if g != nil && len(values) > 0 {
+		judged := g.judge(g.worst(f.Spread))
+		f.Goal = &judged
+	}
+	r.Figures = append(r.Figures, f)
+	progress("%s: %s", f.Name, f.shown())
+}
+
+func (f figure) shown() string {
+	if len(f.Values) == 0 {
+		return "-"
+	}
+	if len(f.Values) == 1 {
+		return fmt.Sprintf("%s %s", number(f.Spread.Median), f.Unit)
+	}
+	return fmt.Sprintf("%s %s (%s to %s)", number(f.Spread.Median), f.Unit, number(f.Spread.Low), number(f.Spread.High))
+}
+
+// failed is whether anything could not be measured.
+func (r *report) failed() bool {
+	for _, w := range r.Works {
+		if len(w.Failures) > 0 {
+			return true
+		}
+	}
+	return len(r.Failures) > 0
+}
+
+func (r *report) fail(format string, args ...any) {
+	failure := fmt.Sprintf(format, args...)
+	r.Failures = append(r.Failures, failure)
+	progress("%s", failure)
+}
+
+func (w *workReport) fail(format string, args ...any) {
+	failure := fmt.Sprintf(format, args...)
+	w.Failures = append(w.Failures, failure)
+	progress("%s: %s", w.Name, failure)
+}
+
 func (r *report) writeJSON(to io.Writer) error {
 	encoder := json.NewEncoder(to)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
-}
-
-func (r *report) writeTable(to io.Writer) error {
-	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "work\tops/s\tp50\tp95\tp99\tfloor/s\tfloor p50\tratio (low to high)\tentries/op\tindex/op\tcommands/op\tbytes/op\tCPU/op\tfloor entries/op\t\n")
-	for _, w := range r.Works {
-		t := w.Typical
-		fmt.Fprintf(table, "%s\t%.0f\t%s\t%s\t%s\t%.0f\t%s\t%.3f (%.3f to %.3f)\t%.3f\t%.3f\t%.3f\t%.0f\t%s\t%.3f\t\n",
-			w.Name, w.Ours.Median, milliseconds(t.Ours.P50), milliseconds(t.Ours.P95), milliseconds(t.Ours.P99),
-			w.Floor.Median, milliseconds(t.Floor.P50), w.Ratio.Median, w.Ratio.Low, w.Ratio.High,
-			t.Cost.EntriesPerOperation, t.Cost.IndexPerOperation, t.Cost.CommandsPerOperation, t.Cost.BytesPerOperation, milliseconds(t.Cost.CPUPerOperation), t.FloorEntries)
+	if err := encoder.Encode(r); err != nil {
+		return fmt.Errorf("cannot write the report: %w", err)
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("cannot write the table: %w", err)
-	}
-	for _, w := range r.Works {
-		if n := w.disturbed(); n > 0 {
-			fmt.Fprintf(to, "%s: the leader changed in %d of %d pairs\n", w.Name, n, len(w.Pairs))
-		}
-	}
-	_, err := fmt.Fprintf(to, "\nmedians of %d pairs, on %s, %d processors, %s; the floor of flow works is in commands\n",
-		r.Pairs, r.Machine.System, r.Machine.Processors, r.Machine.Go)
-	return err
-}
-
-func milliseconds(d time.Duration) string {
-	return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
+	return nil
 }

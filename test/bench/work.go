@@ -4,88 +4,183 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/test/bench/measure"
 )
 
 const (
 	detailBytes = 512
-	// postBoard is where no conductor looks, so that posts stay posts.
-	postBoard = "bench"
-	postKind  = "bench-post"
+	// benchBoard is where no conductor of a server looks, so that posts stay posts.
+	benchBoard = "bench"
+	postKind   = "bench-post"
+)
+
+// basis is what of a work is compared with the floor.
+type basis int
+
+// A call of the floor is worth as many operations as one of ours where these are
+// compared. Everywhere else an operation is several commands, one after the
+// other, and the floor proposes single commands.
+const (
+	byOperations basis = iota // operations a second
+	byCommands                // commands a second, of all kinds
+	byP50                     // the time that half of the calls take
+	alone                     // nothing: there is no floor
 )
 
 // work is something that is measured.
 type work struct {
-	name string
-	load measure.Load
-	// call makes one call: all of its operations.
-	call func(ctx context.Context, client *raftboard.Client, perCall int) error
-	// flows needs a conductor beside it. An operation of it is several
-	// commands, one after the other; so the floor proposes single commands.
-	flows bool
+	name  string
+	load  measure.Load
+	open  func(ctx context.Context, at *place, load measure.Load) (*doing, error)
+	by    basis
+	goals []goal
 }
 
+// place is the cluster that a work is done on.
+type place struct {
+	client    *raftboard.Client
+	endpoints []string
+	follower  string // the API of a node that does not lead
+	// steady has works put back what they take from the board, so that as many
+	// jobs wait after them as before.
+	steady bool
+}
+
+// doing is a work that is ready. Its call makes all operations of one call, and
+// tells how long what matters of it took. Close it.
+type doing struct {
+	call  func(context.Context) (time.Duration, error)
+	close func()
+}
+
+// works are in the order in which they are done: those first that leave
+// little behind.
 func works() []work {
+	one := func(callers int) measure.Load { return measure.Load{Callers: callers, PerCall: 1} }
 	return []work{
-		{name: "post-1", load: measure.Load{Callers: 1, PerCall: 1}, call: post},
-		{name: "post-64", load: measure.Load{Callers: 64, PerCall: 1}, call: post},
-		{name: "post-16x100", load: measure.Load{Callers: 16, PerCall: 100}, call: post},
-		{name: "flow-64", load: measure.Load{Callers: 64, PerCall: 1}, call: runFlow, flows: true},
+		{name: "read-64", load: one(64), open: openRead, by: alone, goals: []goal{
+			atLeast("operations/s", 8_000, perSecond), atMost("entries/op", 0.01, entriesPerOperation),
+		}},
+		{name: "start-1", load: one(1), open: openStart, by: byP50, goals: []goal{atMost("p50 ratio", 4, p50Ratio)}},
+		{name: "post-1", load: one(1), open: openPost, by: byOperations, goals: []goal{atMost("p50 ratio", 1.5, p50Ratio)}},
+		{name: "flow-64", load: one(64), open: openFlow, by: byCommands, goals: []goal{
+			atLeast("ratio", 0.4, ratio), atMost("entries/op", 1, entriesPerOperation), atMost("commands/op", 6, commandsPerOperation),
+		}},
+		{name: "claim-16", load: one(16), open: openClaim, by: byCommands, goals: []goal{atLeast("ratio", 0.5, ratio)}},
+		{name: "post-64", load: one(64), open: openPost, by: byOperations, goals: []goal{atLeast("ratio", 0.6, ratio)}},
+		{name: "post-16x100", load: measure.Load{Callers: 16, PerCall: 100}, open: openPost, by: byOperations, goals: []goal{atLeast("ratio", 0.7, ratio)}},
 	}
 }
 
+// fillPrefix marks a work that is done among many waiting jobs, and compared
+// with itself among few.
+const fillPrefix = "fill/"
+
+// The figures of nodes, by the names with which they can be asked for.
+const (
+	idleName     = "idle"
+	memoryName   = "memory"
+	snapshotName = "snapshot"
+	restartName  = "restart"
+)
+
+// names are all that can be asked for.
 func names() []string {
 	var all []string
 	for _, w := range works() {
 		all = append(all, w.name)
 	}
-	return all
+	for _, w := range works() {
+		all = append(all, fillPrefix+w.name)
+	}
+	return append(all, idleName, memoryName, snapshotName, restartName)
 }
 
-// chosen are the works of a name, or all.
-func chosen(name string) []work {
-	var some []work
-	for _, w := range works() {
-		if name == "" || name == w.name {
-			some = append(some, w)
+// wanted are the names that are to be done.
+type wanted map[string]bool
+
+// choose finds the names that match one of some patterns, with commas between
+// them; all of them without a pattern. It gives the patterns that match none.
+func choose(patterns string) (chosen wanted, unknown []string) {
+	chosen = wanted{}
+	if patterns == "" {
+		patterns = "*,fill/*"
+	}
+	for _, pattern := range strings.Split(patterns, ",") {
+		matching := slices.DeleteFunc(names(), func(name string) bool {
+			matches, err := path.Match(pattern, name)
+			return err != nil || !matches
+		})
+		if len(matching) == 0 {
+			unknown = append(unknown, pattern)
+		}
+		for _, name := range matching {
+			chosen[name] = true
 		}
 	}
-	return some
+	return chosen, unknown
+}
+
+// works are those whose name is chosen, behind the prefix.
+func (w wanted) works(prefix string) []work {
+	return slices.DeleteFunc(works(), func(one work) bool { return !w[prefix+one.name] })
 }
 
 // floorLoad is the load of the other side.
 func (w work) floorLoad(load measure.Load) measure.Load {
-	if w.flows {
+	if w.by != byOperations {
 		load.PerCall = 1
 	}
 	return load
 }
 
 // floorBytes is the size of what one call of the floor proposes: as much of
-// the log as a call of the work has taken, or a command of a flow.
+// the log as a call of the work has taken, or a command of it.
 func (w work) floorBytes(c cost) int {
-	if w.flows {
-		return max(1, int(measure.Share(c.BytesPerOperation, c.CommandsPerOperation)))
+	if w.by != byOperations {
+		return max(1, int(measure.Share(c.Bytes, c.Commands)))
 	}
-	return max(1, int(c.BytesPerOperation)*w.load.PerCall)
+	return max(1, int(c.Bytes)*w.load.PerCall)
 }
 
-// details are what every posting carries: a JSON string of detailBytes.
-func details() json.RawMessage {
-	text := bytes.Repeat([]byte{'d'}, detailBytes)
-	text[0], text[detailBytes-1] = '"', '"'
+// details are a JSON string of so many bytes.
+func details(size int) json.RawMessage {
+	text := bytes.Repeat([]byte{'d'}, size)
+	text[0], text[size-1] = '"', '"'
 	return text
 }
 
-func post(ctx context.Context, client *raftboard.Client, perCall int) error {
-	postings := make([]jobs.Posting, perCall)
+// timed is a call of which all matters.
+func timed(call func(context.Context) error) func(context.Context) (time.Duration, error) {
+	return func(ctx context.Context) (time.Duration, error) {
+		began := time.Now()
+		err := call(ctx)
+		return time.Since(began), err
+	}
+}
+
+// openPost posts jobs that nobody takes.
+func openPost(_ context.Context, at *place, load measure.Load) (*doing, error) {
+	carried := details(detailBytes)
+	return &doing{
+		call:  timed(func(ctx context.Context) error { return post(ctx, at.client, load.PerCall, carried) }),
+		close: func() {},
+	}, nil
+}
+
+// post posts jobs in one call. A repeat after a lost answer posts none twice:
+// each has its id from here.
+func post(ctx context.Context, client *raftboard.Client, count int, carried json.RawMessage) error {
+	postings := make([]jobs.Posting, count)
 	for i := range postings {
-		postings[i] = jobs.Posting{Board: postBoard, Name: "bench", Kind: postKind, Details: details()}
+		postings[i] = jobs.Posting{ID: jobs.NewJobID(), Board: benchBoard, Name: "bench", Kind: postKind, Details: carried}
 	}
 	posted, err := client.Post(ctx, postings...)
 	if err != nil {
@@ -99,23 +194,17 @@ func post(ctx context.Context, client *raftboard.Client, perCall int) error {
 	return nil
 }
 
-// runFlow posts jobs with a flow each and waits for the end of each.
-func runFlow(ctx context.Context, client *raftboard.Client, perCall int) error {
-	for range perCall {
-		book := logbook.Book{ID: logbook.NewBookID(), Name: "bench"}
-		book.Flows = []logbook.FlowDetail{{
-			ID: logbook.NewFlowID(), Book: book.ID, Name: "bench", Factory: logbook.Factory{Name: flowKind},
-		}}
-		job, err := jobs.PostOne(ctx, client, jobs.Posting{Name: "bench", Book: &book})
-		if err != nil {
-			return err
-		}
-		if job, err = client.Wait(ctx, job.ID); err != nil {
-			return err
-		}
-		if job.Outcome != jobs.OutcomeSuccess {
-			return fmt.Errorf("job %s ended %s %s: %s", job.ID, job.State, job.Outcome, job.Reason)
-		}
+// openRead reads a job that nobody can claim.
+func openRead(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
+	job, err := jobs.PostOne(ctx, at.client, jobs.Posting{Board: benchBoard, Name: "bench", Kind: postKind, Hold: true, Details: details(detailBytes)})
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	return &doing{
+		call: timed(func(ctx context.Context) error {
+			_, err := at.client.Job(ctx, job.ID)
+			return err
+		}),
+		close: func() {},
+	}, nil
 }

@@ -17,15 +17,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	wal "github.com/hashicorp/raft-wal"
-	"go.etcd.io/bbolt"
 )
 
 // What package raftboard/node does not make configurable, and so cannot be
@@ -72,7 +68,7 @@ func (o Options) validate() error {
 // Node is one member of the group.
 type Node struct {
 	raft      *raft.Raft
-	log       logStore
+	log       *countedLog
 	transport *raft.NetworkTransport
 	proposer  *proposer
 }
@@ -119,33 +115,6 @@ func (n *Node) open(options Options) error {
 	}
 	n.raft, err = raft.NewRaft(config, &counter{}, cached, n.log, snapshots, n.transport)
 	return err
-}
-
-// logStore is what raft writes to.
-type logStore interface {
-	raft.LogStore
-	raft.StableStore
-	io.Closer
-}
-
-func openLog(options Options) (logStore, error) {
-	var store logStore
-	var err error
-	switch options.LogStore {
-	case "", "bolt":
-		store, err = raftboltdb.New(raftboltdb.Options{
-			Path:        filepath.Join(options.Dir, logFile),
-			BoltOptions: &bbolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
-		})
-	case "wal":
-		store, err = wal.Open(options.Dir, wal.WithLogger(hclog.NewNullLogger()))
-	default:
-		err = fmt.Errorf("there is no log store %q", options.LogStore)
-	}
-	if err != nil {
-		return nil, err // and not a store that is none
-	}
-	return store, nil
 }
 
 func (o Options) raftConfig(logger hclog.Logger) *raft.Config {

@@ -27,7 +27,7 @@ type group struct {
 	outputs []*json.Decoder
 }
 
-func startGroup(t *testing.T) *group {
+func startGroup(t *testing.T, store string) *group {
 	t.Helper()
 	g := &group{T: t}
 	members, err := local.FreeAddresses(3)
@@ -37,7 +37,7 @@ func startGroup(t *testing.T) *group {
 	const heartbeat = 200 * time.Millisecond
 	for _, address := range members {
 		g.start(bareraft.Options{
-			Address: address, Members: members, Dir: t.TempDir(),
+			Address: address, Members: members, Dir: t.TempDir(), LogStore: store,
 			Heartbeat: heartbeat, Election: heartbeat, LeaderLease: heartbeat / 2, MaxAppendEntries: 512,
 			SnapshotInterval: 30 * time.Second, SnapshotThreshold: 16_384, TrailingLogs: 65_536,
 		})
@@ -102,7 +102,13 @@ func (g *group) leader() int {
 }
 
 func TestGroup(t *testing.T) {
-	g := startGroup(t)
+	for _, store := range []string{"", "bolt", "wal"} {
+		t.Run("log store "+store, func(t *testing.T) { testGroup(t, store) })
+	}
+}
+
+func testGroup(t *testing.T, store string) {
+	g := startGroup(t, store)
 	leader := g.leader()
 	load := measure.Load{Callers: 8, PerCall: 10, Warm: 50 * time.Millisecond, Window: 500 * time.Millisecond}
 
@@ -112,6 +118,13 @@ func TestGroup(t *testing.T) {
 	}
 	if calls := uint64(answer.Run.Operations / load.PerCall); answer.Entries == 0 || answer.Entries > calls+uint64(load.Callers) {
 		t.Errorf("%d calls made %d entries", calls, answer.Entries)
+	}
+	// An entry is written once, or with the one before it.
+	if spent := answer.Usage; spent.CPU <= 0 || spent.Allocations <= 0 || spent.LogWrites <= 0 || spent.LogWrites > float64(answer.Entries)+2 {
+		t.Errorf("%d entries have used %+v", answer.Entries, spent)
+	}
+	if idle := g.ask((leader+1)%3, bareraft.Request{}); idle.Error != "" || idle.Leading || idle.Usage.LogWrites <= 0 {
+		t.Errorf("a follower's answer is %+v", idle)
 	}
 	if follower := g.ask((leader+1)%3, bareraft.Request{Load: &load, Bytes: 600}); follower.Error == "" {
 		t.Error("a follower has replicated commands")
@@ -127,6 +140,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	for _, options := range []bareraft.Options{
 		{Members: []string{"127.0.0.1:1"}, Address: "127.0.0.1:2", Dir: t.TempDir()},
 		{Members: []string{"127.0.0.1:1"}, Address: "127.0.0.1:1"},
+		{Members: []string{"127.0.0.1:1"}, Address: "127.0.0.1:1", Dir: t.TempDir(), LogStore: "paper"},
 	} {
 		if node, err := bareraft.Open(options); err == nil {
 			t.Errorf("a member with %+v was opened", options)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 
 	"github.com/conductord/conductord/test/bench/measure"
 )
@@ -14,7 +16,7 @@ import (
 // Request is a line of a process's standard input.
 type Request struct {
 	// Load, if it is set, is driven now; only the leader does. Without a load
-	// the answer says whether this process leads.
+	// the answer is at once, and says what this process has used until now.
 	Load *measure.Load `json:"load,omitempty"`
 	// Bytes is the size of a command: what one call proposes.
 	Bytes int `json:"bytes,omitempty"`
@@ -22,18 +24,34 @@ type Request struct {
 
 // Answer is a line of a process's standard output.
 type Answer struct {
-	Leading bool        `json:"leading"`
-	Run     measure.Run `json:"run"`
-	Entries uint64      `json:"entries"` // proposed within the window
-	Error   string      `json:"error,omitempty"`
+	Leading bool          `json:"leading"`
+	Run     measure.Run   `json:"run"`
+	Entries uint64        `json:"entries"` // proposed within the window
+	Usage   measure.Usage `json:"usage"`   // within the window; without a load, since the process began
+	Error   string        `json:"error,omitempty"`
 }
 
 // maxCommand bounds Request.Bytes: an entry takes no more.
 const maxCommand = maxEntryBytes
 
+// headroomBytes are what a daemon has beyond its heap, so that it collects
+// garbage less often (cmd/conductord/headroom.go).
+const headroomBytes = 64 << 20
+
+// headroom is memory that nobody touches and the collector counts. As in the
+// daemon, whoever sets GOGC or GOMEMLIMIT has decided otherwise.
+func headroom() []byte {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	return make([]byte, headroomBytes)
+}
+
 // Serve runs a member: the first line of the input is its Options, and every
 // further one a Request. It returns when the input ends.
 func Serve(ctx context.Context, input io.Reader, output io.Writer) (err error) {
+	room := headroom()
+	defer runtime.KeepAlive(room)
 	requests, answers := json.NewDecoder(input), json.NewEncoder(output)
 	var options Options
 	if err := requests.Decode(&options); err != nil {
@@ -59,29 +77,43 @@ func Serve(ctx context.Context, input io.Reader, output io.Writer) (err error) {
 
 func (n *Node) answer(ctx context.Context, request Request) Answer {
 	answer := Answer{Leading: n.Leading()}
-	if request.Load == nil {
-		return answer
-	}
 	var err error
-	if answer.Run, answer.Entries, err = n.Drive(ctx, *request.Load, request.Bytes); err != nil {
+	if request.Load == nil {
+		answer.Usage, err = n.Usage()
+	} else {
+		answer.Run, answer.Entries, answer.Usage, err = n.Drive(ctx, *request.Load, request.Bytes)
+	}
+	if err != nil {
 		answer.Error = err.Error()
 	}
 	return answer
 }
 
+// Usage is what the process has used, and the member has written.
+func (n *Node) Usage() (measure.Usage, error) {
+	usage, err := measure.OwnUsage()
+	usage.LogWrites = float64(n.log.writes.Load())
+	return usage, err
+}
+
 // Drive proposes commands of a size under a load, one for each call, and gives
-// the entries of the window besides.
-func (n *Node) Drive(ctx context.Context, load measure.Load, size int) (measure.Run, uint64, error) {
+// the entries of the window and what it has used besides.
+func (n *Node) Drive(ctx context.Context, load measure.Load, size int) (measure.Run, uint64, measure.Usage, error) {
 	if size < 1 || size > maxCommand {
-		return measure.Run{}, 0, fmt.Errorf("cannot propose commands of %d bytes; they have 1 to %d", size, maxCommand)
+		return measure.Run{}, 0, measure.Usage{}, fmt.Errorf("cannot propose commands of %d bytes; they have 1 to %d", size, maxCommand)
 	}
 	command := bytes.Repeat([]byte{'c'}, size)
-	var marks []uint64
+	var entries []uint64
+	var usages []measure.Usage
 	run, err := measure.Drive(ctx, load,
 		func(ctx context.Context) error { return n.proposer.propose(ctx, command) },
-		func(context.Context) error { marks = append(marks, n.proposer.entries.Load()); return nil })
+		func(context.Context) error {
+			usage, err := n.Usage()
+			entries, usages = append(entries, n.proposer.entries.Load()), append(usages, usage)
+			return err
+		})
 	if err != nil {
-		return measure.Run{}, 0, fmt.Errorf("cannot drive bare raft: %w", err)
+		return measure.Run{}, 0, measure.Usage{}, fmt.Errorf("cannot drive bare raft: %w", err)
 	}
-	return run, marks[1] - marks[0], nil
+	return run, entries[1] - entries[0], usages[1].Since(usages[0]), nil
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Counters are the values of some metrics at one moment: counters by name, or
-// by "name{value}" where they have one label, and of each histogram its sum
-// and count by "name_sum" and "name_count".
+// by "name{value}" where they have one label, and of each histogram and summary
+// its sum and count by "name_sum" and "name_count".
 type Counters map[string]float64
 
 // ReadCounters reads the metrics that a node exposes as text. Metrics with
@@ -47,6 +47,9 @@ func (c Counters) note(key string, kind dto.MetricType, metric *dto.Metric) {
 	case dto.MetricType_HISTOGRAM:
 		c[key+"_sum"] = metric.GetHistogram().GetSampleSum()
 		c[key+"_count"] = float64(metric.GetHistogram().GetSampleCount())
+	case dto.MetricType_SUMMARY:
+		c[key+"_sum"] = metric.GetSummary().GetSampleSum()
+		c[key+"_count"] = float64(metric.GetSummary().GetSampleCount())
 	}
 }
 

@@ -30,6 +30,7 @@ type Run struct {
 	P50        time.Duration `json:"p50_ns"`     // of a call, as the others
 	P95        time.Duration `json:"p95_ns"`
 	P99        time.Duration `json:"p99_ns"`
+	P999       time.Duration `json:"p999_ns"`
 }
 
 // Drive puts a load on a call. The mark is called when the window opens and
@@ -37,6 +38,16 @@ type Run struct {
 // and is returned: figures of a system that fails are worth nothing. It
 // returns when every caller has.
 func Drive(ctx context.Context, load Load, call func(context.Context) error, mark func(context.Context) error) (Run, error) {
+	return DriveTimed(ctx, load, func(ctx context.Context) (time.Duration, error) {
+		began := time.Now()
+		err := call(ctx)
+		return time.Since(began), err
+	}, mark)
+}
+
+// DriveTimed is Drive for calls that tell themselves how long what matters of
+// them took.
+func DriveTimed(ctx context.Context, load Load, call func(context.Context) (time.Duration, error), mark func(context.Context) error) (Run, error) {
 	if load.Callers < 1 || load.PerCall < 1 || load.Window <= 0 {
 		return Run{}, fmt.Errorf("cannot drive a load of %d callers with %d operations a call for %v", load.Callers, load.PerCall, load.Window)
 	}
@@ -66,18 +77,18 @@ func Drive(ctx context.Context, load Load, call func(context.Context) error, mar
 
 // callAgain calls until the window closes, and gives the time that each call
 // took which ended within the window.
-func callAgain(ctx context.Context, opens, closes time.Time, call func(context.Context) error) ([]time.Duration, error) {
+func callAgain(ctx context.Context, opens, closes time.Time, call func(context.Context) (time.Duration, error)) ([]time.Duration, error) {
 	var latencies []time.Duration
 	for {
-		began := time.Now()
-		if !began.Before(closes) || ctx.Err() != nil {
+		if !time.Now().Before(closes) || ctx.Err() != nil {
 			return latencies, nil
 		}
-		if err := call(ctx); err != nil {
+		took, err := call(ctx)
+		if err != nil {
 			return latencies, err
 		}
 		if ended := time.Now(); !ended.Before(opens) && ended.Before(closes) {
-			latencies = append(latencies, ended.Sub(began))
+			latencies = append(latencies, took)
 		}
 	}
 }
@@ -107,5 +118,6 @@ func summarise(load Load, latencies []time.Duration) Run {
 		P50:        Quantile(latencies, 0.50),
 		P95:        Quantile(latencies, 0.95),
 		P99:        Quantile(latencies, 0.99),
+		P999:       Quantile(latencies, 0.999),
 	}
 }

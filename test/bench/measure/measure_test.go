@@ -47,6 +47,21 @@ func TestDrive(t *testing.T) {
 	}
 }
 
+// TestDriveTimed holds that what a call says that it took is what counts, and
+// that it is called for no longer than that.
+func TestDriveTimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		load := measure.Load{Callers: 2, PerCall: 1, Warm: time.Second, Window: 2 * time.Second}
+		whole := taking(300*time.Millisecond, nil)
+		run, err := measure.DriveTimed(t.Context(), load, func(ctx context.Context) (time.Duration, error) {
+			return 40 * time.Millisecond, whole(ctx)
+		}, nil)
+		if err != nil || run.Operations != 12 || run.P50 != 40*time.Millisecond || run.P999 != 40*time.Millisecond {
+			t.Errorf("%+v, %v", run, err)
+		}
+	})
+}
+
 func taking(d time.Duration, end error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {

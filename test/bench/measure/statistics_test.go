@@ -79,6 +79,10 @@ conductord_entry_bytes_bucket{le="64"} 1
 conductord_entry_bytes_bucket{le="+Inf"} 12
 conductord_entry_bytes_sum 9000
 conductord_entry_bytes_count 12
+# TYPE raft_fsm_snapshot summary
+raft_fsm_snapshot{quantile="0.5"} 2
+raft_fsm_snapshot_sum 3
+raft_fsm_snapshot_count 2
 # TYPE conductord_leading gauge
 conductord_leading 1
 # TYPE conductord_call_seconds counter
@@ -93,6 +97,7 @@ func TestCounters(t *testing.T) {
 	want := measure.Counters{
 		"conductord_entries_total": 12, "conductord_commands_total{post}": 30, "conductord_commands_total{consume}": 4,
 		"conductord_entry_bytes_sum": 9000, "conductord_entry_bytes_count": 12,
+		"raft_fsm_snapshot_sum": 3, "raft_fsm_snapshot_count": 2,
 	}
 	same(t, before, want)
 

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/conductord/conductord/test/bench/measure"
+)
+
+// goal is a bound that a figure should keep. Nothing fails that does not: the
+// report says so.
+type goal struct {
+	what  string
+	least bool // the bound is the least, and not the most
+	bound float64
+	of    func(*workReport) float64 // nil: of a figure of nodes
+}
+
+// verdict is a goal and what became of it.
+type verdict struct {
+	Goal  string  `json:"goal"`
+	Value float64 `json:"value"`
+	Met   bool    `json:"met"`
+}
+
+func atLeast(what string, bound float64, of func(*workReport) float64) goal {
+	return goal{what: what, least: true, bound: bound, of: of}
+}
+
+func atMost(what string, bound float64, of func(*workReport) float64) goal {
+	return goal{what: what, bound: bound, of: of}
+}
+
+func (g goal) String() string {
+	sign := "≤"
+	if g.least {
+		sign = "≥"
+	}
+	if g.what == "" {
+		return fmt.Sprintf("%s %g", sign, g.bound)
+	}
+	return fmt.Sprintf("%s %s %g", g.what, sign, g.bound)
+}
+
+func (g goal) judge(value float64) verdict {
+	met := value <= g.bound
+	if g.least {
+		met = value >= g.bound
+	}
+	return verdict{Goal: g.String(), Value: value, Met: met}
+}
+
+// worst is the value that keeps a bound the least.
+func (g goal) worst(spread measure.Spread) float64 {
+	if g.least {
+		return spread.Low
+	}
+	return spread.High
+}
+
+func (v verdict) String() string {
+	if v.Met {
+		return v.Goal + ": yes"
+	}
+	return v.Goal + ": no"
+}
+
+// What goals are about: medians over the pairs.
+func perSecond(w *workReport) float64           { return w.Ours.Median }
+func ratio(w *workReport) float64               { return w.Ratio.Median }
+func p50Ratio(w *workReport) float64            { return w.P50Ratio.Median }
+func entriesPerOperation(w *workReport) float64 { return w.Typical.Ours.Cost.Entries }
+func commandsPerOperation(w *workReport) float64 {
+	return w.Typical.Ours.Cost.Commands
+}

@@ -1,0 +1,7 @@
+package measure
+
+// The parts of ReadMemory and ReadCPU that need no process.
+var (
+	ParseMemory = parseMemory
+	ParseCPU    = parseCPU
+)

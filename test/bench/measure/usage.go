@@ -1,0 +1,148 @@
+package measure
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Usage is what a process has used up to a moment, or within a window.
+type Usage struct {
+	CPU         time.Duration `json:"cpu_ns"`
+	Allocations float64       `json:"allocations"` // objects on the heap, made
+	Allocated   float64       `json:"allocated"`   // bytes of them
+	LogWrites   float64       `json:"log_writes"`  // of the raft log, each waited for until the disk had it
+	Resident    float64       `json:"resident"`    // bytes of memory at the moment, or at the window's end
+}
+
+// Since is what was used after an earlier moment.
+func (u Usage) Since(before Usage) Usage {
+	u.CPU -= before.CPU
+	u.Allocations -= before.Allocations
+	u.Allocated -= before.Allocated
+	u.LogWrites -= before.LogWrites
+	return u
+}
+
+// Per is the share of each of several operations. Memory is not shared out.
+func (u Usage) Per(operations float64) Usage {
+	u.CPU = time.Duration(Share(float64(u.CPU), operations))
+	u.Allocations = Share(u.Allocations, operations)
+	u.Allocated = Share(u.Allocated, operations)
+	u.LogWrites = Share(u.LogWrites, operations)
+	return u
+}
+
+// MeanUsage is that of one of several processes; of none it is zero.
+func MeanUsage(all []Usage) Usage {
+	var mean Usage
+	n := float64(len(all))
+	for _, u := range all {
+		mean.CPU += u.CPU
+		mean.Allocations += u.Allocations / n
+		mean.Allocated += u.Allocated / n
+		mean.LogWrites += u.LogWrites / n
+		mean.Resident += u.Resident / n
+	}
+	mean.CPU = time.Duration(Share(float64(mean.CPU), n))
+	return mean
+}
+
+// OwnUsage is that of this process. It knows nothing of logs.
+func OwnUsage() (Usage, error) {
+	var spent syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &spent); err != nil {
+		return Usage{}, fmt.Errorf("cannot read what this process has used: %w", err)
+	}
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	return Usage{
+		CPU:         time.Duration(spent.Utime.Nano() + spent.Stime.Nano()),
+		Allocations: float64(samples[0].Value.Uint64()), Allocated: float64(samples[1].Value.Uint64()),
+		Resident: ReadMemory(os.Getpid()).Resident,
+	}, nil
+}
+
+// NodeUsage is that of a process which exposes the metrics of a conductord.
+func NodeUsage(pid int, counters Counters) Usage {
+	return Usage{
+		CPU:         time.Duration(counters["process_cpu_seconds_total"] * float64(time.Second)),
+		Allocations: counters["go_memstats_mallocs_total"], Allocated: counters["go_memstats_alloc_bytes_total"],
+		LogWrites: counters["conductord_log_writes_total"], Resident: ReadMemory(pid).Resident,
+	}
+}
+
+// ReadCPU is the processor time that a process has used, which the system
+// counts in hundredths of a second. Where it does not tell as Linux does, ok is
+// false.
+func ReadCPU(pid int) (used time.Duration, ok bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, false
+	}
+	return parseCPU(string(text))
+}
+
+// parseCPU reads the user and system time, the 12th and 13th field behind the
+// program's name, which is in brackets and may contain anything.
+func parseCPU(stat string) (time.Duration, bool) {
+	const user, system, tick = 11, 12, 10 * time.Millisecond
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= system {
+		return 0, false
+	}
+	ticks := int64(0)
+	for _, field := range []string{fields[user], fields[system]} {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, false
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * tick, true
+}
+
+// Memory is what of a process is in memory, in bytes.
+type Memory struct {
+	Resident  float64 `json:"resident"`
+	Anonymous float64 `json:"anonymous"` // what no file stands behind: heap and stacks
+	Mapped    float64 `json:"mapped"`    // of files; it can be dropped and read again
+}
+
+// ReadMemory asks the system. Where it does not tell as Linux does, all is zero.
+func ReadMemory(pid int) Memory {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return Memory{}
+	}
+	return parseMemory(text)
+}
+
+func parseMemory(status []byte) Memory {
+	var m Memory
+	lines := bufio.NewScanner(bytes.NewReader(status))
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		number, unit, _ := strings.Cut(strings.TrimSpace(value), " ")
+		kibibytes, err := strconv.ParseFloat(number, 64)
+		if err != nil || unit != "kB" {
+			continue
+		}
+		const kibi = 1 << 10
+		switch name {
+		case "VmRSS":
+			m.Resident = kibibytes * kibi
+		case "RssAnon":
+			m.Anonymous = kibibytes * kibi
+		case "RssFile":
+			m.Mapped = kibibytes * kibi
+		}
+	}
+	return m
+}

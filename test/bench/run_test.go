@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/test/bench/bareraft"
+)
+
+// TestMain lets this program be a process of the floor, as the real one is.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == floorMode {
+		if err := bareraft.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestRun does everything for a moment, and holds that everything is measured. How
+// fast it is does not matter.
+func TestRun(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "conductord")
+	if err := build(ctx, binary); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	args := "-pairs 1 -warm 200ms -window 800ms -fill 2000 -fill-pairs 1 -idle 1s -restarts 1 -log-store bolt,wal -only *,fill/claim-16,fill/read-64 -o json -dir " + dir + " -binary " + binary
+	if err := run(ctx, strings.Fields(args), &out); err != nil {
+		t.Error(err)
+	}
+	var r report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Works) != 2*len(works())+2 {
+		t.Errorf("%d works", len(r.Works))
+	}
+	for _, w := range r.Works {
+		if len(w.Pairs) != 1 {
+			t.Errorf("%s: %d pairs", w.Name, len(w.Pairs))
+			continue
+		}
+		ours, other := w.Pairs[0].Ours, w.Pairs[0].Other
+		if ours.Operations == 0 || ours.P50 <= 0 || ours.P999 < ours.P50 || ours.Cost.Leader.CPU <= 0 || ours.Cost.Leader.Allocations <= 0 || len(w.Goals) == 0 {
+			t.Errorf("%s: ours %+v, goals %v", w.Name, ours, w.Goals)
+		}
+		reads := strings.HasPrefix(w.Name, "read-64")
+		if !reads && (ours.Cost.Entries <= 0 || ours.Cost.Commands <= 0 || ours.Cost.Bytes <= 0 || ours.Cost.Leader.LogWrites <= 0 || ours.Cost.Followers.LogWrites <= 0) {
+			t.Errorf("%s: it has cost %+v", w.Name, ours.Cost)
+		}
+		if w.Against != "" && (other.Operations == 0 || other.Cost.Leader.CPU <= 0 || w.Pairs[0].Ratio <= 0) {
+			t.Errorf("%s: %s %+v, ratio %v", w.Name, w.Against, other, w.Pairs[0].Ratio)
+		}
+	}
+	if len(r.Figures) < 12 {
+		t.Errorf("%d figures: %+v", len(r.Figures), r.Figures)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("it has left %v behind (%v)", left, err)
+	}
+}
+
+// TestRunGoesOn holds that what cannot be measured is told, and a report written.
+func TestRunGoesOn(t *testing.T) {
+	var out bytes.Buffer
+	dir := t.TempDir()
+	err := run(t.Context(), []string{"-pairs", "2", "-only", "post-1,read-64,fill/post-1", "-dir", dir, "-binary", filepath.Join(dir, "none")}, &out)
+	if err == nil {
+		t.Error("nothing could be measured, and that is no error")
+	}
+	for _, want := range []string{"post-1: pair 1: cannot start", "read-64: pair 2: cannot start", "the cluster for many jobs: cannot start"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, out.String())
+		}
+	}
+}
