@@ -103,7 +103,8 @@ func (f *follower) listen(ctx context.Context) (heard bool, err error) {
 // hear passes an event to the run of its claim.
 func (f *follower) hear(event jobs.Event) {
 	switch event.Kind {
-	case jobs.EventOrdered, jobs.EventResumed, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed:
+	case jobs.EventOrdered, jobs.EventResumed, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
+		jobs.EventRetried, jobs.EventParked:
 	default:
 		return
 	}

@@ -26,12 +26,20 @@ func (t *txn) change(c *v1.Change) error {
 	case isUnder(j, jobs.OrderCancel) && !change.NotBefore.IsZero() && !change.NotBefore.Equal(j.NotBefore):
 		return fmt.Errorf("cannot change when job %s is due: %w: it is being cancelled", j.ID, jobs.ErrConflict)
 	}
+	release, err := t.planRelease(j, change)
+	if err != nil {
+		return prefixed(fmt.Sprintf("cannot release job %s", j.ID), err)
+	}
+	t.letRun(j, release)
 	t.alter(j, func() {
 		if change.Priority != nil {
 			j.Priority = *change.Priority
 		}
 		if !change.NotBefore.IsZero() {
 			j.NotBefore = change.NotBefore
+		}
+		if change.Release && j.Parked {
+			j.unpark()
 		}
 		j.Held = j.Held && !change.Release
 	})

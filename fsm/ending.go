@@ -18,7 +18,7 @@ type parting struct {
 	owner  string
 }
 
-// consume completes a job.
+// consume completes a job, unless its retry policy has it go on.
 func (t *txn) consume(c *v1.Ending) error {
 	p, err := t.planEnding(c, endConsumed)
 	if err != nil || p == nil {
@@ -28,18 +28,25 @@ func (t *txn) consume(c *v1.Ending) error {
 	if err != nil {
 		return prefixed("cannot consume", err)
 	}
+	next, err := t.sequel(p, outcome)
+	switch {
+	case err != nil:
+		return prefixed("cannot consume", err)
+	case next != nil:
+		return t.goOn(p, next)
+	}
 	p.job.Outcome = outcome
+	if p.job.Retry != nil && (outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed) {
+		p.job.Attempts++
+	}
 	if outcome == jobs.OutcomeCancelled && p.Reason == "" {
 		p.Reason = p.job.Order.Reason
 	}
 	if err := t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted); err != nil {
 		return err
 	}
-	switch outcome {
-	case jobs.OutcomeReverted:
-		return t.recordEnd(p, jobs.HowReverted)
-	case jobs.OutcomeFailed:
-		return t.recordEnd(p, jobs.HowFailed)
+	if outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed {
+		return t.recordEnd(p, howEnded(outcome))
 	}
 	return nil
 }
@@ -137,7 +144,13 @@ func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
 
 // repeats tells whether an ending is the one that has taken place.
 func repeats(j *jobRecord, e *jobs.Ending, how end) bool {
-	return j.Claim == nil && j.Token == e.Token && j.end == how && (how != endConsumed || j.Outcome == e.Outcome)
+	switch {
+	case j.Claim != nil || j.Token != e.Token:
+		return false
+	case how == endConsumed && j.end == endAttempted:
+		return j.Attempted == e.Outcome
+	}
+	return j.end == how && (how != endConsumed || j.Outcome == e.Outcome)
 }
 
 // outcome is that of a job to be consumed. It must be what its flow has come to.

@@ -137,7 +137,7 @@ func interventionSize(i *logbook.Intervention) int {
 }
 
 // steer has a job carry out what is pending: it becomes claimable, if it was
-// finished and not all of that holds.
+// finished or parked, and not all of that holds.
 func (t *txn) steer(j *jobRecord, pending []logbook.Intervention, record *flowRecord) {
 	last := &pending[len(pending)-1]
 	evidence := jobs.Event{
@@ -150,7 +150,12 @@ func (t *txn) steer(j *jobRecord, pending []logbook.Intervention, record *flowRe
 		return
 	}
 	lift(j, pending)
-	if !j.State.Finished() {
+	parked := j.Parked && j.State == jobs.StateHeld
+	if j.Parked {
+		j.unpark()
+		j.Token, j.end = last.Token, endNone
+	}
+	if !j.State.Finished() && !parked {
 		t.saveFlow(record)
 		j.ModifiedAt = t.now
 		t.saveJob(j)
@@ -163,7 +168,7 @@ func (t *txn) steer(j *jobRecord, pending []logbook.Intervention, record *flowRe
 	// token that would not be newer than the intervention's. What had gone wrong
 	// before a person looked does not count against the job.
 	j.Token, j.end = last.Token, endNone
-	j.Outcome, j.Reason, j.Crashes, j.Failures = "", "", 0, 0
+	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
 	t.setEvidence(j, nil)
 	t.move(j, jobs.StateClaimable, time.Time{})
 	t.event(jobs.EventReopened, j, evidence)

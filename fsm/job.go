@@ -21,6 +21,7 @@ const (
 	endAbandoned            // by its owner
 	endTrashed              // by its owner
 	endLost                 // with its session
+	endAttempted            // by its owner, with an attempt that has not ended the job
 )
 
 // jobRecord is the small, changing part of a job, without Details, Store and

@@ -38,6 +38,7 @@ type modelJob struct {
 	nonce    string    // of the present claim
 	ended    string    // how its last claim ended, and with what; empty: it has not
 	cooled   time.Time // until when it cools; zero: it does not
+	gaveUp   bool      // a person has cancelled it when it was parked, half undone
 	watched  bool      // its deadline has not been dealt with
 	finish   uint64    // the number of its finish
 }
@@ -158,7 +159,7 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 		ID: posting.ID, Board: posting.Board, Name: posting.Name, Kind: posting.Kind, Priority: posting.Priority,
 		Sequence: m.sequence, NotBefore: posting.NotBefore, Held: posting.Hold, Key: posting.Key, Tags: posting.Tags,
 		MaxCrashes: posting.MaxCrashes, Labels: slices.Sorted(slices.Values(posting.Labels)), Deadline: posting.Deadline,
-		PostedAt: m.now, ModifiedAt: m.now,
+		PostedAt: m.now, ModifiedAt: m.now, Retry: posting.Retry,
 	}}
 	if posting.Front {
 		j.Front = m.index
@@ -271,7 +272,7 @@ func (m *model) closeCancelled(j *modelJob) {
 	if flow := m.flows[j.ID.String()]; flow != nil && (flow.State == logbook.FlowRunning || flow.State == logbook.FlowReverting) {
 		flow.State = logbook.FlowSuspended
 	}
-	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.Order.Reason
+	j.Outcome, j.Reason, j.Parked = jobs.OutcomeCancelled, j.Order.Reason, false
 	m.finish(j, jobs.StateCompleted)
 }
 
@@ -385,7 +386,20 @@ func (m *model) end(how string, c *v1.Ending) error {
 		if err := outcomeFits(j, after, jobs.Outcome(c.Outcome)); err != nil {
 			return err
 		}
-		j.Outcome = jobs.Outcome(c.Outcome)
+		if next, due := m.goesOn(j, after, c); next != "" {
+			if next == jobs.FailureRetries && flow != nil && token.Compare(m.token()) >= 0 {
+				return jobs.ErrConflict
+			}
+			if flow != nil {
+				*flow = *after
+			}
+			j.Failure = command.FailureFromProto(c.Failure)
+			m.tryAgain(j, flow, c.Outcome, next, due)
+			return nil
+		}
+		if j.Outcome = jobs.Outcome(c.Outcome); j.Retry != nil && (j.Outcome == jobs.OutcomeReverted || j.Outcome == jobs.OutcomeFailed) {
+			j.Attempts++
+		}
 	}
 	if flow != nil {
 		*flow = *after
@@ -537,7 +551,12 @@ func (m *model) steer(j *modelJob, flow *modelFlow) {
 		j.Order = nil
 	}
 	j.ModifiedAt = m.now
-	if !j.State.Finished() {
+	parked := j.Parked && j.State == jobs.StateHeld
+	if j.Parked {
+		j.unpark()
+		j.Token, j.ended = m.token(), ""
+	}
+	if !j.State.Finished() && !parked {
 		return
 	}
 	m.reopen(j)
@@ -548,10 +567,11 @@ func (m *model) steer(j *modelJob, flow *modelFlow) {
 
 // reopen takes from a job what it has come to. Its key may be another's by now.
 func (m *model) reopen(j *modelJob) {
-	if m.holder(j.Board, j.Key) != nil {
+	if holder := m.holder(j.Board, j.Key); holder != nil && holder != j {
 		j.Key = ""
 	}
-	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures, j.FinishedAt = "", "", nil, 0, 0, time.Time{}
+	j.gaveUp = false
+	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures, j.Attempts, j.FinishedAt = "", "", nil, 0, 0, 0, time.Time{}
 }
 
 func (m *model) restore(c *v1.OrderCommand) error {
@@ -741,10 +761,14 @@ func (m *model) cancel(c *v1.OrderCommand) error {
 	}
 	again := under(j, jobs.OrderCancel) && j.Order.Revert == order.Revert
 	switch {
-	case again && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled):
+	case again && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled || j.gaveUp):
 		return nil
 	case j.State.Finished():
 		return jobs.ErrConflict
+	case j.Parked && m.remains(j, order.Revert) == "to consume":
+		j.Order, j.Outcome, j.Parked, j.gaveUp = order, jobs.OutcomeFailed, false, true
+		m.finish(j, jobs.StateCompleted)
+		return nil
 	}
 	return m.carryOut(j, order)
 }
@@ -783,6 +807,11 @@ func (m *model) change(c *v1.Change) error {
 		return nil
 	case j.State.Finished(), under(j, jobs.OrderCancel) && !change.NotBefore.IsZero() && !change.NotBefore.Equal(j.NotBefore):
 		return jobs.ErrConflict
+	}
+	if change.Release && j.Parked {
+		if err := m.unparked(j); err != nil {
+			return err
+		}
 	}
 	if change.Priority != nil {
 		j.Priority = *change.Priority

@@ -34,10 +34,10 @@ func jobLine(j jobs.Job) string {
 		order = fmt.Sprint(j.Order.Kind, " revert=", j.Order.Revert, " by ", j.Order.By, " at ", ago(j.Order.At))
 	}
 	return fmt.Sprintf("%s #%d on %s, %s, priority %d, front %d, key %q, labels %v, is %s for %s; not before %s, held=%t, deadline %s, due %s; "+
-		"posted %s, modified %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t",
+		"posted %s, modified %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
 		j.Name, j.Sequence, j.Board, j.Kind, j.Priority, j.Front, j.Key, j.Labels, j.State, owner, ago(j.NotBefore), j.Held, ago(j.Deadline), ago(j.DueAt),
 		ago(j.PostedAt), ago(j.ModifiedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
-		j.Outcome, order, j.Reason != "", j.Failure != nil)
+		j.Outcome, order, j.Reason != "", j.Failure != nil, j.Attempts, j.Attempted, j.Parked)
 }
 
 func flowLine(f *logbook.FlowDetail) string {
@@ -167,9 +167,18 @@ func (w *walker) next() *v1.Command {
 	draws := []func() *v1.Command{
 		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
 		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
-		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again,
+		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again, w.failed, w.failed,
 	}
 	return draws[w.draw("command", len(draws)-1)]()
+}
+
+// failed has the work of a job fail that mostly is claimed.
+func (w *walker) failed() *v1.Command {
+	job := w.held()
+	if !job.Flow.IsZero() && job.State == jobs.StateClaimed {
+		return w.failing(job)
+	}
+	return consume(&v1.Ending{Job: job.ID.String(), Token: command.TokenToProto(job.Token), Outcome: w.oneOf("outcome", "reverted", "failed")})
 }
 
 // again repeats a command as it was sent.
@@ -333,7 +342,7 @@ var (
 	}
 	wantedMoves = []string{
 		"nothing claimable", "nothing delayed", "nothing held", "claimable claimed", "claimable completed", "claimable delayed", "claimable suspended",
-		"claimed claimable", "claimed completed", "claimed cooling", "claimed suspended", "claimed trashed", "completed claimable", "completed nothing",
+		"claimed claimable", "claimed completed", "claimed cooling", "claimed held", "claimed suspended", "claimed trashed", "completed claimable", "completed nothing",
 		"cooling claimable", "delayed claimable", "delayed completed", "delayed suspended", "held claimable", "held completed", "held suspended",
 		"suspended claimable", "suspended completed", "trashed claimable", "trashed nothing",
 	}

@@ -70,7 +70,7 @@ func (t *txn) cancel(c *v1.OrderCommand) error {
 	}
 	repeated := isUnder(j, jobs.OrderCancel) && j.Order.Revert == order.Revert
 	switch {
-	case repeated && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled):
+	case repeated && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled || j.end == endAttempted):
 		return nil
 	case j.State.Finished():
 		return fmt.Errorf("cannot cancel job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
@@ -83,6 +83,9 @@ func (t *txn) cancel(c *v1.OrderCommand) error {
 	switch {
 	case err != nil:
 		return err
+	case remains == ended && j.Parked:
+		t.giveUp(j, flow, order)
+		return nil
 	case remains == ended:
 		return fmt.Errorf("cannot cancel job %s: %w: its flow is %s already", j.ID, jobs.ErrConflict, flow.State)
 	case remains == nothing:
@@ -225,7 +228,7 @@ func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) {
 			t.event(jobs.EventFlow, j, jobs.Event{Token: j.Token, FlowState: string(flow.State)})
 		}
 	}
-	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.Order.Reason
+	j.Outcome, j.Reason, j.Parked = jobs.OutcomeCancelled, j.Order.Reason, false
 	t.move(j, jobs.StateCompleted, time.Time{})
 	t.event(jobs.EventCompleted, j, jobs.Event{
 		Owner: owner, Token: j.Token, Outcome: j.Outcome, Reason: j.Reason, Order: j.Order,

@@ -110,6 +110,12 @@ func (a *author) post() *v1.Command {
 		}
 		p.Labels = [][]string{nil, nil, {"big"}, {"red", "big"}}[a.draw("labels", 3)]
 		p.MaxCrashes = uint32(a.draw("max crashes", 1))
+		if a.draw("with a retry policy", 2) == 0 {
+			p.Retry = &v1.RetryPolicy{
+				Attempts: uint32(a.draw("attempts", 3)), Delay: lasting(time.Duration(1+a.draw("retry delay", 9)) * 100 * time.Millisecond),
+				JitterPercent: 50, PriorityStep: int32(a.draw("step", 2)), OnFailure: a.oneOf("on failure", "", "retry", "park", "park"),
+			}
+		}
 		c.Postings = append(c.Postings, p)
 	}
 	return &v1.Command{Kind: &v1.Command_Post{Post: c}}
@@ -247,8 +253,15 @@ func (a *author) failing(job jobs.Job) *v1.Command {
 	if flow.State != logbook.FlowRunning && flow.State != logbook.FlowReverting {
 		return updateFlow(u)
 	}
-	u.State = "FAILURE"
-	return consume(&v1.Ending{Job: job.ID.String(), Token: u.Token, Outcome: "failed", Update: u})
+	outcome := "failed"
+	switch u.State = "FAILURE"; {
+	case flow.State == logbook.FlowRunning && a.draw("reverts", 1) == 0:
+		u.State = "REVERTING"
+		return updateFlow(u)
+	case flow.State == logbook.FlowReverting && a.draw("reverted", 3) > 0:
+		u.State, outcome = "REVERTED", "reverted"
+	}
+	return consume(&v1.Ending{Job: job.ID.String(), Token: u.Token, Outcome: outcome, Update: u})
 }
 
 // extend gives a claim that is mostly held a time of its own.

@@ -25,7 +25,7 @@ func (t *txn) restore(c *v1.OrderCommand) error {
 	if isUnder(j, jobs.OrderSuspend) {
 		j.Order = nil
 	}
-	j.Outcome, j.Reason, j.Crashes, j.Failures = "", "", 0, 0
+	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
 	t.setEvidence(j, nil)
 	if flow != nil {
 		flow.job, flow.last = j.Sequence, j.Sequence

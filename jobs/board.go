@@ -134,7 +134,9 @@ type Claimer interface {
 	// and then returns none. ErrSessionExpired; ErrLimit.
 	ClaimNext(ctx context.Context, request ClaimRequest) ([]Claimed, error)
 
-	// Consume completes the job: its flow has come to an end.
+	// Consume completes the job: its flow has come to an end. Where that is a
+	// failure, a RetryPolicy may have the job wait for another attempt instead,
+	// or for a person.
 	Consume(ctx context.Context, ending Ending) error
 
 	// Abandon gives the job back, for others to claim after ending.Delay. A

@@ -29,9 +29,11 @@ const (
 	// stays where it is: the intervention holds, or nobody has claimed the job
 	// since the one before.
 	EventIntervened EventKind = "intervened"
-	EventReopened   EventKind = "reopened" // a finished job became claimable, by an intervention in its flow
+	EventReopened   EventKind = "reopened" // a finished or parked job became claimable, by an intervention in its flow
 	EventRestored   EventKind = "restored" // a finished job was put back on its board
 	EventPurged     EventKind = "purged"   // a finished job was removed by a person; nothing follows about it
+	EventRetried    EventKind = "retried"  // an attempt has failed, and the job waits for the next one
+	EventParked     EventKind = "parked"   // the last attempt has failed, and the job is held for a person
 	EventBegun      EventKind = "begun"    // a watch begins here; nothing has happened to any job
 	EventFlow       EventKind = "flow"     // the job's flow, or some of its steps, changed state
 
@@ -58,7 +60,7 @@ const (
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
 	EventSuspended, EventResumed, EventOrdered, EventChanged, EventIntervened, EventReopened, EventRestored, EventPurged,
-	EventFlow,
+	EventRetried, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
 }

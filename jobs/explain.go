@@ -21,6 +21,7 @@ const (
 	CauseSuspect     Cause = "suspect"      // somebody has it whose session is silent
 	CauseOverdue     Cause = "overdue"      // its deadline has passed, and it is about to be cancelled
 	CauseSuspended   Cause = "suspended"    // a person has stopped it
+	CauseParked      Cause = "parked"       // its last attempt has failed, and a person is to say what now
 	CauseHeld        Cause = "held"         // nobody has released it yet
 	CauseDelayed     Cause = "delayed"      // its time has not come
 	CauseCooling     Cause = "cooling"      // it was just let go of
@@ -35,7 +36,7 @@ const (
 
 // Causes are all causes, in their order.
 var Causes = []Cause{
-	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseHeld, CauseDelayed, CauseCooling,
+	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseParked, CauseHeld, CauseDelayed, CauseCooling,
 	CauseBoardPaused, CauseNoConductor, CauseLabels, CauseDrained, CauseFull, CauseBehind, CauseReady,
 }
 
@@ -152,6 +153,10 @@ func (e *Explanation) kept(s *Situation) {
 		}
 		e.Remedy = e.command("resume")
 	case StateHeld:
+		if s.Job.Parked {
+			e.parked(s)
+			return
+		}
 		e.say(CauseHeld, "it was posted on hold, and nobody has released it")
 		e.Remedy = e.command("release")
 	case StateDelayed:
@@ -160,6 +165,15 @@ func (e *Explanation) kept(s *Situation) {
 	case StateCooling:
 		e.say(CauseCooling, "it cools until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner let go of it"))
 		e.Until = s.Job.DueAt
+	}
+}
+
+// parked explains a job that its retry policy holds.
+func (e *Explanation) parked(s *Situation) {
+	e.say(CauseParked, "it was parked at %s: %s", moment(s.Job.ModifiedAt), s.Job.Reason)
+	if e.Remedy = e.command("release"); s.Job.Attempted == OutcomeFailed && !s.Job.Flow.IsZero() {
+		e.Text += "; its flow is half undone, and needs a person"
+		e.Remedy = "conductord flow show " + s.Job.Flow.String()
 	}
 }
 

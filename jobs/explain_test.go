@@ -70,6 +70,12 @@ func TestExplain(t *testing.T) {
 		}, jobs.CauseReady, "it is being cancelled, and whoever claims it undoes", ""},
 		{"suspended", func(s *jobs.Situation) { s.Job.State, s.Job.Order = jobs.StateSuspended, by(jobs.OrderSuspend) },
 			jobs.CauseSuspended, "suspended by ann since 2030-01-02T12:00:00Z: it rains", "job resume ID"},
+		{"parked", func(s *jobs.Situation) {
+			s.Job.State, s.Job.Parked, s.Job.ModifiedAt, s.Job.Reason = jobs.StateHeld, true, noon, "attempt 2 of 2 has failed: snow"
+		}, jobs.CauseParked, "parked at 2030-01-02T12:00:00Z: attempt 2 of 2 has failed: snow", "job release ID"},
+		{"parked, half undone", func(s *jobs.Situation) {
+			s.Job.State, s.Job.Parked, s.Job.Attempted, s.Job.Flow = jobs.StateHeld, true, jobs.OutcomeFailed, itsFlow
+		}, jobs.CauseParked, "half undone, and needs a person", "conductord flow show " + itsFlow.String()},
 		{"held", func(s *jobs.Situation) { s.Job.State = jobs.StateHeld }, jobs.CauseHeld, "posted on hold", "job release ID"},
 		{"delayed", func(s *jobs.Situation) { s.Job.State, s.Job.DueAt = jobs.StateDelayed, noon.Add(time.Hour) },
 			jobs.CauseDelayed, "not due before 2030-01-02T13:00:00Z", "job delay ID --for 0s"},

@@ -94,6 +94,9 @@ const DefaultBoard = "default"
 //	HELD, DELAYED, CLAIMABLE, COOLING, SUSPENDED ──(cancel)──► COMPLETED
 //	CLAIMED, under an order to cancel ──(consume, abandon, expiry)──► COMPLETED
 //
+//	CLAIMED ──(consume of a failed attempt, by its RetryPolicy)──► COOLING, or parked: HELD
+//	HELD, parked ──(a person intervenes in its flow)──► CLAIMABLE
+//
 // A job's deadline cancels it too, and has undone what its flow has done.
 //
 // The lines about cancelling leave out a job whose flow is to be undone: it is CLAIMABLE
@@ -112,12 +115,12 @@ type State string
 const (
 	StateDelayed   State = "delayed"   // waits for its not-before time
 	StateClaimable State = "claimable" // waits for a conductor
-	StateCooling   State = "cooling"   // waits a moment after an expiry, or as its abandoner asked
+	StateCooling   State = "cooling"   // waits a moment after an expiry, as its abandoner asked, or for its next attempt
 	StateClaimed   State = "claimed"   // has an owner
 	StateCompleted State = "completed" // consumed; Outcome says how it went
 	StateTrashed   State = "trashed"   // cannot be done; Failure says why
 	StateSuspended State = "suspended" // waits for a person to resume it; Order says who stopped it
-	StateHeld      State = "held"      // was posted to wait until a person releases it
+	StateHeld      State = "held"      // waits until a person releases it: it was posted so, or is parked
 )
 
 // States are all states, in the order of a job's life; later additions
@@ -189,6 +192,9 @@ type Posting struct {
 	// person's order; see ByDeadline. Nobody can claim it after that for
 	// anything else.
 	Deadline time.Time
+	// Retry says what becomes of the job when its work has failed; nil: it is
+	// completed.
+	Retry *RetryPolicy
 }
 
 // Posted is what became of one posting.
@@ -213,7 +219,7 @@ type Job struct {
 	Details   json.RawMessage `json:"details,omitempty"`
 	Store     logbook.Values  `json:"store,omitempty"`
 	NotBefore time.Time       `json:"not_before,omitzero"`
-	Held      bool            `json:"held,omitempty"` // it was posted so, and nobody has released it yet
+	Held      bool            `json:"held,omitempty"` // it was posted so, or is parked, and nobody has released it yet
 
 	Key        string   `json:"key,omitempty"`
 	Front      uint64   `json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
@@ -221,8 +227,9 @@ type Job struct {
 	MaxCrashes int      `json:"max_crashes,omitempty"`
 	Labels     []string `json:"labels,omitempty"` // in their order
 
-	Deadline time.Time `json:"deadline,omitzero"`
-	Size     uint64    `json:"size,omitempty"` // bytes of the posting, which count against the limits of its board
+	Deadline time.Time    `json:"deadline,omitzero"`
+	Retry    *RetryPolicy `json:"retry,omitempty"`
+	Size     uint64       `json:"size,omitempty"` // bytes of the posting, which count against the limits of its board
 
 	PostedAt   time.Time `json:"posted_at"`
 	ModifiedAt time.Time `json:"modified_at"`
@@ -237,13 +244,19 @@ type Job struct {
 	// reopened, it is that of the intervention.
 	Token Token `json:"token,omitzero"`
 
-	Claims   int              `json:"claims"`            // how often it was claimed
-	Crashes  int              `json:"crashes"`           // how often its owner vanished
-	Failures int              `json:"failures"`          // how often it was abandoned with a failure
-	Outcome  Outcome          `json:"outcome,omitempty"` // of a completed job
-	Order    *StandingOrder   `json:"order,omitempty"`   // the last order that was given, unless it was lifted
-	Reason   string           `json:"reason,omitempty"`  // why it was last abandoned, trashed or cancelled
-	Failure  *logbook.Failure `json:"failure,omitempty"` // the evidence
+	Claims   int `json:"claims"`   // how often it was claimed
+	Crashes  int `json:"crashes"`  // how often its owner vanished
+	Failures int `json:"failures"` // how often it was abandoned with a failure
+	// Attempts is how many attempts have failed of a job that has a retry policy,
+	// since it was posted or a person has had it begin anew.
+	Attempts int `json:"attempts,omitempty"`
+	// Attempted is how the last of these ended, if it has not ended the job.
+	Attempted Outcome          `json:"attempted,omitempty"`
+	Parked    bool             `json:"parked,omitempty"`  // it is held by its retry policy, for a person
+	Outcome   Outcome          `json:"outcome,omitempty"` // of a completed job
+	Order     *StandingOrder   `json:"order,omitempty"`   // the last order that was given, unless it was lifted
+	Reason    string           `json:"reason,omitempty"`  // why it was last abandoned, trashed or cancelled
+	Failure   *logbook.Failure `json:"failure,omitempty"` // the evidence
 }
 
 // Claim ties a job to a session.

@@ -70,6 +70,9 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 	case p.MaxCrashes > MaxMaxCrashes:
 		return &logbook.LimitError{Field: "posting max_crashes", Limit: MaxMaxCrashes, Size: int64(p.MaxCrashes), Unit: "crashes"}
 	}
+	if err := CheckRetryPolicy(l, p.Retry); err != nil {
+		return err
+	}
 	if err := l.CheckValue("posting details", p.Details); err != nil {
 		return err
 	}

@@ -59,6 +59,11 @@ type StandingOrder struct {
 //	COMPLETED    ErrConflict        ErrConflict          ErrConflict, but for a repeat
 //	TRASHED      ErrConflict        ErrConflict          ErrConflict
 //
+// A job that its RetryPolicy has parked is HELD. One whose flow could not be
+// undone is COMPLETED by a cancellation too, with OutcomeFailed and its flow as
+// it stands, and cannot be released: ErrConflict. Released, a job has all its
+// attempts again, and a flow that was reverted is run again.
+//
 // An unclaimed job is there to be undone if the cancellation says Revert and
 // its flow has begun: then the next owner undoes it. An owner that is told
 // suspends or reverts the flow, and lets go of the job; one that dies, or that
@@ -110,7 +115,8 @@ type Controller interface {
 	//	the last job   effect
 	//	─────────────  ────────────────────────────────────────────────────────────
 	//	COMPLETED      CLAIMABLE, without outcome, reason and evidence, and with no
-	//	or TRASHED     crashes and failures counted; if the intervention holds, as it was
+	//	or TRASHED,    crashes, failures and attempts counted; if the intervention holds,
+	//	or parked      as it was
 	//	CLAIMED        ErrConflict: its owner carries out what was said before
 	//	any other      as it was, and its next owner carries this out too
 	//	swept          ErrNotFound

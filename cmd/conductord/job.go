@@ -222,6 +222,8 @@ func jobFields(job *jobs.Job) []field {
 		field{"claims", strconv.Itoa(job.Claims)},
 		field{"crashes", countText(job.Crashes)},
 		field{"failures", countText(job.Failures)},
+		field{"retry", retryText(job.Retry)},
+		field{"attempt", attemptText(job)},
 		field{"reason", job.Reason},
 		field{"order", orderText(job.Order)},
 	)
@@ -257,7 +259,8 @@ func valuesText(values logbook.Values) string {
 // last wrote to stderr. The flow may be gone already; then there is less.
 func evidenceOf(ctx context.Context, cluster Cluster, job *jobs.Job) ([]field, error) {
 	fields := failureFields(job.Failure)
-	if job.Flow.IsZero() || !job.State.Finished() || job.Outcome == jobs.OutcomeSuccess {
+	between := job.Attempted != "" && job.Claim == nil // between two attempts, or parked after the last
+	if job.Flow.IsZero() || !job.State.Finished() && !between || job.Outcome == jobs.OutcomeSuccess {
 		return fields, nil
 	}
 	detail, err := cluster.FlowDetail(ctx, job.Flow)

@@ -14,9 +14,10 @@ import (
 func (p *Program) jobReleaseCommand() *cobra.Command {
 	return p.jobChangeCommand(&cobra.Command{
 		Use:   "release ID",
-		Short: "Let a job go that was posted with --hold",
-		Long: "Let a job go that was posted with --hold: it is claimable at once, or when its time has come.\n" +
-			"A job that is not held stays as it is.",
+		Short: "Let a job go that is held: posted with --hold, or parked",
+		Long: "Let a job go that was posted with --hold: it is claimable at once, or when its time has come. One that its\n" +
+			"retry policy has parked begins anew, with all its attempts; if its flow is half undone, that is refused:\n" +
+			"see flow show. A job that is not held stays as it is.",
 	}, func(change *jobs.Change) error {
 		change.Release = true
 		return nil

@@ -23,6 +23,7 @@ type contentFlags struct {
 	tags, labels      []string
 	maxCrashes        int
 	hold, front       bool
+	retry             retryFlags
 }
 
 func (f *contentFlags) add(cmd *cobra.Command) {
@@ -36,6 +37,7 @@ func (f *contentFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")
 	flags.StringSliceVar(&f.labels, "label", nil, "only for conductors that offer this label; may be given several times")
 	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "how many owners it may cost before it is trashed (as the cluster has it)")
+	f.retry.add(cmd)
 }
 
 // fill gives a posting what the flags say.
@@ -43,6 +45,9 @@ func (f *contentFlags) fill(p *Program, posting *jobs.Posting) (err error) {
 	posting.Hold, posting.Key, posting.Front = f.hold, f.key, f.front
 	posting.Tags, posting.Labels, posting.MaxCrashes = f.tags, f.labels, f.maxCrashes
 	if posting.Priority, err = jobs.ParsePriority(f.priority); err != nil {
+		return err
+	}
+	if posting.Retry, err = f.retry.policy(); err != nil {
 		return err
 	}
 	if posting.Store, err = parseSets(f.sets); err != nil {

@@ -58,6 +58,8 @@ func TestCheckNamesTheBadField(t *testing.T) {
 		{"claim_next", "claim labels", func(c *v1.Command) { c.GetClaimNext().Labels = []string{""} }},
 		{"register", "entity labels", func(c *v1.Command) { c.GetRegister().Entity.Labels = []string{"a", "a"} }},
 		{"post", "posting max_crashes", func(c *v1.Command) { c.GetPost().Postings[1].MaxCrashes = 1_001 }},
+		{"post", "retry attempts", func(c *v1.Command) { c.GetPost().Postings[1].Retry = &v1.RetryPolicy{Attempts: 101} }},
+		{"post", "retry on_failure", func(c *v1.Command) { c.GetPost().Postings[1].Retry = &v1.RetryPolicy{OnFailure: "hope"} }},
 		{"post", "flow factory", func(c *v1.Command) { c.GetPost().Postings[0].Book.Flows[0].Factory = nil }},
 		{"post", "postings", func(c *v1.Command) { c.GetPost().Postings = nil }},
 		{"post", "job id", func(c *v1.Command) { c.GetPost().Postings = []*v1.Posting{nil} }},

@@ -217,6 +217,19 @@ var books = rapid.Custom(func(t *rapid.T) logbook.Book {
 	}
 })
 
+var retryPolicies = rapid.Custom(func(t *rapid.T) jobs.RetryPolicy {
+	return jobs.RetryPolicy{
+		Attempts:       counts.Draw(t, "attempts"),
+		Delay:          durations.Draw(t, "delay"),
+		BackoffPercent: counts.Draw(t, "backoff"),
+		MaxDelay:       durations.Draw(t, "max delay"),
+		JitterPercent:  counts.Draw(t, "jitter"),
+		PriorityStep:   jobs.Priority(rapid.Int32().Draw(t, "step")),
+		Never:          list(rapid.String()).Draw(t, "never"),
+		OnFailure:      jobs.OnFailure(rapid.String().Draw(t, "on failure")),
+	}
+})
+
 var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 	return jobs.Posting{
 		ID:        jobs.JobID{UUID: ids.Draw(t, "id")},
@@ -238,6 +251,7 @@ var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 		MaxCrashes: counts.Draw(t, "max crashes"),
 		Deadline:   times.Draw(t, "deadline"),
 		Labels:     list(rapid.String()).Draw(t, "labels"),
+		Retry:      optional(retryPolicies).Draw(t, "retry"),
 	}
 })
 
@@ -326,6 +340,10 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Claims:     counts.Draw(t, "claims"),
 		Crashes:    counts.Draw(t, "crashes"),
 		Failures:   counts.Draw(t, "failures"),
+		Retry:      optional(retryPolicies).Draw(t, "retry"),
+		Attempts:   counts.Draw(t, "attempts"),
+		Attempted:  outcomes.Draw(t, "attempted"),
+		Parked:     rapid.Bool().Draw(t, "parked"),
 		Outcome:    outcomes.Draw(t, "outcome"),
 		Order:      optional(standingOrders).Draw(t, "order"),
 		Reason:     rapid.String().Draw(t, "reason"),

@@ -96,6 +96,12 @@ func samples() []*v1.Command {
 			Id: jobA, Name: "plain", Kind: "mail", Hold: true, Key: "order 7", Front: true, Tags: []string{"b", "a"}, MaxCrashes: 2,
 			Labels: []string{"gpu", "big"}, Deadline: timestamppb.New(entryTime.Add(time.Hour)),
 		}}}}},
+		{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{{
+			Id: jobA, Name: "patient", Kind: "mail", Retry: &v1.RetryPolicy{
+				Attempts: 5, Delay: durationpb.New(10 * time.Second), BackoffPercent: 200, MaxDelay: durationpb.New(time.Minute),
+				JitterPercent: 20, PriorityStep: -10, Never: []string{"spoilt"}, OnFailure: "park",
+			},
+		}}}}},
 		{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{Session: sessionA, Job: jobA, Nonce: nonceA}}},
 		{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{
 			Session: sessionA, Nonce: nonceA, Boards: []string{"default", "night"}, Kinds: []string{"travel"}, Max: 8, Labels: []string{"gpu"},

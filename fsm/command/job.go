@@ -34,6 +34,7 @@ func JobToProto(j *jobs.Job) *v1.Job {
 		MaxCrashes:  countOf(j.MaxCrashes),
 		Labels:      slices.Clone(j.Labels),
 		Deadline:    TimeToProto(j.Deadline),
+		Retry:       RetryPolicyToProto(j.Retry),
 		PostedAt:    TimeToProto(j.PostedAt),
 		ModifiedAt:  TimeToProto(j.ModifiedAt),
 		FinishedAt:  TimeToProto(j.FinishedAt),
@@ -45,6 +46,9 @@ func JobToProto(j *jobs.Job) *v1.Job {
 		Claims:      countOf(j.Claims),
 		Crashes:     countOf(j.Crashes),
 		Failures:    countOf(j.Failures),
+		Attempts:    countOf(j.Attempts),
+		Attempted:   string(j.Attempted),
+		Parked:      j.Parked,
 		Outcome:     string(j.Outcome),
 		Order:       StandingOrderToProto(j.Order),
 		Reason:      text(j.Reason),
@@ -58,6 +62,7 @@ func JobFromProto(message *v1.Job) (jobs.Job, error) {
 	var r reader
 	claim, err := ClaimFromProto(message.GetClaim())
 	order, orderErr := StandingOrderFromProto(message.GetOrder())
+	retry, retryErr := RetryPolicyFromProto(message.GetRetry())
 	j := jobs.Job{
 		ID:          jobs.JobID{UUID: r.id("job id", message.GetId())},
 		Board:       message.GetBoard(),
@@ -79,6 +84,7 @@ func JobFromProto(message *v1.Job) (jobs.Job, error) {
 		MaxCrashes:  r.count("job max_crashes", message.GetMaxCrashes()),
 		Labels:      slices.Clone(message.GetLabels()),
 		Deadline:    r.time("job deadline", message.GetDeadline()),
+		Retry:       keep(&r, retry, retryErr),
 		PostedAt:    r.time("job posted_at", message.GetPostedAt()),
 		ModifiedAt:  r.time("job modified_at", message.GetModifiedAt()),
 		FinishedAt:  r.time("job finished_at", message.GetFinishedAt()),
@@ -90,6 +96,9 @@ func JobFromProto(message *v1.Job) (jobs.Job, error) {
 		Claims:      r.count("job claims", message.GetClaims()),
 		Crashes:     r.count("job crashes", message.GetCrashes()),
 		Failures:    r.count("job failures", message.GetFailures()),
+		Attempts:    r.count("job attempts", message.GetAttempts()),
+		Attempted:   word(&r, "job attempted", message.GetAttempted(), knownOutcome),
+		Parked:      message.GetParked(),
 		Outcome:     word(&r, "job outcome", message.GetOutcome(), knownOutcome),
 		Order:       keep(&r, order, orderErr),
 		Reason:      message.GetReason(),

@@ -33,6 +33,7 @@ func PostingToProto(p *jobs.Posting) *v1.Posting {
 
 		Key: p.Key, Front: p.Front, Tags: slices.Clone(p.Tags), MaxCrashes: countOf(p.MaxCrashes),
 		Labels: slices.Clone(p.Labels), Deadline: TimeToProto(p.Deadline),
+		Retry: RetryPolicyToProto(p.Retry),
 	}
 }
 
@@ -56,6 +57,8 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 		MaxCrashes: r.count("posting max_crashes", message.GetMaxCrashes()), Labels: slices.Clone(message.GetLabels()),
 		Deadline: r.time("posting deadline", message.GetDeadline()),
 	}
+	retry, err := RetryPolicyFromProto(message.GetRetry())
+	p.Retry = keep(&r, retry, err)
 	if message.GetBook() != nil {
 		book, err := BookFromProto(message.GetBook())
 		p.Book = keep(&r, &book, err)

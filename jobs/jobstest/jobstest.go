@@ -80,6 +80,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"changes", changeRows},
 		{"labels", labelRows},
 		{"interventions", interventionRows},
+		{"retries", retryRows},
 		{"history", historyRows},
 		{"boards", boardRows},
 		{"sessions", sessionRows},

@@ -1215,6 +1215,7 @@ type Posting struct {
 	MaxCrashes    uint32                 `protobuf:"varint,16,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"` // 0: as the cluster has it
 	Labels        []string               `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty"`                            // only who offers all of them gets the job as the next one
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                        // after it the job is cancelled, and undone
+	Retry         *RetryPolicy           `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`                              // unset: a job that fails is completed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1375,6 +1376,115 @@ func (x *Posting) GetDeadline() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Posting) GetRetry() *RetryPolicy {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
+// RetryPolicy says what becomes of a job whose work has failed. Durations that
+// are unset are 10 s for the delay, and an hour for the longest one.
+type RetryPolicy struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Attempts       uint32                 `protobuf:"varint,1,opt,name=attempts,proto3" json:"attempts,omitempty"` // in all; 0: one
+	Delay          *durationpb.Duration   `protobuf:"bytes,2,opt,name=delay,proto3" json:"delay,omitempty"`
+	BackoffPercent uint32                 `protobuf:"varint,3,opt,name=backoff_percent,json=backoffPercent,proto3" json:"backoff_percent,omitempty"` // each further delay in percent of the one before; 0: 100
+	MaxDelay       *durationpb.Duration   `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
+	JitterPercent  uint32                 `protobuf:"varint,5,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"` // the share of a delay that is left to chance
+	PriorityStep   int32                  `protobuf:"zigzag32,6,opt,name=priority_step,json=priorityStep,proto3" json:"priority_step,omitempty"`  // is added to the priority before each further attempt
+	Never          []string               `protobuf:"bytes,7,rep,name=never,proto3" json:"never,omitempty"`                                       // kinds of failure after which nobody tries again
+	OnFailure      string                 `protobuf:"bytes,8,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`              // complete, retry or park; empty: complete
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RetryPolicy) Reset() {
+	*x = RetryPolicy{}
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryPolicy) ProtoMessage() {}
+
+func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
+func (*RetryPolicy) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RetryPolicy) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *RetryPolicy) GetDelay() *durationpb.Duration {
+	if x != nil {
+		return x.Delay
+	}
+	return nil
+}
+
+func (x *RetryPolicy) GetBackoffPercent() uint32 {
+	if x != nil {
+		return x.BackoffPercent
+	}
+	return 0
+}
+
+func (x *RetryPolicy) GetMaxDelay() *durationpb.Duration {
+	if x != nil {
+		return x.MaxDelay
+	}
+	return nil
+}
+
+func (x *RetryPolicy) GetJitterPercent() uint32 {
+	if x != nil {
+		return x.JitterPercent
+	}
+	return 0
+}
+
+func (x *RetryPolicy) GetPriorityStep() int32 {
+	if x != nil {
+		return x.PriorityStep
+	}
+	return 0
+}
+
+func (x *RetryPolicy) GetNever() []string {
+	if x != nil {
+		return x.Never
+	}
+	return nil
+}
+
+func (x *RetryPolicy) GetOnFailure() string {
+	if x != nil {
+		return x.OnFailure
+	}
+	return ""
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1412,13 +1522,17 @@ type Job struct {
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	ClaimableAt   *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"` // of a claimable job: since when
 	Size          uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                 // bytes of its posting, which count on its board until it is finished
+	Retry         *RetryPolicy           `protobuf:"bytes,50,opt,name=retry,proto3" json:"retry,omitempty"`
+	Attempts      uint32                 `protobuf:"varint,51,opt,name=attempts,proto3" json:"attempts,omitempty"`  // that have failed, of a job with a retry policy
+	Attempted     string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // how the last of these ended that has not ended the job
+	Parked        bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy, for a person
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1544,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1557,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Job) GetId() string {
@@ -1691,6 +1805,34 @@ func (x *Job) GetSize() uint64 {
 	return 0
 }
 
+func (x *Job) GetRetry() *RetryPolicy {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
+func (x *Job) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Job) GetAttempted() string {
+	if x != nil {
+		return x.Attempted
+	}
+	return ""
+}
+
+func (x *Job) GetParked() bool {
+	if x != nil {
+		return x.Parked
+	}
+	return false
+}
+
 // JobError is an attempt at a job that did not succeed.
 type JobError struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1714,7 +1856,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1868,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1881,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -1855,7 +1997,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2009,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2022,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Change) GetJob() string {
@@ -1939,7 +2081,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2093,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2106,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Order) GetKind() string {
@@ -2016,7 +2158,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2170,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2183,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Claim) GetSession() string {
@@ -2104,7 +2246,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2258,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2271,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -2203,7 +2345,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2357,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2370,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -2275,7 +2417,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2429,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2442,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Ending) GetJob() string {
@@ -2365,7 +2507,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2519,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2532,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Opening) GetId() string {
@@ -2443,7 +2585,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2597,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2610,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Session) GetId() string {
@@ -2539,7 +2681,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2693,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2706,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Entity) GetKind() string {
@@ -2658,7 +2800,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2812,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2825,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Drain) GetConductor() string {
@@ -2731,7 +2873,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2885,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +2898,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -2801,7 +2943,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +2955,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +2968,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -2979,7 +3121,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3133,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3146,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StepEvent) GetName() string {
@@ -3054,7 +3196,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3208,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3221,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -3254,7 +3396,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3408,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3421,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -3324,7 +3466,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3336,7 +3478,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3349,7 +3491,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -3443,7 +3585,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3455,7 +3597,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3468,7 +3610,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -3516,7 +3658,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3670,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3683,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Error) GetCode() string {
@@ -3608,7 +3750,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3762,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3775,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Board) GetName() string {
@@ -3683,7 +3825,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +3837,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +3850,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -3744,7 +3886,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3756,7 +3898,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3769,7 +3911,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -3810,7 +3952,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +3964,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,7 +3977,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -3913,7 +4055,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +4067,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4080,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -3972,7 +4114,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4126,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4139,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -4026,7 +4168,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4180,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4193,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -4091,7 +4233,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4245,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4258,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Tally) GetJobs() []uint64 {
@@ -4171,7 +4313,7 @@ type TallyRate struct {
 
 func (x *TallyRate) Reset() {
 	*x = TallyRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4183,7 +4325,7 @@ func (x *TallyRate) String() string {
 func (*TallyRate) ProtoMessage() {}
 
 func (x *TallyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4196,7 +4338,7 @@ func (x *TallyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyRate.ProtoReflect.Descriptor instead.
 func (*TallyRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TallyRate) GetSlot() int64 {
@@ -4344,7 +4486,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xfe\x04\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xb0\x05\n" +
 	"\aPosting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4366,12 +4508,22 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vmax_crashes\x18\x10 \x01(\rR\n" +
 	"maxCrashes\x12\x16\n" +
 	"\x06labels\x18\x11 \x03(\tR\x06labels\x126\n" +
-	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x1aN\n" +
+	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x120\n" +
+	"\x05retry\x18\x1e \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x86\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xbc\x02\n" +
+	"\vRetryPolicy\x12\x1a\n" +
+	"\battempts\x18\x01 \x01(\rR\battempts\x12/\n" +
+	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12'\n" +
+	"\x0fbackoff_percent\x18\x03 \x01(\rR\x0ebackoffPercent\x126\n" +
+	"\tmax_delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bmaxDelay\x12%\n" +
+	"\x0ejitter_percent\x18\x05 \x01(\rR\rjitterPercent\x12#\n" +
+	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
+	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\x8a\v\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4412,7 +4564,11 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06labels\x18  \x03(\tR\x06labels\x126\n" +
 	"\bdeadline\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12=\n" +
 	"\fclaimable_at\x18( \x01(\v2\x1a.google.protobuf.TimestampR\vclaimableAt\x12\x12\n" +
-	"\x04size\x18) \x01(\x04R\x04size\x1aN\n" +
+	"\x04size\x18) \x01(\x04R\x04size\x120\n" +
+	"\x05retry\x182 \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x12\x1a\n" +
+	"\battempts\x183 \x01(\rR\battempts\x12\x1c\n" +
+	"\tattempted\x184 \x01(\tR\tattempted\x12\x16\n" +
+	"\x06parked\x185 \x01(\bR\x06parked\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -4670,7 +4826,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -4686,74 +4842,75 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Update)(nil),                // 11: conductord.v1.Update
 	(*AtomChange)(nil),            // 12: conductord.v1.AtomChange
 	(*Posting)(nil),               // 13: conductord.v1.Posting
-	(*Job)(nil),                   // 14: conductord.v1.Job
-	(*JobError)(nil),              // 15: conductord.v1.JobError
-	(*Change)(nil),                // 16: conductord.v1.Change
-	(*Order)(nil),                 // 17: conductord.v1.Order
-	(*Claim)(nil),                 // 18: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 19: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 20: conductord.v1.Claimed
-	(*Ending)(nil),                // 21: conductord.v1.Ending
-	(*Opening)(nil),               // 22: conductord.v1.Opening
-	(*Session)(nil),               // 23: conductord.v1.Session
-	(*Entity)(nil),                // 24: conductord.v1.Entity
-	(*Drain)(nil),                 // 25: conductord.v1.Drain
-	(*Position)(nil),              // 26: conductord.v1.Position
-	(*Event)(nil),                 // 27: conductord.v1.Event
-	(*StepEvent)(nil),             // 28: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 29: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 30: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 31: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 32: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 33: conductord.v1.Error
-	(*Board)(nil),                 // 34: conductord.v1.Board
-	(*BoardLimits)(nil),           // 35: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 36: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 37: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 38: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 39: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 40: conductord.v1.BoardHolder
-	(*Tally)(nil),                 // 41: conductord.v1.Tally
-	(*TallyRate)(nil),             // 42: conductord.v1.TallyRate
-	nil,                           // 43: conductord.v1.Book.MetaEntry
-	nil,                           // 44: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 45: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 46: conductord.v1.Posting.StoreEntry
-	nil,                           // 47: conductord.v1.Job.StoreEntry
-	nil,                           // 48: conductord.v1.Entity.MetadataEntry
-	nil,                           // 49: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 50: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
+	(*RetryPolicy)(nil),           // 14: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 15: conductord.v1.Job
+	(*JobError)(nil),              // 16: conductord.v1.JobError
+	(*Change)(nil),                // 17: conductord.v1.Change
+	(*Order)(nil),                 // 18: conductord.v1.Order
+	(*Claim)(nil),                 // 19: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 20: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 21: conductord.v1.Claimed
+	(*Ending)(nil),                // 22: conductord.v1.Ending
+	(*Opening)(nil),               // 23: conductord.v1.Opening
+	(*Session)(nil),               // 24: conductord.v1.Session
+	(*Entity)(nil),                // 25: conductord.v1.Entity
+	(*Drain)(nil),                 // 26: conductord.v1.Drain
+	(*Position)(nil),              // 27: conductord.v1.Position
+	(*Event)(nil),                 // 28: conductord.v1.Event
+	(*StepEvent)(nil),             // 29: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 30: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 31: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 32: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 33: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 34: conductord.v1.Error
+	(*Board)(nil),                 // 35: conductord.v1.Board
+	(*BoardLimits)(nil),           // 36: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 37: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 38: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 39: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 40: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 41: conductord.v1.BoardHolder
+	(*Tally)(nil),                 // 42: conductord.v1.Tally
+	(*TallyRate)(nil),             // 43: conductord.v1.TallyRate
+	nil,                           // 44: conductord.v1.Book.MetaEntry
+	nil,                           // 45: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 46: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 47: conductord.v1.Posting.StoreEntry
+	nil,                           // 48: conductord.v1.Job.StoreEntry
+	nil,                           // 49: conductord.v1.Entity.MetadataEntry
+	nil,                           // 50: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 51: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	43,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	51,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	51,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	44,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	52,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,   // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,   // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,   // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	44,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	45,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	45,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	46,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,   // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	51,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	51,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	52,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,   // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	8,   // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	7,   // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
 	0,   // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	51,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	52,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	1,   // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	51,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	52,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	9,   // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	0,   // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	51,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	52,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	1,   // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	51,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	51,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	52,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	52,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	2,   // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	2,   // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -4761,99 +4918,103 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
 	12,  // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
 	6,   // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	51,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	52,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
 	9,   // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
 	3,   // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
 	0,   // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	46,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	51,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	51,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	0,   // 42: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	47,  // 43: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	51,  // 44: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	51,  // 45: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	51,  // 46: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	51,  // 47: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	51,  // 48: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	18,  // 49: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,   // 50: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,   // 51: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	17,  // 52: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	51,  // 53: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	51,  // 54: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	26,  // 55: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	51,  // 56: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	1,   // 57: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	2,   // 58: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	51,  // 59: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	51,  // 60: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,   // 61: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	51,  // 62: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	52,  // 63: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	18,  // 64: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	52,  // 65: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	52,  // 66: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	14,  // 67: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,   // 68: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,   // 69: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,   // 70: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11,  // 71: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,   // 72: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	52,  // 73: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	52,  // 74: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	52,  // 75: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	51,  // 76: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	48,  // 77: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	51,  // 78: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	51,  // 79: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	26,  // 80: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	51,  // 81: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 82: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	28,  // 83: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	17,  // 84: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13,  // 85: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	52,  // 86: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	51,  // 87: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	51,  // 88: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	51,  // 89: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	51,  // 90: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	51,  // 91: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	51,  // 92: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	30,  // 93: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	51,  // 94: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	51,  // 95: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	51,  // 96: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	51,  // 97: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	51,  // 98: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	51,  // 99: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	26,  // 100: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	51,  // 101: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	35,  // 102: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	36,  // 103: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	37,  // 104: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	51,  // 105: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	49,  // 106: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	51,  // 107: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	51,  // 108: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	38,  // 109: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	38,  // 110: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	39,  // 111: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	40,  // 112: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	50,  // 113: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	42,  // 114: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
-	42,  // 115: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
-	0,   // 116: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 117: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 118: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 119: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 120: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 121: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	122, // [122:122] is the sub-list for method output_type
-	122, // [122:122] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	47,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	52,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	52,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	14,  // 42: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	53,  // 43: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	53,  // 44: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 45: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	48,  // 46: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	52,  // 47: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	52,  // 48: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	52,  // 49: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	52,  // 50: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	52,  // 51: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	19,  // 52: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	1,   // 53: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	2,   // 54: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	18,  // 55: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	52,  // 56: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	52,  // 57: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	14,  // 58: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	27,  // 59: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	52,  // 60: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	1,   // 61: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	2,   // 62: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	52,  // 63: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	52,  // 64: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,   // 65: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	52,  // 66: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	53,  // 67: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	19,  // 68: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	53,  // 69: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	53,  // 70: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	15,  // 71: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,   // 72: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,   // 73: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,   // 74: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11,  // 75: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,   // 76: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	53,  // 77: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	53,  // 78: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	53,  // 79: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	52,  // 80: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	49,  // 81: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	52,  // 82: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	52,  // 83: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	27,  // 84: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	52,  // 85: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 86: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	29,  // 87: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	18,  // 88: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	13,  // 89: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	53,  // 90: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	52,  // 91: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	52,  // 92: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	52,  // 93: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 94: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	52,  // 95: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	52,  // 96: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	31,  // 97: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	52,  // 98: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	52,  // 99: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	52,  // 100: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	52,  // 101: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	52,  // 102: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	52,  // 103: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	27,  // 104: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	52,  // 105: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	36,  // 106: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	37,  // 107: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	38,  // 108: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	52,  // 109: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	50,  // 110: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	52,  // 111: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	52,  // 112: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	39,  // 113: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	39,  // 114: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	40,  // 115: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	41,  // 116: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	51,  // 117: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	43,  // 118: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
+	43,  // 119: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	0,   // 120: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 121: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 122: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 123: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 124: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 125: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	126, // [126:126] is the sub-list for method output_type
+	126, // [126:126] is the sub-list for method input_type
+	126, // [126:126] is the sub-list for extension type_name
+	126, // [126:126] is the sub-list for extension extendee
+	0,   // [0:126] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -4861,14 +5022,14 @@ func file_conductord_v1_types_proto_init() {
 	if File_conductord_v1_types_proto != nil {
 		return
 	}
-	file_conductord_v1_types_proto_msgTypes[16].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1241,6 +1241,18 @@ func (m *Posting) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Retry != nil {
+		size, err := m.Retry.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xf2
+	}
 	if m.Deadline != nil {
 		size, err := (*timestamppb.Timestamp)(m.Deadline).MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -1409,6 +1421,95 @@ func (m *Posting) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
+func (m *RetryPolicy) MarshalVT() (dAtA []byte, err error) {
+	if m == nil {
+		return nil, nil
+	}
+	size := m.SizeVT()
+	dAtA = make([]byte, size)
+	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
+	if err != nil {
+		return nil, err
+	}
+	return dAtA[:n], nil
+}
+
+func (m *RetryPolicy) MarshalToVT(dAtA []byte) (int, error) {
+	size := m.SizeVT()
+	return m.MarshalToSizedBufferVT(dAtA[:size])
+}
+
+func (m *RetryPolicy) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+	if m == nil {
+		return 0, nil
+	}
+	i := len(dAtA)
+	_ = i
+	var l int
+	_ = l
+	if m.unknownFields != nil {
+		i -= len(m.unknownFields)
+		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.OnFailure) > 0 {
+		i -= len(m.OnFailure)
+		copy(dAtA[i:], m.OnFailure)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.OnFailure)))
+		i--
+		dAtA[i] = 0x42
+	}
+	if len(m.Never) > 0 {
+		for iNdEx := len(m.Never) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.Never[iNdEx])
+			copy(dAtA[i:], m.Never[iNdEx])
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Never[iNdEx])))
+			i--
+			dAtA[i] = 0x3a
+		}
+	}
+	if m.PriorityStep != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint32(m.PriorityStep)<<1)^uint32((m.PriorityStep>>31))))
+		i--
+		dAtA[i] = 0x30
+	}
+	if m.JitterPercent != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.JitterPercent))
+		i--
+		dAtA[i] = 0x28
+	}
+	if m.MaxDelay != nil {
+		size, err := (*durationpb.Duration)(m.MaxDelay).MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x22
+	}
+	if m.BackoffPercent != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffPercent))
+		i--
+		dAtA[i] = 0x18
+	}
+	if m.Delay != nil {
+		size, err := (*durationpb.Duration)(m.Delay).MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x12
+	}
+	if m.Attempts != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Attempts))
+		i--
+		dAtA[i] = 0x8
+	}
+	return len(dAtA) - i, nil
+}
+
 func (m *Job) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
@@ -1438,6 +1539,46 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Parked {
+		i--
+		if m.Parked {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xa8
+	}
+	if len(m.Attempted) > 0 {
+		i -= len(m.Attempted)
+		copy(dAtA[i:], m.Attempted)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Attempted)))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xa2
+	}
+	if m.Attempts != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Attempts))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0x98
+	}
+	if m.Retry != nil {
+		size, err := m.Retry.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0x92
 	}
 	if m.Size != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Size))
@@ -4827,6 +4968,50 @@ func (m *Posting) SizeVT() (n int) {
 		l = (*timestamppb.Timestamp)(m.Deadline).SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Retry != nil {
+		l = m.Retry.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	n += len(m.unknownFields)
+	return n
+}
+
+func (m *RetryPolicy) SizeVT() (n int) {
+	if m == nil {
+		return 0
+	}
+	var l int
+	_ = l
+	if m.Attempts != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Attempts))
+	}
+	if m.Delay != nil {
+		l = (*durationpb.Duration)(m.Delay).SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.BackoffPercent != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.BackoffPercent))
+	}
+	if m.MaxDelay != nil {
+		l = (*durationpb.Duration)(m.MaxDelay).SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.JitterPercent != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.JitterPercent))
+	}
+	if m.PriorityStep != 0 {
+		n += 1 + protohelpers.SizeOfZigzag(uint64(m.PriorityStep))
+	}
+	if len(m.Never) > 0 {
+		for _, s := range m.Never {
+			l = len(s)
+			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
+	}
+	l = len(m.OnFailure)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4980,6 +5165,20 @@ func (m *Job) SizeVT() (n int) {
 	}
 	if m.Size != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Size))
+	}
+	if m.Retry != nil {
+		l = m.Retry.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Attempts != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Attempts))
+	}
+	l = len(m.Attempted)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Parked {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n

@@ -1,0 +1,76 @@
+package fsm_test
+
+import (
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// What the model knows of retry policies. How long a job waits, and after which
+// failures it is tried again, is for package jobs to say.
+
+// goesOn tells what becomes of a job that is consumed, beside its end; empty if
+// it ends. The flow is as the ending leaves it.
+func (m *model) goesOn(j *modelJob, flow *modelFlow, c *v1.Ending) (next jobs.OnFailure, due time.Time) {
+	outcome := jobs.Outcome(c.Outcome)
+	if j.Retry == nil || under(j, jobs.OrderCancel) || outcome != jobs.OutcomeReverted && outcome != jobs.OutcomeFailed {
+		return "", due
+	}
+	failure := command.FailureFromProto(c.Failure)
+	if failure == nil && flow != nil {
+		failure = flow.Cause
+	}
+	next, due = j.Retry.After(j.Attempts+1, failure), m.now.Add(j.Retry.Wait(j.ID, j.Attempts+1))
+	if due.Equal(j.NotBefore) {
+		due = due.Add(1)
+	}
+	late := !j.Deadline.IsZero() && !due.Before(j.Deadline)
+	if next == jobs.FailureRetries && (late || flow != nil && outcome == jobs.OutcomeFailed) {
+		next = j.Retry.Last()
+	}
+	if next == jobs.FailureCompletes {
+		return "", due
+	}
+	return next, due
+}
+
+// tryAgain has a job wait for its next attempt, or parks it.
+func (m *model) tryAgain(j *modelJob, flow *modelFlow, outcome string, next jobs.OnFailure, due time.Time) {
+	m.letGo(j, "consumed"+outcome)
+	j.Attempts, j.Attempted, j.Reason = j.Attempts+1, jobs.Outcome(outcome), "failed"
+	j.cooled = time.Time{}
+	if next == jobs.FailureParks {
+		j.Held, j.Parked = true, true
+	} else {
+		j.cooled = due
+		j.Priority += j.Retry.PriorityStep
+		m.runAgain(flow)
+	}
+	m.place(j)
+}
+
+// runAgain has a flow run again from its beginning.
+func (m *model) runAgain(flow *modelFlow) {
+	if flow != nil {
+		flow.Interventions = append(flow.Interventions[:len(flow.Interventions):len(flow.Interventions)],
+			logbook.Intervention{Kind: logbook.InterveneRerun, At: m.now, Token: m.token()})
+	}
+}
+
+func (j *modelJob) unpark() { j.Held, j.Parked, j.Attempts = false, false, 0 }
+
+// unparked releases a parked job, whose flow runs again if it can.
+func (m *model) unparked(j *modelJob) error {
+	if flow := m.flows[j.ID.String()]; flow != nil {
+		if flow.State != logbook.FlowReverted || flow.Fence.Compare(m.token()) >= 0 {
+			return jobs.ErrConflict
+		}
+		m.runAgain(flow)
+		j.Token, j.ended = m.token(), ""
+	}
+	j.unpark()
+	return nil
+}

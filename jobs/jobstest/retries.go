@@ -1,0 +1,159 @@
+package jobstest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+var retryRows = []row{
+	{"a job whose work has failed is tried again", triedAgain},
+	{"a flow that was reverted is run again from its beginning", runAgain},
+	{"a parked job waits for a person", parkedWaits},
+	{"a flow that is half undone is never run again by itself", halfUndoneParks},
+	{"a retry policy that makes no sense is refused", senselessPolicies},
+}
+
+// failed consumes a job whose work has failed, twice, as after a lost answer.
+func (k *kit) failed(claimed jobs.Claimed, failure *logbook.Failure) {
+	k.Helper()
+	ending := success(claimed)
+	ending.Outcome, ending.Failure = jobs.OutcomeFailed, failure
+	for range 2 {
+		k.wants("Consume", k.Board.Consume(k.ctx, ending), nil)
+	}
+}
+
+func triedAgain(k *kit) {
+	session := k.session("worker")
+	posting := k.posting("mail")
+	posting.Retry = &jobs.RetryPolicy{Attempts: 3, Delay: time.Second, PriorityStep: -5, Never: []string{"address"}}
+	job := k.post(posting)[0]
+	first := k.claim(session, job.ID)
+	k.failed(first, &logbook.Failure{Kind: "network", Message: "gone"})
+	waiting := k.stands(job.ID, jobs.StateCooling)
+	if waiting.Attempts != 1 || waiting.Attempted != jobs.OutcomeFailed || waiting.Priority != -5 || waiting.Outcome != "" ||
+		!waiting.DueAt.Equal(waiting.ModifiedAt.Add(time.Second)) || !strings.Contains(waiting.Reason, "attempt 1 of 3") {
+		k.Errorf("it waits as %s", render(waiting))
+	}
+	second := k.soon(session)
+	if second.Job.ID != job.ID || second.Job.Token.Compare(first.Job.Token) <= 0 {
+		k.Errorf("got %s", render(second.Job))
+	}
+	ending := success(first)
+	ending.Outcome = jobs.OutcomeFailed
+	k.wants("the end of the first attempt, late", k.Board.Consume(k.ctx, ending), jobs.ErrFenced)
+	k.failed(second, &logbook.Failure{Kind: "address", Message: "unknown"})
+	done := k.stands(job.ID, jobs.StateCompleted)
+	if done.Outcome != jobs.OutcomeFailed || done.Attempts != 2 || done.Crashes != 0 || done.Failures != 0 {
+		k.Errorf("it is completed as %s", render(done))
+	}
+	k.same("events", stories(k.events(jobs.Watch{Job: job.ID}, 6)), []string{
+		"posted mail claimable", "claimed mail claimed", "retried mail cooling", "cooled mail claimable", "claimed mail claimed", "completed mail completed",
+	})
+	k.same("errors", k.errors(jobs.ErrorQuery{Job: job.ID}, 10), []string{"mail failed address", "mail failed network"})
+}
+
+// reverted has a claimed job's flow fail and be undone.
+func (k *kit) reverted(claimed jobs.Claimed) {
+	k.Helper()
+	reverting := change(claimed, 2, logbook.FlowReverting)
+	last := change(claimed, 3, logbook.FlowReverted)
+	last.Cause = &logbook.Failure{Kind: "weather", Message: "snow"}
+	k.wants("Update", k.update(change(claimed, 1, logbook.FlowRunning)), nil)
+	k.wants("Update", k.update(reverting), nil)
+	ending := success(claimed)
+	ending.Outcome, ending.Update = jobs.OutcomeReverted, &last
+	for range 2 {
+		k.wants("Consume", k.Board.Consume(k.ctx, ending), nil)
+	}
+}
+
+func runAgain(k *kit) {
+	session := k.session("worker")
+	posting := k.withFlow("travel")
+	posting.Retry = &jobs.RetryPolicy{Attempts: 2, Delay: jobs.MinRetryDelay}
+	job := k.post(posting)[0]
+	k.reverted(k.claim(session, job.ID))
+	again := k.soon(session)
+	if again.Job.ID != job.ID || again.Flow == nil || !again.Flow.Resumable() || len(again.Flow.Interventions) != 1 {
+		k.Fatalf("got %s", render(again))
+	}
+	if rerun := again.Flow.Interventions[0]; rerun.Kind != logbook.InterveneRerun || rerun.By != jobs.ByRetryPolicy || rerun.Reason != "attempt 1 of 2 has failed" {
+		k.Errorf("it is run again as %s", render(rerun))
+	}
+	k.reverted(again)
+	if done := k.stands(job.ID, jobs.StateCompleted); done.Outcome != jobs.OutcomeReverted || done.Attempts != 2 {
+		k.Errorf("it is completed as %s", render(done))
+	}
+}
+
+func parkedWaits(k *kit) {
+	session := k.session("worker")
+	posting := k.withFlow("travel")
+	posting.Key, posting.Retry = "trip", &jobs.RetryPolicy{OnFailure: jobs.FailureParks}
+	job := k.post(posting)[0]
+	k.reverted(k.claim(session, job.ID))
+	parked := k.stands(job.ID, jobs.StateHeld)
+	if !parked.Parked || !parked.Held || parked.Attempted != jobs.OutcomeReverted || !strings.Contains(parked.Reason, "snow") {
+		k.Errorf("it is parked as %s", render(parked))
+	}
+	explained, err := k.Board.Explain(k.ctx, job.ID)
+	if k.wants("Explain", err, nil); explained.Cause != jobs.CauseParked || explained.Remedy != "conductord job release "+job.ID.String() || !strings.Contains(explained.Text, "snow") {
+		k.Errorf("explained as %s", render(explained))
+	}
+	k.same("jobs to be had", names(k.next(k.request(session))), []string{})
+	k.sameKey(k.keyed("other", "trip"), job.ID)
+	k.change(jobs.Change{Job: job.ID, Release: true})
+	again := k.soon(session)
+	if again.Job.ID != job.ID || again.Job.Attempts != 0 || again.Job.Parked || !again.Flow.Resumable() || again.Flow.Interventions[0].By != "ann" {
+		k.Fatalf("got %s", render(again))
+	}
+	k.reverted(again)
+	k.stands(job.ID, jobs.StateHeld)
+	for range 2 {
+		k.wants("Cancel", k.Board.Cancel(k.ctx, order(job.ID)), nil)
+	}
+	if got := k.stands(job.ID, jobs.StateCompleted); got.Outcome != jobs.OutcomeCancelled || got.Parked {
+		k.Errorf("it is cancelled as %s", render(got))
+	}
+}
+
+func halfUndoneParks(k *kit) {
+	session := k.session("worker")
+	posting := k.withFlow("travel")
+	posting.Retry = &jobs.RetryPolicy{Attempts: 5, OnFailure: jobs.FailureParks}
+	job := k.post(posting)[0]
+	claimed := k.claim(session, job.ID)
+	k.failing(claimed)
+	if parked := k.stands(job.ID, jobs.StateHeld); !parked.Parked || parked.Attempted != jobs.OutcomeFailed {
+		k.Errorf("it is parked as %s", render(parked))
+	}
+	freed := jobs.Change{Job: job.ID, Release: true}
+	k.wants("Release of what is half undone", k.Board.Change(k.ctx, freed), jobs.ErrConflict)
+	explained, err := k.Board.Explain(k.ctx, job.ID)
+	if k.wants("Explain", err, nil); explained.Remedy != "conductord flow show "+job.Flow.String() {
+		k.Errorf("explained as %s", render(explained))
+	}
+	k.wants("Intervene", k.intervene(said(claimed, logbook.InterveneRetryRevert, "")), nil)
+	if got := k.stands(job.ID, jobs.StateClaimable); got.Parked || got.Held {
+		k.Errorf("it goes on as %s", render(got))
+	}
+	if again := k.soon(session); again.Job.ID != job.ID || !again.Flow.Resumable() {
+		k.Errorf("got %s", render(again))
+	}
+}
+
+func senselessPolicies(k *kit) {
+	with := func(policy jobs.RetryPolicy) error {
+		posting := k.posting("odd")
+		posting.Retry = &policy
+		return k.verdict(posting)
+	}
+	k.wants("as many attempts as can be", with(jobs.RetryPolicy{Attempts: jobs.MaxAttempts}), nil)
+	k.wantsLimit("too many attempts", with(jobs.RetryPolicy{Attempts: jobs.MaxAttempts + 1}), jobs.MaxAttempts, jobs.MaxAttempts+1)
+	k.wantsInvalid("a delay that is too short", with(jobs.RetryPolicy{Delay: time.Millisecond}))
+	k.wantsInvalid("an unknown end", with(jobs.RetryPolicy{OnFailure: "hope"}))
+}

@@ -1,0 +1,100 @@
+package jobs_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// TestRetryDelays: how long each attempt waits, without chance.
+func TestRetryDelays(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		policy jobs.RetryPolicy
+		want   string
+	}{
+		{"even", jobs.RetryPolicy{Attempts: 4, Delay: time.Second}, "[1s 1s 1s]"},
+		{"doubled", jobs.RetryPolicy{Attempts: 5, Delay: time.Second, BackoffPercent: 200}, "[1s 2s 4s 8s]"},
+		{"up to a longest", jobs.RetryPolicy{Attempts: 6, Delay: time.Second, BackoffPercent: 300, MaxDelay: 10 * time.Second}, "[1s 3s 9s 10s 10s]"},
+		{"by half as much again", jobs.RetryPolicy{Attempts: 4, Delay: time.Second, BackoffPercent: 150}, "[1s 1.5s 2.25s]"},
+		{"an hour, where nothing is said", jobs.RetryPolicy{Attempts: 4, Delay: time.Minute, BackoffPercent: 10_000}, "[1m0s 1h0m0s 1h0m0s]"},
+		{"nothing said at all", jobs.RetryPolicy{Attempts: 3}, "[10s 10s]"},
+		{"a first one of a year", jobs.RetryPolicy{Attempts: 3, Delay: jobs.MaxDelay, BackoffPercent: 10_000}, "[8760h0m0s 8760h0m0s]"},
+	} {
+		var got []time.Duration
+		for failed := 1; failed < row.policy.Attempts; failed++ {
+			got = append(got, row.policy.Wait(jobs.NewJobID(), failed))
+		}
+		if text := fmt.Sprint(got); text != row.want {
+			t.Errorf("%s: %s, want %s", row.name, text, row.want)
+		}
+	}
+	ever := jobs.RetryPolicy{Attempts: 3, Delay: time.Second, BackoffPercent: 200, OnFailure: jobs.FailureRetries}
+	if got := ever.Wait(jobs.NewJobID(), 1_000_000); got != 2*time.Second {
+		t.Errorf("tried for ever, it waits %s, want the last delay", got)
+	}
+}
+
+// TestRetryJitter: what is left to chance is within its share, differs between
+// jobs and attempts, and is the same for who asks again.
+func TestRetryJitter(t *testing.T) {
+	policy := jobs.RetryPolicy{Attempts: 100, Delay: 10 * time.Second, JitterPercent: 20}
+	seen := map[time.Duration]bool{}
+	for n := range 100 {
+		job := jobs.JobID{UUID: uuid.NewSHA1(uuid.NameSpaceOID, []byte{byte(n)})}
+		for failed := 1; failed < 10; failed++ {
+			wait := policy.Wait(job, failed)
+			if wait < 8*time.Second || wait > 10*time.Second {
+				t.Errorf("it waits %s", wait)
+			}
+			if again := policy.Wait(job, failed); again != wait {
+				t.Errorf("it waits %s and then %s", wait, again)
+			}
+			seen[wait] = true
+		}
+	}
+	if len(seen) != 900 {
+		t.Errorf("900 attempts wait %d different times", len(seen))
+	}
+	whole := jobs.RetryPolicy{Delay: jobs.MinRetryDelay, JitterPercent: 100}
+	if got := whole.Wait(jobs.NewJobID(), 1); got != jobs.MinRetryDelay {
+		t.Errorf("all left to chance, it waits %s", got)
+	}
+	const pinned = "8.599296645s" // it is state: no node may draw another
+	if got := policy.Wait(jobs.JobID{UUID: uuid.NameSpaceOID}, 1); got.String() != pinned {
+		t.Errorf("it waits %s, and waited %s before", got, pinned)
+	}
+}
+
+// TestCheckRetryPolicy: the bounds, and the refusals beyond them.
+func TestCheckRetryPolicy(t *testing.T) {
+	for name, row := range map[string]struct {
+		policy jobs.RetryPolicy
+		want   error
+	}{
+		"nothing said":            {jobs.RetryPolicy{}, nil},
+		"as many as can be":       {jobs.RetryPolicy{Attempts: jobs.MaxAttempts, BackoffPercent: jobs.MaxBackoffPercent, JitterPercent: 100}, nil},
+		"too many attempts":       {jobs.RetryPolicy{Attempts: jobs.MaxAttempts + 1}, jobs.ErrLimit},
+		"negative attempts":       {jobs.RetryPolicy{Attempts: -1}, jobs.ErrInvalid},
+		"too short a delay":       {jobs.RetryPolicy{Delay: jobs.MinRetryDelay - 1}, jobs.ErrInvalid},
+		"the shortest":            {jobs.RetryPolicy{Delay: jobs.MinRetryDelay}, nil},
+		"too long a delay":        {jobs.RetryPolicy{Delay: jobs.MaxDelay + 1}, jobs.ErrInvalid},
+		"shrinking delays":        {jobs.RetryPolicy{BackoffPercent: 99}, jobs.ErrInvalid},
+		"delays that leap":        {jobs.RetryPolicy{BackoffPercent: jobs.MaxBackoffPercent + 1}, jobs.ErrLimit},
+		"a longest below a first": {jobs.RetryPolicy{Delay: time.Minute, MaxDelay: time.Second}, jobs.ErrInvalid},
+		"more chance than delay":  {jobs.RetryPolicy{JitterPercent: 101}, jobs.ErrInvalid},
+		"no such policy":          {jobs.RetryPolicy{OnFailure: "hope"}, jobs.ErrInvalid},
+		"too many kinds":          {jobs.RetryPolicy{Never: []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}}, jobs.ErrLimit},
+		"a kind twice":            {jobs.RetryPolicy{Never: []string{"a", "a"}}, jobs.ErrInvalid},
+	} {
+		if err := jobs.CheckRetryPolicy(logbook.MaxLimits, &row.policy); !errors.Is(err, row.want) || (err == nil) != (row.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, row.want)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// retried posts an order with a policy for its failures.
+func (w *warehouse) retried(policy jobs.RetryPolicy) jobs.Job {
+	w.Helper()
+	posting := documentPosting(w.T, "order", orderDocument)
+	posting.Retry = &policy
+	job, err := jobs.PostOne(within(w.T), w.client, posting)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return job
+}
+
+// TestOrderIsTriedAgain: an order that cannot be shipped is undone and tried
+// again until it can, though the leader dies in between, and with it whoever
+// had the job.
+func TestOrderIsTriedAgain(t *testing.T) {
+	w := openWarehouse(t)
+	w.mark("shut", true)
+	job := w.retried(jobs.RetryPolicy{Attempts: jobs.MaxAttempts, Delay: 300 * time.Millisecond, JitterPercent: 20})
+	eventually(t, "two attempts have failed", func() bool {
+		got, err := w.client.Job(within(t), job.ID)
+		return err == nil && got.Attempts >= 2
+	})
+	leaderOf(t, w.cluster, w.client).Kill()
+	w.mark("shut", false)
+	job = w.ends(job.ID, jobs.OutcomeSuccess, logbook.FlowSuccess)
+	page, err := w.client.Errors(within(t), jobs.ErrorQuery{Job: job.ID, How: jobs.HowReverted})
+	if err != nil || len(page.Errors) != job.Attempts {
+		t.Errorf("%d attempts have failed, and %d are recorded (%v)", job.Attempts, len(page.Errors), err)
+	}
+	if did := w.diary(job.ID); did["reserve execute"] <= job.Attempts || did["reserve revert"] < job.Attempts {
+		t.Errorf("%d attempts have failed, and the handlers did %v", job.Attempts, did)
+	}
+}
+
+// TestParkedOrder: after its last attempt an order is kept for a person, who is
+// told why, and has it tried again.
+func TestParkedOrder(t *testing.T) {
+	w := openWarehouse(t)
+	w.mark("shut", true)
+	job := w.retried(jobs.RetryPolicy{Attempts: 2, Delay: jobs.MinRetryDelay, OnFailure: jobs.FailureParks})
+	eventually(t, "the order is parked", func() bool {
+		got, err := w.client.Job(within(t), job.ID)
+		return err == nil && got.Parked
+	})
+	id := job.ID.String()
+	if said := w.says("job", "explain", id); !strings.Contains(said, "attempt 2 of 2 has failed") || !strings.Contains(said, "conductord job release "+id) {
+		t.Errorf("explained as %s", said)
+	}
+	if said := w.says("job", "get", id); !strings.Contains(said, "2 of 2 failed") || !strings.Contains(said, "shut") {
+		t.Errorf("shown as %s", said)
+	}
+	w.mark("shut", false)
+	w.says("job", "release", id, "--reason", "open again")
+	w.ends(job.ID, jobs.OutcomeSuccess, logbook.FlowSuccess)
+}
