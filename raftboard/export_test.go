@@ -6,3 +6,10 @@ func Waiting(c *Client) int {
 	defer c.ordered.mu.Unlock()
 	return len(c.ordered.queue)
 }
+
+// WaitingPosts tells how many calls of Post wait for theirs.
+func WaitingPosts(c *Client) int {
+	c.posts.mu.Lock()
+	defer c.posts.mu.Unlock()
+	return len(c.posts.queue)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -18,6 +19,18 @@ import (
 // maxParcels bounds the calls that wait in one lane. Who comes later waits
 // for a place, within its own context.
 const maxParcels = 4096
+
+// A call costs both ends, the log and three disks as much as dozens of commands.
+// So one goes beside another only if it carries much, or if both carry so
+// little that whoever waits gains more than it costs.
+const (
+	muchItems = wire.PackCommands / 2
+	muchBytes = wire.PackBytes / 2
+	fewItems  = 4
+	// maxYields is how often a trip that could start lets others run first: the
+	// callers of the trip before, which come back together.
+	maxYields = 32
+)
 
 // lane packs the writes of concurrent callers into calls: whatever waits when
 // a call can start goes with it. A lane of width 1 keeps the order in which
@@ -36,9 +49,11 @@ type lane[Item proto.Message, Result any] struct {
 	verdict func(Result) error
 	places  chan struct{}
 
-	mu      sync.Mutex
-	queue   []*parcel[Item, Result]
-	workers int
+	mu       sync.Mutex
+	queue    []*parcel[Item, Result]
+	workers  int
+	trips    int // under way
+	underway int // items on them
 }
 
 // parcel is what one caller sends: items that travel in one call, in order.
@@ -66,6 +81,9 @@ type trip[Item, Result any] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	over    chan struct{} // closed when the call is back
+	carries int           // items
+	behind  int           // parcels that waited when it was back; its worker's
+	ended   bool          // it no longer counts as one that is under way; guarded by lane.mu
 	left    int           // callers that have left; guarded by lane.mu
 }
 
@@ -167,7 +185,7 @@ func (l *lane[Item, Result]) enqueue(p *parcel[Item, Result]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, p)
-	if l.workers < l.width && l.core.spawn(l.work) {
+	if _, _, ready := l.nextLocked(); ready && l.workers < l.width && l.core.spawn(l.work) {
 		l.workers++
 	}
 }
@@ -213,42 +231,83 @@ func (p *parcel[Item, Result]) settled() bool {
 // with the client.
 func (l *lane[Item, Result]) work() {
 	h := l.core.newHunt(false)
+	var t *trip[Item, Result]
 	for {
 		node, err := h.next(l.core.life)
-		t := l.depart(err == nil)
-		if t == nil {
+		if t = l.depart(t, err == nil); t == nil {
 			return
 		}
 		results, failed := l.send(t.ctx, node, t.items())
 		if failed = l.arrive(h, node, t, results, failed); failed == nil {
 			h.settled()
+			l.await(t)
 		}
 	}
 }
 
-// depart begins a trip with what waits; without anything, or when the client
-// has been closed, the worker is done.
-func (l *lane[Item, Result]) depart(open bool) *trip[Item, Result] {
+// await lets the callers of a trip come back, without waiting for any: those
+// that call again at once find a place on the next trip.
+func (l *lane[Item, Result]) await(served *trip[Item, Result]) {
+	for range maxYields {
+		l.mu.Lock()
+		waiting := len(l.queue)
+		l.mu.Unlock()
+		if waiting >= served.behind+len(served.parcels) {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// depart ends the worker's last trip and begins another with what waits;
+// without anything, or when the client has been closed, the worker is done.
+func (l *lane[Item, Result]) depart(last *trip[Item, Result], open bool) *trip[Item, Result] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !open || len(l.queue) == 0 {
+	if last != nil {
+		l.endLocked(last)
+	}
+	taken, items, ready := l.nextLocked()
+	if !open || !ready {
 		l.workers--
 		return nil
 	}
-	t := &trip[Item, Result]{over: make(chan struct{})}
+	t := &trip[Item, Result]{over: make(chan struct{}), carries: items}
 	t.ctx, t.cancel = context.WithCancel(l.core.life)
-	taken, items, bytes := 0, 0, 0
+	t.parcels = append(t.parcels, l.queue[:taken]...)
+	l.queue = append(l.queue[:0], l.queue[taken:]...)
+	for _, p := range t.parcels {
+		p.trip = t
+	}
+	l.trips++
+	l.underway += items
+	return t
+}
+
+// endLocked makes way for other trips.
+func (l *lane[Item, Result]) endLocked(t *trip[Item, Result]) {
+	if !t.ended {
+		t.ended = true
+		l.trips--
+		l.underway -= t.carries
+	}
+}
+
+// nextLocked tells how many of the parcels that wait go with the next trip,
+// with how many items, and whether it may start now. What may not goes with
+// the next one of a worker that is on its way.
+func (l *lane[Item, Result]) nextLocked() (taken, items int, ready bool) {
+	bytes := 0
 	for _, p := range l.queue {
 		full := items+len(p.items) > wire.PackCommands || bytes+p.bytes > wire.PackBytes
 		if taken > 0 && (full || p.alone || l.queue[0].alone) {
 			break
 		}
 		taken, items, bytes = taken+1, items+len(p.items), bytes+p.bytes
-		p.trip = t
 	}
-	t.parcels = append(t.parcels, l.queue[:taken]...)
-	l.queue = append(l.queue[:0], l.queue[taken:]...)
-	return t
+	much := items >= muchItems || bytes >= muchBytes
+	few := items <= fewItems && l.underway <= fewItems
+	return taken, items, taken > 0 && (l.trips == 0 || much || few)
 }
 
 func (t *trip[Item, Result]) items() []Item {
@@ -265,6 +324,7 @@ func (l *lane[Item, Result]) arrive(h *hunt, node *peer, t *trip[Item, Result], 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer close(t.over)
+	t.behind = len(l.queue)
 	var again []*parcel[Item, Result]
 	if failed != nil {
 		again = l.refusedLocked(t, failed)
@@ -273,6 +333,7 @@ func (l *lane[Item, Result]) arrive(h *hunt, node *peer, t *trip[Item, Result], 
 	}
 	if failed != nil {
 		h.failed(t.ctx, node, failed)
+		l.endLocked(t) // its worker may pause now, and others must not wait for that
 	}
 	t.cancel()
 	var back []*parcel[Item, Result]

@@ -13,6 +13,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // holding is a script whose packed calls wait for the test.
@@ -48,6 +49,58 @@ func TestWaitingWritesTravelTogetherAndInOrder(t *testing.T) {
 	for i, name := range s.order {
 		if want := fmt.Sprintf("update %d", i+1); name != want {
 			t.Fatalf("command %d was %q, want %q", i+1, name, want)
+		}
+	}
+}
+
+// TestLittleWaitsForACallThatCarriesMore has a call of six postings on its way:
+// five wait for it, and many go beside it.
+func TestLittleWaitsForACallThatCarriesMore(t *testing.T) {
+	s := holding()
+	client := open(t, time.Minute, start(t, s, "a")...)
+	ended := make(chan error, 4)
+	post := func(jobsOfCall int) {
+		posted, err := client.Post(t.Context(), slices.Repeat([]jobs.Posting{{Name: "one"}}, jobsOfCall)...)
+		for _, one := range posted {
+			err = errors.Join(err, one.Err)
+		}
+		ended <- err
+	}
+	go post(6)
+	<-s.entered
+	go post(5)
+	waitFor(t, "five to wait", func() bool { return raftboard.WaitingPosts(client) == 1 })
+	go post(wire.PackCommands / 2)
+	<-s.entered // with the five, beside the first
+	go post(1)
+	waitFor(t, "the last one to wait", func() bool { return raftboard.WaitingPosts(client) == 1 })
+	close(s.hold)
+	for range 4 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if calls := s.count("a", "Post"); calls != 3 {
+		t.Errorf("%d calls, want 3", calls)
+	}
+}
+
+// TestFewGoBesideFew: whoever calls beside a single other one does not wait for it.
+func TestFewGoBesideFew(t *testing.T) {
+	s := holding()
+	client := open(t, time.Minute, start(t, s, "a")...)
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "one"})
+			ended <- err
+		}()
+		<-s.entered
+	}
+	close(s.hold)
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	}
 }
