@@ -559,6 +559,27 @@ func TestWALMakesASegmentAgain(t *testing.T) {
 	}
 }
 
+// A segment that cannot be made ends the node with the reason, which comes one
+// write later.
+func TestWALSaysWhyItHasNoSegment(t *testing.T) {
+	dir := t.TempDir()
+	var faults []error
+	log, err := node.OpenWAL(dir, smallSegment, func(err error) { faults = append(faults, err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	store(t, log, 1, 100)
+	if err := os.Rename(node.LogPath(dir, node.LogStoreWAL), filepath.Join(dir, "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	store(t, log, 2, smallSegment) // is written, and closes the segment
+	err = log.StoreLog(entry(3))
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "cannot begin a segment") || len(faults) != 1 {
+		t.Errorf("got %v, faults %v", err, faults)
+	}
+	_ = log.Close()
+}
+
 func openedWAL(t *testing.T, dir string) logStore {
 	t.Helper()
 	log, err := node.OpenWAL(dir, smallSegment, func(err error) { t.Error(err) })

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
+	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	walmetrics "github.com/hashicorp/raft-wal/metrics"
 	"github.com/hashicorp/raft-wal/segment"
@@ -43,7 +44,25 @@ var walMarkKey = []byte("ConductordMark")
 // found by walMeta.
 type walLog struct {
 	*wal.WAL
-	mark atomic.Uint64 // as on disk; changed by raft's one writer
+	segments *walSegments
+	mark     atomic.Uint64 // as on disk; changed by raft's one writer
+}
+
+// walSegments is raft-wal's own keeper of segments, and remembers why a new one
+// could not be made. raft-wal makes it in the background, logs the reason, and
+// says of the next write only that the old segment is closed.
+type walSegments struct {
+	*segment.Filer
+	failure atomic.Pointer[error]
+}
+
+// Create makes a segment.
+func (s *walSegments) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
+	writer, err := s.Filer.Create(info)
+	if err != nil {
+		s.failure.Store(&err)
+	}
+	return writer, err
 }
 
 func openWAL(dir string, logger hclog.Logger, segmentBytes int) (logEngine, error) {
@@ -53,16 +72,17 @@ func openWAL(dir string, logger hclog.Logger, segmentBytes int) (logEngine, erro
 	if err := checkLength(filepath.Join(dir, metadb.FileName)); err != nil {
 		return nil, err
 	}
-	meta := &walMeta{logger: logger}
+	meta, segments := &walMeta{logger: logger}, &walSegments{Filer: segment.NewFiler(dir, walfs.New())}
 	opened, err := wal.Open(dir,
 		wal.WithLogger(logger),
 		wal.WithSegmentSize(segmentBytes),
 		wal.WithMetaStore(meta),
+		wal.WithSegmentFiler(segments),
 		wal.WithMetricsCollector(walmetrics.NewGoMetricsCollector([]string{"raft", "wal"}, nil, nil)))
 	if err != nil {
 		return nil, errors.Join(err, meta.Close()) // raft-wal leaves it open
 	}
-	w := &walLog{WAL: opened}
+	w := &walLog{WAL: opened, segments: segments}
 	if err := w.reachesMark(dir); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
@@ -90,7 +110,11 @@ func (w *walLog) StoreLog(log *raft.Log) error { return w.StoreLogs([]*raft.Log{
 
 // StoreLogs stores entries durably.
 func (w *walLog) StoreLogs(logs []*raft.Log) error {
-	if err := w.WAL.StoreLogs(logs); err != nil || len(logs) == 0 {
+	err := w.WAL.StoreLogs(logs)
+	if why := w.segments.failure.Load(); err != nil && why != nil {
+		return fmt.Errorf("cannot begin a segment: %w", *why)
+	}
+	if err != nil || len(logs) == 0 {
 		return err
 	}
 	if last := logs[len(logs)-1].Index; last >= w.mark.Load()+walMarkEvery {

@@ -1,0 +1,49 @@
+package node_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// BenchmarkLogAppend writes entries as a busy cluster has them, each durably
+// and alone, as the leader does. Look at cpu-ns/op: the time depends on the
+// disk, and on who else writes to it.
+func BenchmarkLogAppend(b *testing.B) {
+	for _, kind := range node.LogStores {
+		for _, size := range []int{600, 16 << 10, 256 << 10} {
+			b.Run(fmt.Sprintf("%s/%dB", kind, size), func(b *testing.B) {
+				log, err := node.OpenLog(b.TempDir(), kind, func(err error) { b.Error(err) })
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer func() { _ = log.Close() }()
+				data := make([]byte, size)
+				b.ReportAllocs()
+				b.SetBytes(int64(size))
+				index, before := uint64(0), processorTime()
+				for b.Loop() {
+					index++
+					if err := log.StoreLog(&raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: data, AppendedAt: time.Now()}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(processorTime()-before)/float64(index), "cpu-ns/op")
+			})
+		}
+	}
+}
+
+// processorTime is what this process has used, in the kernel too.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
