@@ -251,8 +251,9 @@ func (m *Machine) Book(id logbook.BookID) (logbook.Book, error) {
 }
 
 // Books reads up to limit books in the order of their ids, from the first one
-// after the given id, without their flows. A limit of 0 or over
-// logbook.MaxPage means logbook.MaxPage.
+// after the given id, without their flows; fewer where they are long, and none
+// only if none follow. A limit of 0 or over logbook.MaxPage means
+// logbook.MaxPage.
 func (m *Machine) Books(after logbook.BookID, limit int) ([]logbook.Book, error) {
 	limit = pageSize(limit)
 	var books []logbook.Book
@@ -262,7 +263,8 @@ func (m *Machine) Books(after logbook.BookID, limit int) ([]logbook.Book, error)
 		if string(key) == string(after.UUID[:]) {
 			key, value = cursor.Next()
 		}
-		for ; key != nil && len(books) < limit; key, value = cursor.Next() {
+		for size := 0; key != nil && len(books) < limit && size < maxPageBytes; key, value = cursor.Next() {
+			size += len(value)
 			book, err := decode(value, &v1.Book{}, command.BookFromProto)
 			if err != nil {
 				return err

@@ -23,12 +23,27 @@ func (b *Board) Book(ctx context.Context, id logbook.BookID) (logbook.Book, erro
 	return b.machine.Book(id)
 }
 
-// Books reads books in the order of their ids, without their flows.
+// Books reads books in the order of their ids, without their flows. The machine
+// ends a page early where books are long.
 func (b *Board) Books(ctx context.Context, after logbook.BookID, limit int) ([]logbook.Book, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return b.machine.Books(after, limit)
+	if limit <= 0 || limit > logbook.MaxPage {
+		limit = logbook.MaxPage
+	}
+	var books []logbook.Book
+	for len(books) < limit {
+		page, err := b.machine.Books(after, limit-len(books))
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		books, after = append(books, page...), page[len(page)-1].ID
+	}
+	return books, nil
 }
 
 // FlowDetail reads a flow with its atoms and their attempts.
