@@ -403,6 +403,9 @@ func refuse(s *scheduleRecord, record *jobs.SlotRecord, reason string) {
 // postJob posts the job of a slot. It answers with the reason of a refusal; the
 // error is a fault.
 func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal string, err error) {
+	if s.Active >= jobs.MaxScheduleJobs {
+		return fmt.Sprintf("%d jobs of the schedule are not finished", s.Active), nil
+	}
 	template, err := t.template(s.ID)
 	if err != nil {
 		return "", err
@@ -568,8 +571,10 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// putSchedule writes a schedule and keeps its place among the due ones.
+// putSchedule writes a schedule, keeps its place among the due ones, and drops
+// the records that are too many.
 func (t *txn) putSchedule(s *scheduleRecord) {
+	t.trimRecords(s)
 	due := s.Next
 	if s.Pause != nil {
 		due = time.Time{}

@@ -164,8 +164,8 @@ func (v *view) answeredBefore(history *slotHistory, wanted *jobs.SlotRecord) (*j
 	return &made, nil
 }
 
-// addRecord writes a new record, and drops the oldest ones over the bound, but
-// none that waits.
+// addRecord writes a new record. What is too many then is dropped when the
+// schedule is written.
 func (t *txn) addRecord(s *scheduleRecord, record *jobs.SlotRecord) error {
 	last, err := t.lastRecord(s.ID)
 	if err != nil {
@@ -180,22 +180,29 @@ func (t *txn) addRecord(s *scheduleRecord, record *jobs.SlotRecord) error {
 	}
 	t.putRecord(s, record)
 	s.Records++
+	return nil
+}
+
+// trimRecords drops the oldest records over the bound, but none that waits.
+func (t *txn) trimRecords(s *scheduleRecord) {
 	over := s.Records - jobs.MaxSlotRecords - s.Waiting
 	if over <= 0 {
-		return nil
+		return
 	}
 	var drop [][]byte
-	err = t.scan(tableSlot, s.ID.UUID[:], func(key, _ []byte) (bool, error) {
+	err := t.scan(tableSlot, s.ID.UUID[:], func(key, _ []byte) (bool, error) {
 		if t.get(tableSlotWaiting, key) == nil {
 			drop = append(drop, bytes.Clone(key))
 		}
 		return len(drop) < over, nil
 	})
+	if err != nil {
+		t.keepFault(err)
+	}
 	for _, key := range drop {
 		t.delete(tableSlot, key)
 	}
 	s.Records -= len(drop)
-	return err
 }
 
 func (t *txn) putRecord(s *scheduleRecord, record *jobs.SlotRecord) {

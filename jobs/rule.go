@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -112,8 +113,12 @@ func (r *Rule) parseCron(text string) error {
 	return nil
 }
 
+// lastSlot is the last moment that a slot can have: that of the last time which
+// is kept in nanoseconds.
+func lastSlot() time.Time { return time.Unix(0, math.MaxInt64) }
+
 // Next is the first slot after a moment; zero if there is none within five
-// years, or before the end.
+// years of a cron rule, or before the end, or before the year 2262.
 func (r *Rule) Next(after time.Time) time.Time {
 	if !r.start.IsZero() && after.Before(r.start) {
 		after = r.start.Add(-1)
@@ -127,7 +132,7 @@ func (r *Rule) Next(after time.Time) time.Time {
 	default:
 		next = r.nextLocal(after)
 	}
-	if next.IsZero() || (!r.end.IsZero() && next.After(r.end)) {
+	if next.IsZero() || (!r.end.IsZero() && next.After(r.end)) || next.After(lastSlot()) {
 		return time.Time{}
 	}
 	return next
@@ -141,7 +146,11 @@ func (r *Rule) nextInterval(after time.Time) time.Time {
 	if after.Before(from) {
 		return from.UTC()
 	}
-	return from.Add((after.Sub(from)/r.every + 1) * r.every).UTC()
+	count := after.Sub(from)/r.every + 1
+	if count > math.MaxInt64/r.every {
+		return time.Time{}
+	}
+	return from.Add(count * r.every).UTC()
 }
 
 // nextLocal looks for the next time on the clocks of the zone, as if they

@@ -121,6 +121,10 @@ func TestRuleBounds(t *testing.T) {
 	if _, err := jobs.ParseRule(&jobs.Schedule{Rule: "@daily", Start: end, End: start}); !errors.Is(err, jobs.ErrInvalid) {
 		t.Errorf("an end before the start: %v", err)
 	}
+	// What lies behind it could neither be kept nor sent.
+	if far := ruleOf(t, "@every 876000h", "").Upcoming(end, 10); len(far) != 2 || far[1].Year() != 2169 {
+		t.Errorf("slots every hundred years: %v", far)
+	}
 }
 
 // TestSlotsDoNotDependOnWhenOneAsks: from any moment between two slots, the

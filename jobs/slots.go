@@ -33,6 +33,9 @@ const (
 	// MaxMissedWindow bounds how far back missed slots are looked for.
 	MaxMissedWindow = 365 * 24 * time.Hour
 
+	// MaxScheduleJobs bounds the unfinished jobs of a schedule: its next slot may
+	// have to cancel all of them in one write.
+	MaxScheduleJobs = 5_000
 	// MaxSlotDecisions bounds the slots that one command posts, so that it does
 	// not keep others waiting for long.
 	MaxSlotDecisions = 100
