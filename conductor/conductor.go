@@ -106,8 +106,14 @@ type Options struct {
 	MaxTries int
 
 	Metadata logbook.Values // kept with its entity on the board
-	Limits   logbook.Limits // of the cluster, for names, results and updates; fields that are zero: those of logbook.MaxLimits
-	Logger   hclog.Logger   // nil: none
+	// Elsewhere tells of a flow that cannot be built here whether another
+	// conductor could, as far as that one's entity says. A job of such a flow is
+	// given back for it, which counts as no failure. Asked are the live ones that
+	// take the job's kind from its board and offer its labels. nil: none could,
+	// and the job is trashed.
+	Elsewhere func(detail *logbook.FlowDetail, other jobs.Entity) bool
+	Limits    logbook.Limits // of the cluster, for names, results and updates; fields that are zero: those of logbook.MaxLimits
+	Logger    hclog.Logger   // nil: none
 
 	// Notify is told what happens, from several goroutines at once. It must
 	// not block: the job waits for it. A panic in it is logged and forgotten.

@@ -117,13 +117,35 @@ func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
 	maps.Copy(store, r.claimed.Job.Store)
 	plan, err := r.plan(detail, store)
 	if err != nil {
-		return unbuildable(err)
+		return r.cannotBuild(ctx, detail, err)
 	}
 	r.notify(Notice{Moment: MomentStarted, FlowState: detail.State})
 	end, err := r.drive(ctx, plan, detail, store, journal)
 	r.logger.Debug("flow ended", "flow", detail.ID, "state", end.State, "error", err)
 	r.notify(Notice{Moment: MomentFlowEnded, FlowState: end.State, Err: err})
 	return result{end: end, err: err}
+}
+
+// cannotBuild tells what becomes of a flow that cannot be built here.
+func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why error) result {
+	options := r.shift.options
+	if options.Elsewhere == nil {
+		return unbuildable(why)
+	}
+	var conductors []jobs.Entity
+	err := repeat(ctx, func(ctx context.Context) (err error) {
+		conductors, err = options.Board.Entities(ctx, jobs.EntityConductor)
+		return err
+	})
+	if err != nil {
+		return result{err: fmt.Errorf("cannot find out who else could build the flow: %w", err)}
+	}
+	for _, other := range conductors {
+		if other.Session != r.tenure.id && other.Takes(&r.claimed.Job) && options.Elsewhere(detail, other) {
+			return result{err: fmt.Errorf("%w: %s can, and here: %w", errElsewhere, other.Name, why)}
+		}
+	}
+	return unbuildable(why)
 }
 
 // detail is the job's flow as the logbook has it; nil if the job has none.

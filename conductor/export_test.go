@@ -21,6 +21,7 @@ var (
 	ErrDoubt      = errDoubt
 	ErrClaimLost  = errClaimLost
 	ErrClaimEnded = errClaimEnded
+	ErrElsewhere  = errElsewhere
 )
 
 const (

@@ -47,6 +47,9 @@ const pinnedDelay = 10 * time.Second
 // maxReason bounds the sentence for a person; the failure beside it says all.
 const maxReason = 1 << 10
 
+// errElsewhere: the flow cannot be built here, and another conductor could.
+var errElsewhere = errors.New("its flow cannot be built here")
+
 // decide is the table of outcomes:
 //
 //	what became of the run                      the job is   with
@@ -66,6 +69,7 @@ const maxReason = 1 << 10
 //	not begun: paused, or out of time           abandoned    nothing, no delay
 //	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
+//	the same, but another conductor could       abandoned    no update, a delay that grows with its claims
 //	pinned to how it was begun, and built       abandoned    no update, a delay: another conductor may
 //	otherwise here                                           have the code; counted as no failure
 //	refuses to be built otherwise than it       trashed      failure flow.changed, naming all differences
@@ -87,6 +91,11 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	case errors.Is(r.err, errHandOver), errors.Is(r.err, errDrained), errors.Is(r.err, errDoubt),
 		errors.Is(r.err, errPaused), errors.Is(r.err, errSpent):
 		ending.Reason = clip(r.err.Error())
+		return decision{abandon, ending}
+	case errors.Is(r.err, errElsewhere):
+		// Others who wait come first. If they are busy it is us again, and then
+		// they get more time.
+		ending.Reason, ending.Delay = clip(r.err.Error()), o.delay(job.Claims)
 		return decision{abandon, ending}
 	case errors.Is(r.err, engine.ErrPinned):
 		ending.Reason, ending.Delay = clip(r.err.Error()), min(pinnedDelay, o.MaxAbandonDelay)

@@ -51,6 +51,8 @@ func TestOutcomes(t *testing.T) {
 		{name: "claim lost", err: fmt.Errorf("%w: gone", conductor.ErrClaimLost), verb: "let go"},
 		{name: "session expired", err: jobs.ErrSessionExpired, verb: "let go"},
 		{name: "pinned to other code", err: fmt.Errorf("cannot run: %w", engine.ErrPinned), failures: 19, verb: "abandon", delay: 10 * time.Second},
+		{name: "another could build it", err: fmt.Errorf("%w: but there", conductor.ErrElsewhere), claims: 1, failures: 19, verb: "abandon", delay: time.Second},
+		{name: "another could build it, again", err: fmt.Errorf("%w: but there", conductor.ErrElsewhere), claims: 3, verb: "abandon", delay: 4 * time.Second},
 		{name: "refuses other code", err: fmt.Errorf("cannot run: %w", engine.ErrChanged), verb: "trash", failure: logbook.FailureChanged},
 		{name: "trouble, first time", err: errors.New("bad detail"), claims: 30, failures: 0, verb: "abandon", failure: "error", delay: time.Second},
 		{name: "trouble, third time", err: errors.New("bad detail"), failures: 2, verb: "abandon", failure: "error", delay: 4 * time.Second},

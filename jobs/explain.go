@@ -261,6 +261,10 @@ func (e *Explanation) drained(s *Situation, able []Entity) {
 	e.Remedy = "conductord conductor undrain " + latest.Name
 }
 
+// Takes tells whether a conductor claims jobs of this kind from this board, and
+// offers all labels that this one wants.
+func (e *Entity) Takes(j *Job) bool { return takes(e, j) && len(lacking(e, j)) == 0 }
+
 // takes tells whether a conductor claims jobs of this kind from this board.
 func takes(conductor *Entity, j *Job) bool {
 	board := slices.Contains(conductor.Boards, j.Board) || (len(conductor.Boards) == 0 && j.Board == DefaultBoard)

@@ -152,6 +152,10 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err := registry.Register(spec.Kind, spec.Factory(handlers, handler.Limits(limitsOf(d.config)), handler.Grace(handlerGrace))); err != nil {
 		return err
 	}
+	offered, err := offering(handlers.Names())
+	if err != nil {
+		return fmt.Errorf("cannot name the handlers: %w", err)
+	}
 	dialing, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	d.client, err = raftboard.Open(dialing, raftboard.Options{
@@ -165,6 +169,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 		Name: d.config.ConductorName(), Boards: d.config.Conductor.Boards, Labels: d.config.Conductor.Labels,
 		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
+		Metadata: offered, Elsewhere: hasHandlers,
 		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
 	})
 	if err != nil {
