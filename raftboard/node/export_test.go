@@ -254,3 +254,9 @@ func Agreed(offsets []time.Duration, majority int, fault error) (time.Duration, 
 func WakeAt(now, rested time.Time, times ...time.Time) time.Time {
 	return wakeAt(now, rested, times...)
 }
+
+// ClaimsAtOnce bounds the claims of the sessions that one round expires.
+const ClaimsAtOnce = claimsAtOnce
+
+// Within is how many numbers sum up to no more than a bound.
+func Within(numbers []int, bound int) int { return within(numbers, bound) }

@@ -18,10 +18,14 @@ import (
 // Bounds of what a leader does by itself in one go. What is left is done in
 // the next one, behind whatever clients have proposed meanwhile.
 const (
-	expiriesAtOnce = 64    // sessions, and claims with a time of their own, expired by one round of the timers
-	wakesAtOnce    = 1_000 // due jobs made claimable by one command
-	sweepsAtOnce   = 500   // finished jobs removed by one command
-	sweepInterval  = 10 * time.Second
+	expiriesAtOnce = 64 // sessions, and claims with a time of their own, expired by one round of the timers
+	// claimsAtOnce bounds the claims that the sessions of one round hold, unless
+	// it is one session: nothing else is applied meanwhile, and a leader that its
+	// own proposal kept for long would take itself for paused and spare the rest.
+	claimsAtOnce  = 1_000
+	wakesAtOnce   = 1_000 // due jobs made claimable by one command
+	sweepsAtOnce  = 500   // finished jobs removed by one command
+	sweepInterval = 10 * time.Second
 	// longestSleep bounds the timer loop's sleep, so that a pause of the whole
 	// process shows as lateness soon after it ends.
 	longestSleep = time.Second
@@ -230,6 +234,11 @@ func (n *Node) expire(ctx context.Context, current *reign, now time.Time) {
 	if len(late) == 0 {
 		return
 	}
+	fit := n.fitting(late)
+	for _, next := range late[fit:] {
+		current.deadlines.spare(next.id, now) // for the next round
+	}
+	late = late[:fit]
 	commands := make([]*conductordv1.Command, len(late))
 	for i := range late {
 		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireSession{ExpireSession: &conductordv1.ExpireSessionCommand{
@@ -251,6 +260,29 @@ func (n *Node) expire(ctx context.Context, current *reign, now time.Time) {
 			current.deadlines.spare(id, time.Now().Add(spareTime))
 		}
 	}
+}
+
+// fitting is how many of the sessions one proposal may expire.
+func (n *Node) fitting(late []due[jobs.SessionID]) int {
+	claims := make([]int, len(late))
+	for i := range late {
+		// Of a session that cannot be read the expiry tells more.
+		session, _ := n.machine.Session(late[i].id)
+		claims[i] = session.Claims
+	}
+	return within(claims, claimsAtOnce)
+}
+
+// within is how many numbers from the first on sum up to no more than a bound,
+// but one if there is any.
+func within(numbers []int, bound int) int {
+	sum := 0
+	for i, n := range numbers {
+		if sum += n; sum > bound && i > 0 {
+			return i
+		}
+	}
+	return len(numbers)
 }
 
 // verdictOf is what became of one command of a proposal.

@@ -1,9 +1,11 @@
 package node_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
 )
 
@@ -35,4 +37,54 @@ func TestTimersAreNotPutOff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRoundsOfExpiriesAreBounded: sessions that vanish together are expired in
+// rounds, none of which ends more claims than it may.
+func TestRoundsOfExpiriesAreBounded(t *testing.T) {
+	for name, row := range map[string]struct {
+		claims []int
+		want   int
+	}{
+		"none":         {nil, 0},
+		"small ones":   {[]int{0, 8, 8, 0}, 4},
+		"full ones":    {[]int{256, 256, 256, 256, 256}, 3},
+		"to the bound": {[]int{500, 500, 0, 1}, 3},
+		"a large one":  {[]int{1_001, 1}, 1},
+	} {
+		if got := node.Within(row.claims, node.ClaimsAtOnce); got != row.want {
+			t.Errorf("%s: %d of %v, and %d is right", name, got, row.claims, row.want)
+		}
+	}
+}
+
+// TestManySessionsVanish: those that vanish together with as many claims as they
+// may have are all expired in the time of one, which takes several rounds.
+func TestManySessionsVanish(t *testing.T) {
+	t.Parallel()
+	const sessions = 12
+	c := newCluster(t, 1).startAll()
+	client := c.client()
+	var postings []jobs.Posting
+	for range sessions * jobs.MaxClaims {
+		postings = append(postings, jobs.Posting{Name: "job", Kind: "k"})
+	}
+	for chunk := range slices.Chunk(postings, 1_000) {
+		if _, err := client.Post(t.Context(), chunk...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var last jobs.SessionID
+	for range sessions {
+		last = opened(t, client, 5*time.Second)
+		request := jobs.ClaimRequest{Session: last, Nonce: jobs.NewNonce(), Kinds: []string{"k"}, Max: jobs.MaxClaims}
+		if claimed, err := client.ClaimNext(t.Context(), request); err != nil || len(claimed) != jobs.MaxClaims {
+			t.Fatalf("%d jobs are claimed: %v", len(claimed), err)
+		}
+	}
+	lapse(t, client)(last)
+	eventually(t, "all are expired", func() bool {
+		left, err := client.Sessions(t.Context())
+		return err == nil && len(left) == 0
+	})
 }
