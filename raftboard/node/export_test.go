@@ -75,6 +75,9 @@ func (p Parking) NextEvents() <-chan struct{} { return p.nextEvents() }
 func (p Parking) Held() (claims, finishes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.claims) == 0 && len(p.ofKind)+len(p.ofAny) > 0 {
+		panic("internal error: claims that are gone are still looked for")
+	}
 	return len(p.claims), len(p.finishes)
 }
 func (w Waiter) Woken() <-chan []fsm.Lane { return w.woken }

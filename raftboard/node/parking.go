@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -12,15 +13,25 @@ import (
 // end of a job, for the next event. It is told by the state machine, and
 // nobody polls.
 type parking struct {
-	mu       sync.Mutex
-	claims   []*claimWaiter // longest waiting first; under mu
-	undrains int            // how often a drain has ended; under mu
+	mu sync.Mutex
+
+	// The claims, longest waiting first: all of them, those that ask for a kind
+	// of job, and those that ask for any. Where jobs of thousands of kinds become
+	// claimable at once, only who asks for them is looked at. Under mu.
+
+	claims []*claimWaiter
+	ofKind map[string][]*claimWaiter
+	ofAny  []*claimWaiter
+	parked uint64 // how many there have ever been
+
+	undrains int // how often a drain has ended; under mu
 	finishes map[jobs.JobID]map[chan struct{}]struct{}
 	events   chan struct{} // closed and replaced when there are new events; under mu
 }
 
 // claimWaiter is a parked ClaimNext.
 type claimWaiter struct {
+	number  uint64 // in the order of their parking
 	request jobs.ClaimRequest
 	woken   chan []fsm.Lane // holds one wake-up: where something may be claimable
 
@@ -31,7 +42,7 @@ type claimWaiter struct {
 }
 
 func newParking() *parking {
-	return &parking{finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, events: make(chan struct{})}
+	return &parking{ofKind: map[string][]*claimWaiter{}, finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, events: make(chan struct{})}
 }
 
 // park lets a claim wait. The caller looks for jobs after it has parked, so
@@ -41,8 +52,48 @@ func (p *parking) park(request jobs.ClaimRequest) *claimWaiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiter.undrains = p.undrains
+	p.parked++
+	waiter.number = p.parked
 	p.claims = append(p.claims, waiter)
+	if len(request.Kinds) == 0 {
+		p.ofAny = append(p.ofAny, waiter)
+	}
+	for _, kind := range request.Kinds {
+		p.ofKind[kind] = append(p.ofKind[kind], waiter)
+	}
 	return waiter
+}
+
+// unparkLocked takes a claim out of the parking, if it is there.
+func (p *parking) unparkLocked(waiter *claimWaiter) {
+	p.claims = without(p.claims, waiter)
+	p.ofAny = without(p.ofAny, waiter)
+	for _, kind := range waiter.request.Kinds {
+		if p.ofKind[kind] = without(p.ofKind[kind], waiter); len(p.ofKind[kind]) == 0 {
+			delete(p.ofKind, kind)
+		}
+	}
+}
+
+// without takes a waiter out of a list, which is in the order of their numbers.
+func without(waiters []*claimWaiter, waiter *claimWaiter) []*claimWaiter {
+	i, found := slices.BinarySearchFunc(waiters, waiter.number, func(w *claimWaiter, number uint64) int {
+		return cmp.Compare(w.number, number)
+	})
+	if !found {
+		return waiters
+	}
+	return slices.Delete(waiters, i, i+1)
+}
+
+// wakeAllLocked wakes claims that need not find anything.
+func (p *parking) wakeAllLocked(which func(*claimWaiter) bool) {
+	for _, waiter := range slices.Clone(p.claims) {
+		if which(waiter) {
+			p.unparkLocked(waiter)
+			waiter.woken <- nil // has room: see wake
+		}
+	}
 }
 
 // setAside keeps a claim of a drained conductor from being woken for what only
@@ -66,21 +117,14 @@ func (p *parking) recall() {
 }
 
 func (p *parking) recallLocked() {
-	p.claims = slices.DeleteFunc(p.claims, func(waiter *claimWaiter) bool {
-		if waiter.aside {
-			waiter.woken <- nil // has room: see wake
-		}
-		return waiter.aside
-	})
+	p.wakeAllLocked(func(waiter *claimWaiter) bool { return waiter.aside })
 }
 
 // leave takes a claim out of the parking. If it had been woken for something
 // that it no longer wants, the next one is.
 func (p *parking) leave(waiter *claimWaiter) {
 	p.mu.Lock()
-	if i := slices.Index(p.claims, waiter); i >= 0 {
-		p.claims = slices.Delete(p.claims, i, i+1)
-	}
+	p.unparkLocked(waiter)
 	p.mu.Unlock()
 	select {
 	case lanes := <-waiter.woken:
@@ -96,15 +140,24 @@ func (p *parking) wake(lanes []fsm.Lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, lane := range lanes {
-		for i, waiter := range p.claims {
-			if waiter.aside || !lane.Suits(&waiter.request) {
-				continue
-			}
-			p.claims = slices.Delete(p.claims, i, i+1)
+		if waiter := p.firstLocked(&lane); waiter != nil {
+			p.unparkLocked(waiter)
 			waiter.woken <- []fsm.Lane{lane} // has room: a waiter is woken once, and then no longer parked
-			break
 		}
 	}
+}
+
+// firstLocked is the longest waiting claim that asks for jobs of a lane; nil if
+// there is none.
+func (p *parking) firstLocked(lane *fsm.Lane) *claimWaiter {
+	var first *claimWaiter
+	for _, waiters := range [][]*claimWaiter{p.ofKind[lane.Kind], p.ofAny} {
+		i := slices.IndexFunc(waiters, func(w *claimWaiter) bool { return !w.aside && lane.Suits(&w.request) })
+		if i >= 0 && (first == nil || waiters[i].number < first.number) {
+			first = waiters[i]
+		}
+	}
+	return first
 }
 
 // dismiss wakes the claims of sessions that have ended, for they must be told.
@@ -114,13 +167,7 @@ func (p *parking) dismiss(ended []jobs.SessionID) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.claims = slices.DeleteFunc(p.claims, func(waiter *claimWaiter) bool {
-		over := slices.Contains(ended, waiter.request.Session)
-		if over {
-			waiter.woken <- nil // has room: see wake
-		}
-		return over
-	})
+	p.wakeAllLocked(func(waiter *claimWaiter) bool { return slices.Contains(ended, waiter.request.Session) })
 }
 
 // awaitFinish gives a channel that is closed when the job finishes, and a

@@ -1,11 +1,14 @@
 package node_test
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
@@ -196,4 +199,51 @@ func parkUntil(p node.Parking, take func() bool, leave <-chan struct{}) bool {
 			panic("nobody was left to wake this claim")
 		}
 	}
+}
+
+// TestParkingWakesWhoIsNext: whatever is parked and goes, a lane wakes the one
+// who asks for its jobs and has waited longest, and nobody else.
+func TestParkingWakesWhoIsNext(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := node.NewParking()
+		type parked struct {
+			node.Waiter
+			request jobs.ClaimRequest
+		}
+		var waiting []parked
+		kinds := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 3, rapid.ID[string])
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			switch rapid.IntRange(0, 3).Draw(rt, "what") {
+			case 0, 1:
+				request := jobs.ClaimRequest{Session: jobs.NewSessionID(), Kinds: kinds.Draw(rt, "kinds")}
+				request.Boards = []string{rapid.SampledFrom([]string{"day", "night"}).Draw(rt, "board")}
+				waiting = append(waiting, parked{p.Park(request), request})
+			case 2:
+				if len(waiting) > 0 {
+					i := rapid.IntRange(0, len(waiting)-1).Draw(rt, "leaves")
+					p.Leave(waiting[i].Waiter)
+					waiting = slices.Delete(waiting, i, i+1)
+				}
+			case 3:
+				lane := fsm.Lane{Board: rapid.SampledFrom([]string{"day", "night"}).Draw(rt, "of"), Kind: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "kind")}
+				p.Wake(lane)
+				next := slices.IndexFunc(waiting, func(w parked) bool { return lane.Suits(&w.request) })
+				for i, w := range waiting {
+					if woken(w.Waiter) != (i == next) {
+						rt.Fatalf("of %d, number %d is next, and number %d is woken: %t", len(waiting), next, i, woken(w.Waiter))
+					}
+				}
+				if next >= 0 {
+					<-waiting[next].Woken()
+					waiting = slices.Delete(waiting, next, next+1)
+				}
+			}
+		}
+		for _, w := range waiting {
+			p.Leave(w.Waiter)
+		}
+		if claims, _ := p.Held(); claims != 0 {
+			rt.Fatalf("%d claims are still parked", claims)
+		}
+	})
 }
