@@ -402,7 +402,7 @@ func TestPresence(t *testing.T) {
 		t.Errorf("sessions as JSON: %+v", got)
 	}
 	expect(t, run(t, cluster, "conductor", "list"), 0,
-		"NAME HOST PID BOARDS KINDS LABELS MAX JOBS SINCE\nc1 h1 7 default document - 4 TIME\n", "")
+		"NAME STATE HOST PID BOARDS KINDS LABELS HOLDS MAX JOBS SINCE\nc1 claiming h1 7 default document - 0 4 TIME\n", "")
 	// With a conductor that can do it, nothing is said about the waiting job.
 	expect(t, run(t, cluster, "job", "get", postHello(t, cluster).String(), "-o", "json"), 0,
 		jobDocument, "")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -35,13 +36,14 @@ func (p *Program) convertLogCommand() *cobra.Command {
 			"Afterwards set log_store in the node's configuration, and start it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if to == "" || dataDir == "" {
+				return usageError{errors.New("say which store it is to be, and where the node's data is: --to and --data-dir")}
+			}
 			return p.convertLog(cmd.Context(), dataDir, node.LogStore(to))
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the store that the node is to have: bolt or wal")
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
-	_ = cmd.MarkFlagRequired("to") // they exist
-	_ = cmd.MarkFlagRequired("data-dir")
 	return cmd
 }
 
