@@ -192,13 +192,9 @@ func (t *txn) admit(j *jobRecord) error {
 		return err
 	}
 	counted := t.tallyOf(j.Board, tallyBoard, nil)
-	limits, unfinished := &board.Limits, counted.unfinished()
-	charged := counted.bucket
-	switch {
-	case limits.Jobs > 0 && unfinished >= limits.Jobs:
-		return &logbook.LimitError{Field: fmt.Sprintf("board %q jobs", j.Board), Limit: int64(limits.Jobs), Size: int64(unfinished) + 1, Unit: "unfinished jobs"}
-	case limits.Bytes > 0 && counted.bytes+j.Size > limits.Bytes:
-		return &logbook.LimitError{Field: fmt.Sprintf("board %q bytes", j.Board), Limit: int64(limits.Bytes), Size: int64(counted.bytes + j.Size), Unit: "bytes of unfinished jobs"}
+	limits, charged := &board.Limits, counted.bucket
+	if err := roomIn(limits, counted, j); err != nil {
+		return err
 	}
 	if limits.PostingsPerSecond > 0 {
 		room := false
@@ -219,6 +215,31 @@ func (t *txn) admit(j *jobRecord) error {
 		t.tallied(j.Board, tallyBoard, nil).bucket = charged
 	}
 	return nil
+}
+
+// roomIn refuses a job that would be one too many of its board's unfinished
+// ones, or too large beside them.
+func roomIn(limits *jobs.BoardLimits, counted *tally, j *jobRecord) error {
+	switch unfinished := counted.unfinished(); {
+	case limits.Jobs > 0 && unfinished >= limits.Jobs:
+		return &logbook.LimitError{Field: fmt.Sprintf("board %q jobs", j.Board), Limit: int64(limits.Jobs), Size: int64(unfinished) + 1, Unit: "unfinished jobs"}
+	case limits.Bytes > 0 && counted.bytes+j.Size > limits.Bytes:
+		return &logbook.LimitError{Field: fmt.Sprintf("board %q bytes", j.Board), Limit: int64(limits.Bytes), Size: int64(counted.bytes + j.Size), Unit: "bytes of unfinished jobs"}
+	}
+	return nil
+}
+
+// roomAgain refuses a finished job that is to be put back on a board without
+// room for it. One that only is to be undone further needs none.
+func (t *txn) roomAgain(j *jobRecord) error {
+	if isUnder(j, jobs.OrderCancel) {
+		return nil
+	}
+	board, _, err := t.board(j.Board)
+	if err != nil {
+		return err
+	}
+	return roomIn(&board.Limits, t.tallyOf(j.Board, tallyBoard, nil), j)
 }
 
 // BoardStatus reads a board with its kinds and holders, at a time that is the

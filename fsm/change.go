@@ -1,51 +1,138 @@
 package fsm
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
+
+	"github.com/google/uuid"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
-// change gives a job another priority or time, or releases it; jobs.Controller
-// holds the table of that.
+// change gives a job another priority, time or deadline, or releases it;
+// jobs.Controller holds the table of that.
 func (t *txn) change(c *v1.Change) error {
 	change, err := command.ChangeFromProto(c)
 	if err != nil {
 		return err
 	}
 	j, err := t.jobByID(change.Job)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("cannot change: %w", err)
-	case !change.Alters(&j.Job):
+	}
+	if repeated, err := t.knownChange(j, &change); repeated || err != nil {
+		return err
+	}
+	if !change.Alters(&j.Job) {
+		t.keepChange(j, &change)
 		return nil
-	case j.State.Finished():
-		return fmt.Errorf("cannot change job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
-	case isUnder(j, jobs.OrderCancel) && !change.NotBefore.IsZero() && !change.NotBefore.Equal(j.NotBefore):
-		return fmt.Errorf("cannot change when job %s is due: %w: it is being cancelled", j.ID, jobs.ErrConflict)
+	}
+	if err := t.checkChange(j, &change); err != nil {
+		return err
 	}
 	release, err := t.planRelease(j, change)
 	if err != nil {
 		return prefixed(fmt.Sprintf("cannot release job %s", j.ID), err)
 	}
 	t.letRun(j, release)
-	t.alter(j, func() {
-		if change.Priority != nil {
-			j.Priority = *change.Priority
-		}
-		if !change.NotBefore.IsZero() {
-			j.NotBefore = change.NotBefore
-		}
-		if change.Release && j.Parked {
-			j.unpark()
-		}
-		j.Held = j.Held && !change.Release
-	})
+	t.alter(j, func() { t.takeOver(j, &change) })
+	t.keepChange(j, &change)
 	said := &jobs.StandingOrder{Kind: jobs.OrderChange, By: change.By, Reason: change.Reason, At: t.now}
 	t.event(jobs.EventChanged, j, jobs.Event{Order: said, Reason: change.Reason})
 	return nil
+}
+
+// checkChange refuses what makes no sense where the job stands.
+func (t *txn) checkChange(j *jobRecord, c *jobs.Change) error {
+	due := j.NotBefore
+	if !c.NotBefore.IsZero() {
+		due = c.NotBefore
+	}
+	switch delayed, moved := !c.NotBefore.IsZero() && !c.NotBefore.Equal(j.NotBefore), c.AltersDeadline(&j.Job); {
+	case j.State.Finished():
+		return fmt.Errorf("cannot change job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+	case isUnder(j, jobs.OrderCancel) && delayed:
+		return fmt.Errorf("cannot change when job %s is due: %w: it is being cancelled", j.ID, jobs.ErrConflict)
+	case isUnder(j, jobs.OrderCancel) && moved:
+		return fmt.Errorf("cannot change the deadline of job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
+	case !moved || c.NoDeadline:
+		return nil
+	case !c.Deadline.After(t.now):
+		return &logbook.InvalidError{Field: "change deadline", Reason: "has passed"}
+	case !c.Deadline.After(due):
+		return &logbook.InvalidError{Field: "change deadline", Reason: "is not after not_before"}
+	}
+	return nil
+}
+
+// takeOver makes a job what a change says.
+func (t *txn) takeOver(j *jobRecord, c *jobs.Change) {
+	if c.Priority != nil {
+		j.Priority = *c.Priority
+	}
+	if !c.NotBefore.IsZero() {
+		j.NotBefore = c.NotBefore
+	}
+	if c.AltersDeadline(&j.Job) {
+		t.dropDeadline(j)
+		j.Deadline = c.Deadline
+		t.keepDeadline(j)
+	}
+	if c.Release && j.Parked {
+		j.unpark()
+	}
+	j.Held = j.Held && !c.Release
+}
+
+// A change that is known is kept as its id, and the beginning of a digest of
+// what it says.
+const (
+	changeDigestSize = 8
+	knownChangeSize  = idSize + changeDigestSize
+)
+
+// knownChange tells whether a change has been made already. ErrConflict if its
+// id stands for another.
+func (t *txn) knownChange(j *jobRecord, c *jobs.Change) (bool, error) {
+	if c.ID == uuid.Nil {
+		return false, nil
+	}
+	row := changeRow(c)
+	for known := t.get(tableChange, sequenceKey(j.Sequence)); len(known) >= knownChangeSize; known = known[knownChangeSize:] {
+		switch {
+		case bytes.Equal(known[:knownChangeSize], row):
+			return true, nil
+		case bytes.Equal(known[:idSize], row[:idSize]):
+			return false, fmt.Errorf("cannot change job %s: %w: the id %s stands for another change", j.ID, jobs.ErrConflict, c.ID)
+		}
+	}
+	return false, nil
+}
+
+// keepChange makes a change known, for as long as the job is not finished and
+// not too many others follow.
+func (t *txn) keepChange(j *jobRecord, c *jobs.Change) {
+	if c.ID == uuid.Nil || j.State.Finished() {
+		return
+	}
+	key := sequenceKey(j.Sequence)
+	rows := append(bytes.Clone(t.get(tableChange, key)), changeRow(c)...)
+	t.put(tableChange, key, rows[max(0, len(rows)-jobs.MaxKnownChanges*knownChangeSize):])
+}
+
+// changeRow is what is kept of a change. The digest is state: what it is made
+// of must not change.
+func changeRow(c *jobs.Change) []byte {
+	sum := sha256.New()
+	if c.Priority != nil {
+		fmt.Fprintf(sum, "priority %d ", *c.Priority)
+	}
+	fmt.Fprintf(sum, "not before %s deadline %s %t release %t by %q because %q", timeKey(c.NotBefore), timeKey(c.Deadline), c.NoDeadline, c.Release, c.By, c.Reason)
+	return append(bytes.Clone(c.ID[:]), sum.Sum(nil)[:changeDigestSize]...)
 }
 
 // alter changes what decides about the place of an unfinished job, and brings

@@ -185,3 +185,25 @@ func TestReleaseWakesConductors(t *testing.T) {
 	}
 	r.claimedAgain("bob", id("a"))
 }
+
+// TestChangesAreKnown: the last sixteen of a job by their ids, and no more.
+func TestChangesAreKnown(t *testing.T) {
+	r := newRig(t)
+	r.posted(posting("a", "k"))
+	named := func(word string, priority int32) *v1.Command {
+		return change(&v1.Change{Id: id(word), Job: id("a"), Priority: &priority})
+	}
+	r.ok(named("first", 1))
+	r.ok(change(&v1.Change{Job: id("a"), Priority: proto.Int32(2)}))
+	r.harmless(named("first", 1))
+	r.refused(named("first", 3), "conflict")
+	for n := range jobs.MaxKnownChanges - 1 {
+		r.ok(named(fmt.Sprint("other ", n), 2)) // which changes nothing, and is known
+	}
+	r.harmless(named("first", 1))
+	r.ok(named("one more", 2))
+	r.ok(named("first", 1))
+	if got := r.job(id("a")).Priority; got != 1 {
+		t.Errorf("forgotten, the first change is made again: the priority is %d", got)
+	}
+}

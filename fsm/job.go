@@ -269,6 +269,7 @@ func (t *txn) removeJob(j *jobRecord) error {
 	t.delete(tableJob, key)
 	t.delete(tablePosting, key)
 	t.delete(tableEvidence, key)
+	t.delete(tableChange, key)
 	for _, road := range jobRoads(&j.Job) {
 		t.delete(tableFound, road)
 	}

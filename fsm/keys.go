@@ -85,6 +85,8 @@ const (
 	tableDebris // flow id → nothing: flows that are gone, of whose steps some are left
 
 	tableDrain // name of conductors → who has drained them, why and how
+
+	tableChange // sequence → ids and digests of the last changes that had an id, oldest first
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -105,7 +107,7 @@ var tableNames = [...]string{
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",
 	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
 	tableStuck: "stuck", tableDebris: "debris",
-	tableDrain: "drain",
+	tableDrain: "drain", tableChange: "change",
 }
 
 const (

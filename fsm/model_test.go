@@ -35,12 +35,13 @@ type model struct {
 type modelJob struct {
 	jobs.Job // as it is listed
 	posting  *v1.Posting
-	nonce    string    // of the present claim
-	ended    string    // how its last claim ended, and with what; empty: it has not
-	cooled   time.Time // until when it cools; zero: it does not
-	gaveUp   bool      // a person has cancelled it when it was parked, half undone
-	watched  bool      // its deadline has not been dealt with
-	finish   uint64    // the number of its finish
+	nonce    string       // of the present claim
+	ended    string       // how its last claim ended, and with what; empty: it has not
+	cooled   time.Time    // until when it cools; zero: it does not
+	changes  []*v1.Change // that had an id
+	gaveUp   bool         // a person has cancelled it when it was parked, half undone
+	watched  bool         // its deadline has not been dealt with
+	finish   uint64       // the number of its finish
 }
 
 type modelFlow struct {
@@ -800,13 +801,27 @@ func (m *model) change(c *v1.Change) error {
 		panic(err)
 	}
 	j := m.jobs[c.Job]
-	switch {
-	case j == nil:
+	if j == nil {
 		return jobs.ErrNotFound
+	}
+	if known, err := j.knows(c); known || err != nil {
+		return err
+	}
+	due := j.NotBefore
+	if !change.NotBefore.IsZero() {
+		due = change.NotBefore
+	}
+	moved := change.AltersDeadline(&j.Job)
+	switch {
 	case !change.Alters(&j.Job):
+		j.learn(c)
 		return nil
 	case j.State.Finished(), under(j, jobs.OrderCancel) && !change.NotBefore.IsZero() && !change.NotBefore.Equal(j.NotBefore):
 		return jobs.ErrConflict
+	case moved && under(j, jobs.OrderCancel):
+		return jobs.ErrConflict
+	case moved && !change.NoDeadline && (!change.Deadline.After(m.now) || !change.Deadline.After(due)):
+		return jobs.ErrInvalid
 	}
 	if change.Release && j.Parked {
 		if err := m.unparked(j); err != nil {
@@ -819,7 +834,11 @@ func (m *model) change(c *v1.Change) error {
 	if !change.NotBefore.IsZero() {
 		j.NotBefore = change.NotBefore
 	}
+	if moved {
+		j.Deadline, j.watched = change.Deadline, !change.NoDeadline
+	}
 	j.Held = j.Held && !change.Release
+	j.learn(c)
 	m.touch(j)
 	return nil
 }

@@ -3,6 +3,8 @@ package fsm_test
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -73,4 +75,24 @@ func (m *model) unparked(j *modelJob) error {
 	}
 	j.unpark()
 	return nil
+}
+
+// knows tells whether a change has been made already, by its id.
+func (j *modelJob) knows(c *v1.Change) (bool, error) {
+	for _, known := range j.changes {
+		switch {
+		case proto.Equal(known, c):
+			return true, nil
+		case known.Id == c.Id:
+			return false, jobs.ErrConflict
+		}
+	}
+	return false, nil
+}
+
+func (j *modelJob) learn(c *v1.Change) {
+	if c.Id != "" && !j.State.Finished() {
+		j.changes = append(j.changes, c)
+		j.changes = j.changes[max(0, len(j.changes)-jobs.MaxKnownChanges):]
+	}
 }

@@ -202,6 +202,15 @@ func (a *author) change() *v1.Command {
 	if a.draw("delay", 1) == 0 {
 		c.NotBefore = timestamppb.New(a.now.Add(time.Duration(a.draw("until", 3)-1) * time.Second))
 	}
+	switch a.draw("deadline", 5) {
+	case 0:
+		c.Deadline = timestamppb.New(a.now.Add(time.Duration(a.draw("deadline in", 4)-1) * 900 * time.Millisecond))
+	case 1:
+		c.NoDeadline = true
+	}
+	if a.draw("named", 1) == 0 {
+		c.Id = id(fmt.Sprint("change ", a.draw("change", 20)))
+	}
 	return change(c)
 }
 

@@ -19,6 +19,9 @@ func (t *txn) restore(c *v1.OrderCommand) error {
 		return fmt.Errorf("cannot restore job %s: %w", j.ID, err)
 	}
 	flow, err := t.flowToRestore(j)
+	if err == nil {
+		err = t.roomAgain(j)
+	}
 	if err != nil {
 		return prefixed(fmt.Sprintf("cannot restore job %s", j.ID), err)
 	}

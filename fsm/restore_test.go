@@ -193,3 +193,44 @@ func TestPurgedJobsAreGone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRestoredJobsNeedRoom: a board that is full refuses what is put back, by
+// the name of its limit, but for what is to be undone.
+func TestRestoredJobsNeedRoom(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		limits *v1.BoardLimits
+		says   string // of the refusal
+	}{
+		{"no limit", &v1.BoardLimits{}, ""},
+		{"room for both", &v1.BoardLimits{Jobs: 2}, ""},
+		{"too many jobs", &v1.BoardLimits{Jobs: 1}, `board "default" jobs`},
+		{"too many bytes", &v1.BoardLimits{Bytes: 60}, `board "default" bytes`},
+		{"postings alone are slowed down", &v1.BoardLimits{PostingsPerSecond: 1}, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := trashed(t, posting("a", "k"))
+			r.posted(posting("b", "k"))
+			r.ok(limitBoard("", row.limits))
+			if row.says == "" {
+				r.ok(restore(said()))
+				return
+			}
+			if told := r.refused(restore(said()), "over_limit"); !strings.Contains(told, row.says) {
+				t.Errorf("refused with %q", told)
+			}
+		})
+	}
+	r := trashed(t, flowPosting("a"))
+	r.ok(restore(said()))
+	token := r.claimedAgain("bob", id("a"))
+	r.ok(updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING"))))
+	r.ok(orders["undo"]())
+	r.ok(trash(ending("a", token)))
+	r.posted(posting("b", "k"))
+	r.ok(limitBoard("", &v1.BoardLimits{Jobs: 1}))
+	r.ok(restore(said()))
+	if got := r.job(id("a")).State; got != jobs.StateClaimable {
+		t.Errorf("what is to be undone is %s", got)
+	}
+}

@@ -3,25 +3,44 @@ package jobs
 import (
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/conductord/conductord/logbook"
 )
 
 // Change is what a person wants otherwise about a job that is not finished.
 // What is unset stays as it is; Controller says what a change does where.
 type Change struct {
+	// ID names the change, so that a repeat of it after a lost answer does
+	// nothing, whatever others have changed since. The last MaxKnownChanges of a
+	// job are known. Zero: a client library makes one for its own repeats; a
+	// board takes every call for a new change.
+	ID       uuid.UUID
 	Job      JobID
 	Priority *Priority
 	// NotBefore is when the job is due. One that is past means at once.
-	NotBefore time.Time
-	Release   bool   // a job that is held is not held any more
-	By        string // who, for people
-	Reason    string // one sentence, for people
+	NotBefore  time.Time
+	Deadline   time.Time // by which the job must be done
+	NoDeadline bool      // it may be done at any time
+	Release    bool      // a job that is held is not held any more
+	By         string    // who, for people
+	Reason     string    // one sentence, for people
 }
+
+// MaxKnownChanges is how many changes of a job are known by their ids: a repeat
+// that comes after so many others has been on its way for longer than any call
+// may take.
+const MaxKnownChanges = 16
 
 // CheckChange checks a change before it is written.
 func CheckChange(l logbook.Limits, c *Change) error {
-	if c.Priority == nil && c.NotBefore.IsZero() && !c.Release {
-		return &logbook.InvalidError{Field: "change", Reason: "says nothing: neither priority, nor not_before, nor release"}
+	switch {
+	case c.Priority == nil && c.NotBefore.IsZero() && !c.Release && c.Deadline.IsZero() && !c.NoDeadline:
+		return &logbook.InvalidError{Field: "change", Reason: "says nothing: neither priority, nor not_before, nor deadline, nor release"}
+	case c.NoDeadline && !c.Deadline.IsZero():
+		return &logbook.InvalidError{Field: "change deadline", Reason: "set beside no_deadline"}
+	case !c.Deadline.IsZero() && !c.NotBefore.IsZero() && !c.Deadline.After(c.NotBefore):
+		return &logbook.InvalidError{Field: "change deadline", Reason: "is not after not_before"}
 	}
 	return checkDirective(l, "change", directive{c.Job, c.By, c.Reason})
 }
@@ -34,5 +53,10 @@ func (c *Change) Alters(j *Job) bool {
 	case !c.NotBefore.IsZero() && !c.NotBefore.Equal(j.NotBefore):
 		return true
 	}
-	return c.Release && j.Held
+	return c.Release && j.Held || c.AltersDeadline(j)
+}
+
+// AltersDeadline tells whether a job would have another deadline.
+func (c *Change) AltersDeadline(j *Job) bool {
+	return !c.Deadline.IsZero() && !c.Deadline.Equal(j.Deadline) || c.NoDeadline && !j.Deadline.IsZero()
 }

@@ -25,8 +25,9 @@ type Historian interface {
 	// on where it stands: what was recorded as done is not done again. One that
 	// was to be cancelled and undone is undone further. A deadline that has
 	// passed is no longer kept. A key that another job has by now is lost.
-	// ErrNotFound; ErrConflict if its flow is gone, or is that of another
-	// unfinished job. A job with a flow that has failed or was undone goes on
+	// ErrNotFound; ErrLimit if its board has no room for it, unless it is to be
+	// undone; ErrConflict if its flow is gone, or is that of another unfinished
+	// job. A job with a flow that has failed or was undone goes on
 	// by Controller.Intervene.
 	Restore(ctx context.Context, order Order) error
 

@@ -90,9 +90,19 @@ type StandingOrder struct {
 //	COMPLETED  nothing to do         ErrConflict        ErrConflict
 //	TRASHED    nothing to do         ErrConflict        ErrConflict
 //
-// A job that is being cancelled does not wait for a time any more: ErrConflict
-// for a new one. A change that says what is so already is a repeat, and
+// Another deadline is taken over wherever an unfinished job stands, and so is
+// that it has none. It must be to come, and after the job's not-before time:
+// ErrInvalid.
+//
+// A job that is being cancelled does not wait for a time any more, and its
+// deadline means nothing: ErrConflict for a new one. A change that says what is so already is a repeat, and
 // changes nothing, in every state.
+//
+// What can be repeated without a thought, though others have spoken since? A
+// cancellation, since nothing takes it back but an intervention, which finds it
+// carried out; an intervention, which is known by its ID; and a Change with an
+// ID: the same ID with other content is an ErrConflict. A suspension or a
+// resumption is a new word if the other has been said in between.
 type Controller interface {
 	// Suspend keeps a job from going on until it is resumed. Steps that run
 	// come to their end first.
@@ -102,8 +112,8 @@ type Controller interface {
 	// Cancel ends a job before its work is done. ErrConflict also if its flow
 	// has come to another end than REVERTED, and waits to be consumed.
 	Cancel(ctx context.Context, order Order) error
-	// Change gives a job another priority or not-before time, or releases one
-	// that is held: all that the change says, or nothing.
+	// Change gives a job another priority, not-before time or deadline, or
+	// releases one that is held: all that the change says, or nothing.
 	Change(ctx context.Context, change Change) error
 
 	// Intervene records what a person does to a flow that has failed (for

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -186,6 +188,9 @@ func (c *Client) Cancel(ctx context.Context, order jobs.Order) error {
 
 // Change implements jobs.Controller.
 func (c *Client) Change(ctx context.Context, change jobs.Change) error {
+	if change.ID == uuid.Nil {
+		change.ID = uuid.New() // for the repeats of this very call
+	}
 	name := "change job " + change.Job.String()
 	message := &v1.Command{Kind: &v1.Command_Change{Change: command.ChangeToProto(&change)}}
 	if err := command.Check(logbook.MaxLimits, message); err != nil {

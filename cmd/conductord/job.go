@@ -26,7 +26,7 @@ func (p *Program) jobCommand() *cobra.Command {
 	for _, how := range orderings() {
 		commands = append(commands, p.jobOrderCommand(how))
 	}
-	commands = append(commands, p.jobExplainCommand(), p.jobErrorsCommand(), p.jobReleaseCommand(), p.jobDelayCommand(), p.jobReprioritiseCommand())
+	commands = append(commands, p.jobExplainCommand(), p.jobErrorsCommand(), p.jobReleaseCommand(), p.jobDelayCommand(), p.jobReprioritiseCommand(), p.jobAlterCommand())
 	return noun("job", "Post jobs, look at them, steer them, and end them", commands...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 func (p *Program) jobReleaseCommand() *cobra.Command {
@@ -72,10 +73,41 @@ func (p *Program) jobReprioritiseCommand() *cobra.Command {
 	return cmd
 }
 
+func (p *Program) jobAlterCommand() *cobra.Command {
+	var deadline, notBefore, priority string
+	cmd := &cobra.Command{
+		Use:   "change ID",
+		Short: "Change the deadline of a job, its time or its priority",
+		Long: "Change several things about a job at once, or none of them: --deadline a time, a span from now, or none;\n" +
+			"--not-before the same; --priority. A job that is being cancelled has no deadline to change.",
+	}
+	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
+		if deadline == "" && notBefore == "" && priority == "" {
+			return usageError{errors.New("say what to change: --deadline, --not-before or --priority")}
+		}
+		if change.NoDeadline = deadline == "none"; !change.NoDeadline {
+			if change.Deadline, err = parseMoment("--deadline", deadline, time.Now()); err != nil {
+				return err
+			}
+		}
+		if change.NotBefore, err = parseMoment("--not-before", notBefore, time.Now()); err != nil || priority == "" {
+			return err
+		}
+		wanted, err := jobs.ParsePriority(priority)
+		change.Priority = &wanted
+		return err
+	})
+	cmd.Flags().StringVar(&deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone; none: it has no deadline")
+	cmd.Flags().StringVar(&notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
+	cmd.Flags().StringVar(&priority, "priority", "", "very-low, low, normal, high, very-high, or a number; higher is first")
+	return cmd
+}
+
 // jobChangeCommand completes a command that changes one job. What is changed
 // is for fill to say, when the flags have been read.
 func (p *Program) jobChangeCommand(cmd *cobra.Command, fill func(*jobs.Change) error) *cobra.Command {
 	var change jobs.Change
+	var id string
 	cmd.Long += "\n\nTo repeat it is harmless; a finished job is not changed any more."
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -85,12 +117,18 @@ func (p *Program) jobChangeCommand(cmd *cobra.Command, fill func(*jobs.Change) e
 		if err := fill(&change); err != nil {
 			return err
 		}
+		if id != "" {
+			if change.ID, err = logbook.ParseID("--id", id); err != nil {
+				return err
+			}
+		}
 		change.By = operatorName()
 		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 			return p.changeJob(ctx, cluster, change)
 		})
 	}
 	cmd.Flags().StringVar(&change.Reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&id, "id", "", "names this change (a UUID), so that repeating the command does nothing, whatever others have changed since")
 	return cmd
 }
 
@@ -109,6 +147,9 @@ func (p *Program) changeJob(ctx context.Context, cluster Cluster, change jobs.Ch
 	line := fmt.Sprintf("%s %s, priority %s", job.ID, howEnded(&job), job.Priority)
 	if !job.DueAt.IsZero() {
 		line += ", due " + timeText(job.DueAt)
+	}
+	if !job.Deadline.IsZero() {
+		line += ", deadline " + timeText(job.Deadline)
 	}
 	return p.writeLines([]string{line})
 }

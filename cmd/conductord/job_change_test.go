@@ -35,6 +35,15 @@ func TestJobChanges(t *testing.T) {
 		{"prefer", "", "reprioritise --priority high", false, 0, "ID claimable, priority high\n", ""},
 		{"prefer by number", "", "reprioritise --priority -7", false, 0, "ID claimable, priority -7\n", ""},
 		{"prefer nothing", "", "reprioritise", false, main.ExitUsage, "", "--priority"},
+		{"set a deadline", "", "change --deadline 1h", false, 0, "ID claimable, priority normal, deadline TIME\n", ""},
+		{"put it off", "--deadline 1h", "change --deadline 2h --priority high", true, 0, "ID claimed, priority high, deadline TIME\n", ""},
+		{"take it back", "--deadline 1h", "change --deadline none; change --deadline none", false, 0, "ID claimable, priority normal\n", ""},
+		{"change nothing", "", "change", false, main.ExitUsage, "", "say what to change"},
+		{"a deadline that is past", "", "change --deadline 2020-01-01T00:00:00Z", false, main.ExitUsage, "", "has passed"},
+		{"a deadline before it is due", "--not-before 2h", "change --deadline 1h", false, main.ExitUsage, "", "is not after not_before"},
+		{"a deadline of what is cancelled", "", "cancel; change --deadline 1h", false, main.ExitConflict, "", "it is completed"},
+		{"a repeat of an earlier change", "", "reprioritise --priority high --id 0190c7e2-0000-7000-8000-000000000001; reprioritise --priority low; " +
+			"reprioritise --priority high --id 0190c7e2-0000-7000-8000-000000000001", false, 0, "ID claimable, priority low\n", ""},
 		{"prefer what is cancelled", "", "cancel; reprioritise --priority high", false, main.ExitConflict, "", "it is completed"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

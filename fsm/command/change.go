@@ -13,6 +13,7 @@ func ChangeToProto(c *jobs.Change) *v1.Change {
 	}
 	message := &v1.Change{
 		Job: idText(c.Job.UUID), NotBefore: TimeToProto(c.NotBefore), Release: c.Release, By: c.By, Reason: text(c.Reason),
+		Deadline: TimeToProto(c.Deadline), NoDeadline: c.NoDeadline, Id: idText(c.ID),
 	}
 	if c.Priority != nil {
 		priority := int32(*c.Priority)
@@ -27,7 +28,8 @@ func ChangeFromProto(message *v1.Change) (jobs.Change, error) {
 	c := jobs.Change{
 		Job:       jobs.JobID{UUID: r.id("change job", message.GetJob())},
 		NotBefore: r.time("change not_before", message.GetNotBefore()),
-		Release:   message.GetRelease(), By: message.GetBy(), Reason: message.GetReason(),
+		Deadline:  r.time("change deadline", message.GetDeadline()), NoDeadline: message.GetNoDeadline(), ID: r.id("change id", message.GetId()),
+		Release: message.GetRelease(), By: message.GetBy(), Reason: message.GetReason(),
 	}
 	if message != nil && message.Priority != nil {
 		priority := jobs.Priority(message.GetPriority())

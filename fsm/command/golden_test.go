@@ -131,6 +131,7 @@ func samples() []*v1.Command {
 			Job: jobA, Priority: proto.Int32(100), NotBefore: timestamppb.New(entryTime.Add(time.Minute)), Release: true,
 			By: "ann@h1", Reason: "they wait",
 		}}},
+		{Kind: &v1.Command_Change{Change: &v1.Change{Id: nonceA, Job: jobA, Deadline: timestamppb.New(entryTime.Add(time.Hour))}}},
 		{Kind: &v1.Command_Intervene{Intervene: &v1.Intervention{
 			Id: nonceA, Flow: flowA, Kind: "complete", Step: "hotel", Result: value(`{"room":7}`), By: "ann@h1",
 			Reason: "booked by phone", Hold: true,

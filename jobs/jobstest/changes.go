@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -15,6 +17,8 @@ var changeRows = []row{
 	{"a claimed job is changed for when it is given back", changedWhileClaimed},
 	{"changes are all or nothing, and told", changesAreWhole},
 	{"changes are refused where they make no sense", senselessChanges},
+	{"a deadline is put off, taken away and brought forward", deadlineChanged},
+	{"a repeated change does not undo another's later one", changeRepeated},
 	{"a job that nobody has done by its deadline is cancelled", deadlineCancels},
 	{"the owner of a job is told of its deadline", deadlineTold},
 }
@@ -166,6 +170,55 @@ func deadlineCancels(k *kit) {
 	never := k.dueSoon("never")
 	never.NotBefore = never.Deadline
 	k.wantsInvalid("a deadline before it is due", k.verdict(never))
+}
+
+func deadlineChanged(k *kit) {
+	job := k.post(k.dueSoon("a"))[0]
+	later := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	k.change(jobs.Change{Job: job.ID, Deadline: later})
+	if got := k.job(job.ID).Deadline; !got.Equal(later) {
+		k.Errorf("the deadline is %v, want %v", got, later)
+	}
+	k.change(jobs.Change{Job: job.ID, NoDeadline: true})
+	if got := k.job(job.ID).Deadline; !got.IsZero() {
+		k.Errorf("the deadline is %v, want none", got)
+	}
+	k.wantsInvalid("a deadline that has passed", k.Board.Change(k.ctx, jobs.Change{Job: job.ID, Deadline: job.PostedAt.Add(-time.Hour)}))
+	k.change(jobs.Change{Job: job.ID, NotBefore: later})
+	k.wantsInvalid("a deadline before it is due", k.Board.Change(k.ctx, jobs.Change{Job: job.ID, Deadline: later}))
+	k.wantsInvalid("a deadline and none", k.Board.Change(k.ctx, jobs.Change{Job: job.ID, Deadline: later.Add(time.Hour), NoDeadline: true}))
+	soon := time.Now().Add(time.Second)
+	k.change(jobs.Change{Job: job.ID, NotBefore: soon.Add(-time.Hour), Deadline: soon})
+	got, err := k.Board.Wait(k.ctx, job.ID)
+	if k.wants("Wait", err, nil); got.Outcome != jobs.OutcomeCancelled || got.Order == nil || got.Order.By != jobs.ByDeadline {
+		k.Errorf("ended as %s", render(got))
+	}
+	k.wants("a deadline of a finished job", k.Board.Change(k.ctx, jobs.Change{Job: job.ID, Deadline: later}), jobs.ErrConflict)
+	flow := k.travelling(k.session("worker"), "travel")
+	k.begun(flow)
+	k.wants("Cancel", k.Board.Cancel(k.ctx, undo(flow.Job.ID)), nil)
+	k.wants("a deadline of a cancelled job", k.Board.Change(k.ctx, jobs.Change{Job: flow.Job.ID, Deadline: later}), jobs.ErrConflict)
+}
+
+func changeRepeated(k *kit) {
+	job := k.posted("a")
+	mine := jobs.Change{ID: uuid.New(), Job: job.ID, Priority: priority(jobs.High)}
+	k.change(mine)
+	k.change(jobs.Change{Job: job.ID, Priority: priority(jobs.Low)})
+	k.change(mine)
+	if got := k.job(job.ID).Priority; got != jobs.Low {
+		k.Errorf("the repeat has made the priority %s", got)
+	}
+	other := mine
+	other.By, other.Reason, other.Priority = "ann", "so it is to be", priority(jobs.VeryHigh)
+	k.wants("another change under the id", k.Board.Change(k.ctx, other), jobs.ErrConflict)
+	for range jobs.MaxKnownChanges - 1 {
+		k.change(jobs.Change{ID: uuid.New(), Job: job.ID, Priority: priority(jobs.Low)})
+	}
+	k.change(mine)
+	if got := k.job(job.ID).Priority; got != jobs.Low {
+		k.Errorf("the repeat has made the priority %s", got)
+	}
 }
 
 func deadlineTold(k *kit) {

@@ -1991,6 +1991,9 @@ type Change struct {
 	Release       bool                   `protobuf:"varint,4,opt,name=release,proto3" json:"release,omitempty"`                     // the job is not held any more
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                                // who, for people
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	NoDeadline    bool                   `protobuf:"varint,21,opt,name=no_deadline,json=noDeadline,proto3" json:"no_deadline,omitempty"` // the job may be done at any time
+	Id            string                 `protobuf:"bytes,22,opt,name=id,proto3" json:"id,omitempty"`                                    // names the change: a repeat does nothing, whatever others have changed since; empty: it is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2063,6 +2066,27 @@ func (x *Change) GetBy() string {
 func (x *Change) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *Change) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *Change) GetNoDeadline() bool {
+	if x != nil {
+		return x.NoDeadline
+	}
+	return false
+}
+
+func (x *Change) GetId() string {
+	if x != nil {
+		return x.Id
 	}
 	return ""
 }
@@ -4588,7 +4612,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05token\x18\v \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x16\n" +
 	"\x06reason\x18\f \x01(\tR\x06reason\x120\n" +
 	"\afailure\x18\r \x01(\v2\x16.conductord.v1.FailureR\afailure\x12\x1a\n" +
-	"\babridged\x18\x0e \x01(\bR\babridged\"\xc5\x01\n" +
+	"\babridged\x18\x0e \x01(\bR\babridged\"\xae\x02\n" +
 	"\x06Change\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x11H\x00R\bpriority\x88\x01\x01\x129\n" +
@@ -4596,7 +4620,11 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"not_before\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x18\n" +
 	"\arelease\x18\x04 \x01(\bR\arelease\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reasonB\v\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x126\n" +
+	"\bdeadline\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x1f\n" +
+	"\vno_deadline\x18\x15 \x01(\bR\n" +
+	"noDeadline\x12\x0e\n" +
+	"\x02id\x18\x16 \x01(\tR\x02idB\v\n" +
 	"\t_priority\"\x87\x01\n" +
 	"\x05Order\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
@@ -4948,73 +4976,74 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	1,   // 61: conductord.v1.JobError.token:type_name -> conductord.v1.Token
 	2,   // 62: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
 	52,  // 63: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	52,  // 64: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,   // 65: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	52,  // 66: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	53,  // 67: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	19,  // 68: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	53,  // 69: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	53,  // 70: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	15,  // 71: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,   // 72: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,   // 73: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,   // 74: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11,  // 75: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,   // 76: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	53,  // 77: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	53,  // 78: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	53,  // 79: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	52,  // 80: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	49,  // 81: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	52,  // 82: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	52,  // 83: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	27,  // 84: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	52,  // 85: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 86: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	29,  // 87: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	18,  // 88: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13,  // 89: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	53,  // 90: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	52,  // 91: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	52,  // 92: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	52,  // 93: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 94: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	52,  // 95: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	52,  // 96: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	31,  // 97: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	52,  // 98: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	52,  // 99: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	52,  // 100: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	52,  // 101: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	52,  // 102: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	52,  // 103: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	27,  // 104: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	52,  // 105: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	36,  // 106: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	37,  // 107: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	38,  // 108: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	52,  // 109: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	50,  // 110: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	52,  // 111: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	52,  // 112: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	39,  // 113: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	39,  // 114: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	40,  // 115: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	41,  // 116: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	51,  // 117: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	43,  // 118: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
-	43,  // 119: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
-	0,   // 120: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 121: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 122: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 123: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 124: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 125: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	126, // [126:126] is the sub-list for method output_type
-	126, // [126:126] is the sub-list for method input_type
-	126, // [126:126] is the sub-list for extension type_name
-	126, // [126:126] is the sub-list for extension extendee
-	0,   // [0:126] is the sub-list for field type_name
+	52,  // 64: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	52,  // 65: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,   // 66: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	52,  // 67: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	53,  // 68: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	19,  // 69: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	53,  // 70: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	53,  // 71: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	15,  // 72: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,   // 73: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,   // 74: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,   // 75: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11,  // 76: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,   // 77: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	53,  // 78: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	53,  // 79: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	53,  // 80: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	52,  // 81: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	49,  // 82: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	52,  // 83: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	52,  // 84: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	27,  // 85: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	52,  // 86: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 87: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	29,  // 88: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	18,  // 89: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	13,  // 90: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	53,  // 91: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	52,  // 92: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	52,  // 93: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	52,  // 94: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 95: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	52,  // 96: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	52,  // 97: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	31,  // 98: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	52,  // 99: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	52,  // 100: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	52,  // 101: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	52,  // 102: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	52,  // 103: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	52,  // 104: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	27,  // 105: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	52,  // 106: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	36,  // 107: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	37,  // 108: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	38,  // 109: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	52,  // 110: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	50,  // 111: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	52,  // 112: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	52,  // 113: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	39,  // 114: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	39,  // 115: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	40,  // 116: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	41,  // 117: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	51,  // 118: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	43,  // 119: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
+	43,  // 120: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	0,   // 121: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 122: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 123: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 124: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 125: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 126: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	127, // [127:127] is the sub-list for method output_type
+	127, // [127:127] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
