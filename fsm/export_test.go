@@ -129,7 +129,7 @@ func (c *census) row(t table, key, value []byte) error {
 		if c.get(tableFlow, key[:idSize]) == nil && !left {
 			return fmt.Errorf("table %s has a row of a flow that is not there: %x", tableNames[t], key)
 		}
-	case tableFinished, tableStuck:
+	case tableFinished, tableStuck, tableOwn:
 		return c.checkFinish(t, key, value)
 	case tableDeadline:
 		sequence, err := sequenceAtEnd(key)
@@ -449,7 +449,8 @@ func (c *census) agrees(l ledger) error {
 		{"number of boards", c.boardCount(), c.rows[tableBoard]},
 		{"tallies that are missing", uint64(len(c.tallies)), 0},
 		{"stuck", c.rows[tableStuck], l.Stuck},
-		{"finished", c.rows[tableFinished] + c.rows[tableStuck], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
+		{"own", c.rows[tableOwn], l.Own},
+		{"finished", c.rows[tableFinished] + c.rows[tableStuck] + c.rows[tableOwn], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
 		{"keys", c.rows[tableKey], c.keyed},
 		{"held claims", c.held, count(jobs.StateClaimed)},
 		{"flows of unfinished jobs", c.owned, c.busy},

@@ -174,12 +174,7 @@ func (t *txn) enter(j *jobRecord) {
 		j.FinishedAt = t.now
 		t.Finishes++
 		t.noteFinish(j)
-		where := tableFinished
-		if isStuck(j) {
-			where = tableStuck
-			t.Stuck++
-		}
-		t.put(where, sequenceKey(t.Finishes), append(sequenceKey(j.Sequence), timeKey(t.now)...))
+		t.keepFinish(j)
 		t.changes.Finished = append(t.changes.Finished, j.ID)
 		t.leaveSchedule(j)
 		if j.State == jobs.StateTrashed {
@@ -187,6 +182,24 @@ func (t *txn) enter(j *jobRecord) {
 		}
 	}
 }
+
+// keepFinish puts a job among the finished ones, where its retention is looked
+// after.
+func (t *txn) keepFinish(j *jobRecord) {
+	where, key := tableFinished, sequenceKey(t.Finishes)
+	switch {
+	case j.Retention > 0:
+		where, key = tableOwn, ownKey(j)
+		t.Own++
+	case isStuck(j):
+		where = tableStuck
+		t.Stuck++
+	}
+	t.put(where, key, append(sequenceKey(j.Sequence), timeKey(t.now)...))
+}
+
+// ownKey is the place of a finished job that has a retention of its own.
+func ownKey(j *jobRecord) []byte { return dueKey(j.FinishedAt.Add(j.Retention), j.Sequence) }
 
 // unfinish removes a job from the finished ones. The number of its finish is
 // not kept with it, but the time is, and finishes are in the order of time.
@@ -203,8 +216,11 @@ func (t *txn) unfinish(j *jobRecord) {
 }
 
 func (t *txn) deleteFinish(row finishedRow) {
-	if row.table == tableStuck {
+	switch row.table {
+	case tableStuck:
 		t.Stuck--
+	case tableOwn:
+		t.Own--
 	}
 	t.delete(row.table, row.key)
 }
@@ -219,6 +235,9 @@ func isStuck(j *jobRecord) bool {
 // finishOf finds the row of a job among the finished ones. Those that an
 // earlier program has kept stand together, whatever they wait for.
 func (v *view) finishOf(j *jobRecord) (finishedRow, error) {
+	if value := v.get(tableOwn, ownKey(j)); value != nil {
+		return decodeFinished(tableOwn, ownKey(j), value)
+	}
 	for _, where := range []table{tableStuck, tableFinished} {
 		if row, found, err := v.finishIn(where, j); found || err != nil {
 			return row, err

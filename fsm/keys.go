@@ -87,6 +87,8 @@ const (
 	tableDrain // name of conductors → who has drained them, why and how
 
 	tableChange // sequence → ids and digests of the last changes that had an id, oldest first
+
+	tableOwn // until when it is kept, sequence → sequence, time: as finished, of jobs with a retention of their own
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -107,7 +109,7 @@ var tableNames = [...]string{
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",
 	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
 	tableStuck: "stuck", tableDebris: "debris",
-	tableDrain: "drain", tableChange: "change",
+	tableDrain: "drain", tableChange: "change", tableOwn: "own",
 }
 
 const (

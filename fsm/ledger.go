@@ -34,7 +34,8 @@ type ledger struct {
 
 	Jobs [stateCount]uint64 // by state, in the order of jobs.States
 
-	Stuck uint64 // finished jobs that wait for a person
+	Stuck uint64 // finished jobs that wait for a person, without a retention of their own
+	Own   uint64 // finished jobs with a retention of their own
 }
 
 // stateCount is len(jobs.States), which is no constant; a test compares them.
@@ -45,7 +46,7 @@ const stateCount = 8
 // came later stands at the end, and was nothing.
 const (
 	firstStateCount = 6
-	laterFields     = 1
+	laterFields     = 2
 )
 
 func (l *ledger) time() time.Time {

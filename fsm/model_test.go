@@ -160,7 +160,7 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 		ID: posting.ID, Board: posting.Board, Name: posting.Name, Kind: posting.Kind, Priority: posting.Priority,
 		Sequence: m.sequence, NotBefore: posting.NotBefore, Held: posting.Hold, Key: posting.Key, Tags: posting.Tags,
 		MaxCrashes: posting.MaxCrashes, Labels: slices.Sorted(slices.Values(posting.Labels)), Deadline: posting.Deadline,
-		PostedAt: m.now, ModifiedAt: m.now, Retry: posting.Retry,
+		PostedAt: m.now, ModifiedAt: m.now, Retry: posting.Retry, Retention: posting.Retention,
 	}}
 	if posting.Front {
 		j.Front = m.index
@@ -879,12 +879,19 @@ func (m *model) sweep(c *v1.SweepCommand) (string, error) {
 		return "", jobs.ErrConflict
 	}
 	done, more := 0, false
-	for _, stuck := range []bool{false, true} { // those that wait for a person are counted for themselves
-		finished := m.list(func(j *modelJob) bool {
-			return j.State.Finished() && stuck == (j.State == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed)
-		}, func(a, b *modelJob) int { return cmp.Compare(a.finish, b.finish) })
+	for _, kind := range []string{"done", "stuck", "own"} { // each is counted for itself
+		finished := m.list(func(j *modelJob) bool { return j.State.Finished() && kind == j.keptAs() }, func(a, b *modelJob) int {
+			if kind == "own" {
+				return cmp.Or(a.keptUntil().Compare(b.keptUntil()), bySequence(a, b))
+			}
+			return cmp.Compare(a.finish, b.finish)
+		})
 		for n, j := range finished {
-			if len(finished)-n <= int(c.Keep) && m.now.Sub(j.FinishedAt) <= c.MaxAge.AsDuration() {
+			young := m.now.Sub(j.FinishedAt) <= c.MaxAge.AsDuration()
+			if kind == "own" {
+				young = !j.keptUntil().Before(m.now)
+			}
+			if len(finished)-n <= int(c.Keep) && young {
 				break
 			}
 			if more = more || done >= int(c.Max); more {

@@ -96,3 +96,16 @@ func (j *modelJob) learn(c *v1.Change) {
 		j.changes = j.changes[max(0, len(j.changes)-jobs.MaxKnownChanges):]
 	}
 }
+
+// keptAs is among which finished jobs one is kept.
+func (j *modelJob) keptAs() string {
+	switch {
+	case j.Retention > 0:
+		return "own"
+	case j.State == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed:
+		return "stuck"
+	}
+	return "done"
+}
+
+func (j *modelJob) keptUntil() time.Time { return j.FinishedAt.Add(j.Retention) }

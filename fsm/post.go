@@ -119,7 +119,7 @@ func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 	if !p.Deadline.IsZero() && !p.Deadline.After(t.now) {
 		return nil, &logbook.InvalidError{Field: "posting deadline", Reason: "has passed"}
 	}
-	j.Deadline, j.Retry = p.Deadline, p.Retry
+	j.Deadline, j.Retry, j.Retention = p.Deadline, p.Retry, p.Retention
 	j.Held, j.Key, j.Tags, j.MaxCrashes = p.Hold, p.Key, p.Tags, p.MaxCrashes
 	if len(p.Labels) > 0 {
 		j.Labels = slices.Sorted(slices.Values(p.Labels))

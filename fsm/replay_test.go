@@ -110,6 +110,9 @@ func (a *author) post() *v1.Command {
 		}
 		p.Labels = [][]string{nil, nil, {"big"}, {"red", "big"}}[a.draw("labels", 3)]
 		p.MaxCrashes = uint32(a.draw("max crashes", 1))
+		if a.draw("with a retention", 3) == 0 {
+			p.Retention = lasting(time.Duration(1+a.draw("kept for", 3)) * time.Second)
+		}
 		if a.draw("with a retry policy", 2) == 0 {
 			p.Retry = &v1.RetryPolicy{
 				Attempts: uint32(a.draw("attempts", 3)), Delay: lasting(time.Duration(1+a.draw("retry delay", 9)) * 100 * time.Millisecond),

@@ -131,6 +131,12 @@ func (r *retention) givesUp(finished uint64, finishedAt time.Time) bool {
 	return (r.keep > 0 && finished > r.keep) || (r.age > 0 && r.now.Sub(finishedAt) > r.age)
 }
 
+// givesUpOwn tells the same of a job with a retention of its own, by its place
+// among those, where it is the first.
+func (r *retention) givesUpOwn(finished uint64, key []byte) bool {
+	return (r.keep > 0 && finished > r.keep) || bytes.Compare(key[:dueTimeSize], timeKey(r.now)) < 0
+}
+
 // finishedRow is one row of the finished jobs.
 type finishedRow struct {
 	table    table
@@ -140,13 +146,19 @@ type finishedRow struct {
 }
 
 // givenUp reads the finished jobs that the policy gives up, oldest first. Those
-// that wait for a person come last: the policy looks at them by themselves.
+// that wait for a person come after the others, and then those with a retention
+// of their own: the policy looks at each kind by itself.
 func (v *view) givenUp(policy retention, l ledger, most int) (rows []finishedRow, more bool, err error) {
-	if rows, more, err = v.givenUpIn(tableFinished, policy, l.finished()-l.Stuck, most); more || err != nil {
-		return rows, more, err
+	for _, kind := range []struct {
+		table    table
+		finished uint64
+	}{{tableFinished, l.finished() - l.Stuck - l.Own}, {tableStuck, l.Stuck}, {tableOwn, l.Own}} {
+		found, more, err := v.givenUpIn(kind.table, policy, kind.finished, most-len(rows))
+		if rows = append(rows, found...); more || err != nil {
+			return rows, more, err
+		}
 	}
-	stuck, more, err := v.givenUpIn(tableStuck, policy, l.Stuck, most-len(rows))
-	return append(rows, stuck...), more, err
+	return rows, false, nil
 }
 
 // givenUpIn reads the rows of one table, of which there are so many.
@@ -157,7 +169,12 @@ func (v *view) givenUpIn(where table, policy retention, finished uint64, most in
 		if err != nil {
 			return nil, false, err
 		}
-		if !policy.givesUp(finished-uint64(len(rows)), row.at) {
+		left := finished - uint64(len(rows))
+		over := policy.givesUp(left, row.at)
+		if where == tableOwn {
+			over = policy.givesUpOwn(left, key)
+		}
+		if !over {
 			return rows, false, nil
 		}
 		if len(rows) >= most {

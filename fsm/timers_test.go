@@ -188,3 +188,76 @@ func TestSweepLeavesABookSavedAnew(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOwnRetention: a job that says how long it is kept is swept when that is
+// over, sooner or later than others, however it has ended; its book goes with
+// it. What has a time of its own is counted for itself.
+func TestOwnRetention(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		after time.Duration // the jobs have ended
+		age   time.Duration
+		keep  uint64
+		want  string // of the jobs that are left: short and failed are kept for a minute, long for a week, and plain as the policy says
+	}{
+		{"none is over", time.Minute, time.Hour, 10, "short failed long plain"},
+		{"the short ones are over", time.Minute + 2, time.Hour, 10, "long plain"},
+		{"the long one outlives the policy", 25 * time.Hour, time.Hour, 10, "long"},
+		{"all are over", 8 * 24 * time.Hour, time.Hour, 10, ""},
+		{"there is no policy", 8 * 24 * time.Hour, 0, 0, "plain"},
+		{"too many have a time of their own", time.Second, time.Hour, 2, "failed long plain"},
+		{"far too many", time.Second, time.Hour, 1, "long plain"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			r.ok(beginLeadership())
+			r.ok(open("bob"))
+			for name, kept := range map[string]time.Duration{"long": 7 * 24 * time.Hour, "plain": 0, "short": time.Minute} {
+				p := flowPosting(name)
+				if kept > 0 {
+					p.Retention = lasting(kept)
+				}
+				r.posted(p)
+				r.ok(cancel(&v1.OrderCommand{Job: id(name)}))
+			}
+			p := posting("failed", "k")
+			p.Retention = lasting(time.Minute + 1) // the next after the short one
+			e := ending("failed", r.claimed("bob", p))
+			e.Outcome = "failed"
+			r.ok(consume(e))
+			r.now = r.now.Add(row.after)
+			for more := true; more; {
+				more = r.ok(sweep(r.TimerEpoch(), row.age, row.keep, 1)).GetCount().More
+			}
+			if sweepable, err := r.Sweepable(r.now, row.age, row.keep); sweepable || err != nil {
+				t.Errorf("after all sweeps, there is more to sweep: %t, %v", sweepable, err)
+			}
+			var left []string
+			for _, name := range []string{"short", "failed", "long", "plain"} {
+				if _, err := r.Job(jobID(id(name))); err == nil {
+					left = append(left, name)
+				} else if _, _, err := r.Flow(flowID("flow of "+name), fsm.Part{MaxBytes: fsm.Unbounded}); err == nil && name != "failed" {
+					t.Errorf("%s is gone, and its flow is there", name)
+				}
+			}
+			if got := strings.Join(left, " "); got != row.want {
+				t.Errorf("%q are left, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+// TestOwnRetentionIsLiftedWithTheJob: a job that is put back on its board is not
+// swept when the time would be over that it was kept for.
+func TestOwnRetentionIsLiftedWithTheJob(t *testing.T) {
+	p := posting("a", "k")
+	p.Retention = lasting(time.Minute)
+	r := trashed(t, p)
+	r.ok(restore(said()))
+	r.now = r.now.Add(time.Hour)
+	if done := r.ok(sweep(r.TimerEpoch(), time.Hour, 1, 10)).GetCount().Done; done != 0 {
+		t.Errorf("%d jobs are swept", done)
+	}
+	r.ok(cancel(said()))
+	r.ok(purge(said()))
+}

@@ -195,6 +195,11 @@ type Posting struct {
 	// Retry says what becomes of the job when its work has failed; nil: it is
 	// completed.
 	Retry *RetryPolicy
+	// Retention is how long the job is kept when it is finished, however it has
+	// ended, and its book if no other job refers to that. Of such jobs the
+	// cluster keeps as many as of others, and then gives up those whose time
+	// is over first. 0: as the cluster has it.
+	Retention time.Duration
 }
 
 // Posted is what became of one posting.
@@ -227,9 +232,10 @@ type Job struct {
 	MaxCrashes int      `json:"max_crashes,omitempty"`
 	Labels     []string `json:"labels,omitempty"` // in their order
 
-	Deadline time.Time    `json:"deadline,omitzero"`
-	Retry    *RetryPolicy `json:"retry,omitempty"`
-	Size     uint64       `json:"size,omitempty"` // bytes of the posting, which count against the limits of its board
+	Deadline  time.Time     `json:"deadline,omitzero"`
+	Retry     *RetryPolicy  `json:"retry,omitempty"`
+	Retention time.Duration `json:"retention,omitempty"` // nanoseconds as JSON; see Posting
+	Size      uint64        `json:"size,omitempty"`      // bytes of the posting, which count against the limits of its board
 
 	PostedAt   time.Time `json:"posted_at"`
 	ModifiedAt time.Time `json:"modified_at"`

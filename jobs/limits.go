@@ -37,6 +37,11 @@ const (
 	// MaxMaxCrashes bounds what a posting may say instead of the cluster's
 	// policy: more owners than that are not lost by chance.
 	MaxMaxCrashes = 1_000
+	// MinRetention and MaxRetention bound what a posting may say instead of the
+	// cluster's policy: who waits for a job must have time to read it, and what
+	// is kept for years belongs elsewhere.
+	MinRetention = time.Second
+	MaxRetention = 365 * 24 * time.Hour
 	// MaxDelay is how long an abandoned job may be kept from others.
 	MaxDelay = 365 * 24 * time.Hour
 )
@@ -65,6 +70,10 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 	switch {
 	case !p.Deadline.IsZero() && !p.Deadline.After(p.NotBefore):
 		return &logbook.InvalidError{Field: "posting deadline", Reason: "is not after not_before"}
+	case p.Retention != 0 && (p.Retention < MinRetention || p.Retention > MaxRetention):
+		return &logbook.InvalidError{
+			Field: "posting retention", Reason: fmt.Sprintf("%s is not between %s and %s", p.Retention, MinRetention, MaxRetention),
+		}
 	case p.MaxCrashes < 0:
 		return &logbook.InvalidError{Field: "posting max_crashes", Reason: "negative"}
 	case p.MaxCrashes > MaxMaxCrashes:

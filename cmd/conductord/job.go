@@ -222,6 +222,7 @@ func jobFields(job *jobs.Job) []field {
 		field{"claims", strconv.Itoa(job.Claims)},
 		field{"crashes", countText(job.Crashes)},
 		field{"failures", countText(job.Failures)},
+		field{"retention", spanText(job.Retention)},
 		field{"retry", retryText(job.Retry)},
 		field{"attempt", attemptText(job)},
 		field{"reason", job.Reason},

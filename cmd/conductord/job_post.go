@@ -24,6 +24,7 @@ type contentFlags struct {
 	maxCrashes        int
 	hold, front       bool
 	retry             retryFlags
+	retention         time.Duration
 }
 
 func (f *contentFlags) add(cmd *cobra.Command) {
@@ -38,6 +39,7 @@ func (f *contentFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.labels, "label", nil, "only for conductors that offer this label; may be given several times")
 	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "how many owners it may cost before it is trashed (as the cluster has it)")
 	f.retry.add(cmd)
+	flags.DurationVar(&f.retention, "retention", 0, "how long the finished job is kept, and its book (as the cluster has it)")
 }
 
 // fill gives a posting what the flags say.
@@ -47,6 +49,7 @@ func (f *contentFlags) fill(p *Program, posting *jobs.Posting) (err error) {
 	if posting.Priority, err = jobs.ParsePriority(f.priority); err != nil {
 		return err
 	}
+	posting.Retention = f.retention
 	if posting.Retry, err = f.retry.policy(); err != nil {
 		return err
 	}

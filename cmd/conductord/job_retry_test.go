@@ -21,6 +21,8 @@ func TestJobPostRetry(t *testing.T) {
 		{"all of it", "--attempts 5 --retry-delay 10s --retry-backoff 2 --retry-max 5m --retry-jitter 0.2 --priority-step -10 --retry-never spoilt --on-failure park", 0,
 			"retry: 5 attempts, after TOOK, each further delay 2 times as long, at most 5m0s, 20 % of it by chance, priority -10 each time, never after spoilt, then park\n"},
 		{"a backoff with decimals", "--attempts 3 --retry-backoff 1.25", 0, "retry: 3 attempts, after TOOK, each further delay 1.25 times as long\n"},
+		{"a retention", "--retention 30m", 0, "retention: 30m0s\n"},
+		{"too long a retention", "--retention 9000h", main.ExitUsage, "posting retention is invalid"},
 		{"one attempt", "--on-failure park", 0, "retry: 1 attempt, after TOOK, then park\nattempt: 1 of 1\n"},
 		{"too many decimals", "--attempts 3 --retry-backoff 1.255", main.ExitUsage, "--retry-backoff takes two decimals at most"},
 		{"no number", "--attempts 3 --retry-jitter NaN", main.ExitUsage, "--retry-jitter takes two decimals at most"},

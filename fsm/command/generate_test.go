@@ -252,6 +252,7 @@ var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 		Deadline:   times.Draw(t, "deadline"),
 		Labels:     list(rapid.String()).Draw(t, "labels"),
 		Retry:      optional(retryPolicies).Draw(t, "retry"),
+		Retention:  durations.Draw(t, "retention"),
 	}
 })
 
@@ -344,6 +345,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Retry:      optional(retryPolicies).Draw(t, "retry"),
 		Attempts:   counts.Draw(t, "attempts"),
 		Attempted:  outcomes.Draw(t, "attempted"),
+		Retention:  durations.Draw(t, "retention"),
 		Parked:     rapid.Bool().Draw(t, "parked"),
 		Outcome:    outcomes.Draw(t, "outcome"),
 		Order:      optional(standingOrders).Draw(t, "order"),

@@ -33,7 +33,7 @@ func PostingToProto(p *jobs.Posting) *v1.Posting {
 
 		Key: p.Key, Front: p.Front, Tags: slices.Clone(p.Tags), MaxCrashes: countOf(p.MaxCrashes),
 		Labels: slices.Clone(p.Labels), Deadline: TimeToProto(p.Deadline),
-		Retry: RetryPolicyToProto(p.Retry),
+		Retry: RetryPolicyToProto(p.Retry), Retention: DurationToProto(p.Retention),
 	}
 }
 
@@ -55,7 +55,7 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 
 		Key: message.GetKey(), Front: message.GetFront(), Tags: slices.Clone(message.GetTags()),
 		MaxCrashes: r.count("posting max_crashes", message.GetMaxCrashes()), Labels: slices.Clone(message.GetLabels()),
-		Deadline: r.time("posting deadline", message.GetDeadline()),
+		Deadline: r.time("posting deadline", message.GetDeadline()), Retention: r.duration("posting retention", message.GetRetention()),
 	}
 	retry, err := RetryPolicyFromProto(message.GetRetry())
 	p.Retry = keep(&r, retry, err)

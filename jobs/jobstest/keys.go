@@ -173,6 +173,8 @@ func boundsOfPostings(k *kit) {
 	for what, change := range map[string]func(*jobs.Posting){
 		"as many tags as there can be": func(p *jobs.Posting) { p.Tags = many(jobs.MaxTags, 2) },
 		"as long tags as can be":       func(p *jobs.Posting) { p.Tags = many(8, jobs.MaxTagBytes/8) },
+		"the shortest retention":       func(p *jobs.Posting) { p.Retention = jobs.MinRetention },
+		"the longest retention":        func(p *jobs.Posting) { p.Retention = jobs.MaxRetention },
 		"as many crashes as can be":    func(p *jobs.Posting) { p.MaxCrashes = jobs.MaxMaxCrashes },
 		"as long a key as can be":      func(p *jobs.Posting) { p.Key = strings.Repeat("x", 255) },
 	} {
@@ -180,6 +182,8 @@ func boundsOfPostings(k *kit) {
 	}
 	k.wantsLimit("too many tags", set(func(p *jobs.Posting) { p.Tags = many(jobs.MaxTags+1, 2) }), jobs.MaxTags, jobs.MaxTags+1)
 	k.wantsLimit("tags too long", set(func(p *jobs.Posting) { p.Tags = append(many(8, jobs.MaxTagBytes/8), "x") }), jobs.MaxTagBytes, jobs.MaxTagBytes+1)
+	k.wantsInvalid("too short a retention", set(func(p *jobs.Posting) { p.Retention = jobs.MinRetention - 1 }))
+	k.wantsInvalid("too long a retention", set(func(p *jobs.Posting) { p.Retention = jobs.MaxRetention + 1 }))
 	k.wantsLimit("too many crashes", set(func(p *jobs.Posting) { p.MaxCrashes = jobs.MaxMaxCrashes + 1 }), jobs.MaxMaxCrashes, jobs.MaxMaxCrashes+1)
 	k.wantsLimit("a key too long", set(func(p *jobs.Posting) { p.Key = strings.Repeat("x", 256) }), 255, 256)
 	k.wantsInvalid("a key that is no name", set(func(p *jobs.Posting) { p.Key = "a\nb" }))

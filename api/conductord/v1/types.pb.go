@@ -1216,6 +1216,7 @@ type Posting struct {
 	Labels        []string               `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty"`                            // only who offers all of them gets the job as the next one
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                        // after it the job is cancelled, and undone
 	Retry         *RetryPolicy           `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`                              // unset: a job that fails is completed
+	Retention     *durationpb.Duration   `protobuf:"bytes,31,opt,name=retention,proto3" json:"retention,omitempty"`                      // how long the finished job is kept; unset: as the cluster has it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1383,6 +1384,13 @@ func (x *Posting) GetRetry() *RetryPolicy {
 	return nil
 }
 
+func (x *Posting) GetRetention() *durationpb.Duration {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
 // RetryPolicy says what becomes of a job whose work has failed. Durations that
 // are unset are 10 s for the delay, and an hour for the longest one.
 type RetryPolicy struct {
@@ -1526,6 +1534,7 @@ type Job struct {
 	Attempts      uint32                 `protobuf:"varint,51,opt,name=attempts,proto3" json:"attempts,omitempty"`  // that have failed, of a job with a retry policy
 	Attempted     string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // how the last of these ended that has not ended the job
 	Parked        bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy, for a person
+	Retention     *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1831,6 +1840,13 @@ func (x *Job) GetParked() bool {
 		return x.Parked
 	}
 	return false
+}
+
+func (x *Job) GetRetention() *durationpb.Duration {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
 }
 
 // JobError is an attempt at a job that did not succeed.
@@ -4510,7 +4526,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xb0\x05\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xe9\x05\n" +
 	"\aPosting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4533,7 +4549,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"maxCrashes\x12\x16\n" +
 	"\x06labels\x18\x11 \x03(\tR\x06labels\x126\n" +
 	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x120\n" +
-	"\x05retry\x18\x1e \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x1aN\n" +
+	"\x05retry\x18\x1e \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x127\n" +
+	"\tretention\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tretention\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -4547,7 +4564,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\x8a\v\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xc3\v\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4592,7 +4609,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05retry\x182 \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x12\x1a\n" +
 	"\battempts\x183 \x01(\rR\battempts\x12\x1c\n" +
 	"\tattempted\x184 \x01(\tR\tattempted\x12\x16\n" +
-	"\x06parked\x185 \x01(\bR\x06parked\x1aN\n" +
+	"\x06parked\x185 \x01(\bR\x06parked\x127\n" +
+	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -4955,95 +4973,97 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	52,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
 	52,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
 	14,  // 42: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	53,  // 43: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	53,  // 44: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 45: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	48,  // 46: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	52,  // 47: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	52,  // 48: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	52,  // 49: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	52,  // 50: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	52,  // 51: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	19,  // 52: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,   // 53: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,   // 54: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	18,  // 55: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	52,  // 56: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	52,  // 57: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	14,  // 58: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	27,  // 59: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	52,  // 60: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	1,   // 61: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	2,   // 62: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	52,  // 63: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	52,  // 64: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	52,  // 65: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,   // 66: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	52,  // 67: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	53,  // 68: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	19,  // 69: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	53,  // 70: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	53,  // 71: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	15,  // 72: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,   // 73: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,   // 74: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,   // 75: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11,  // 76: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,   // 77: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	53,  // 78: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	53,  // 79: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	53,  // 80: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	52,  // 81: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	49,  // 82: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	52,  // 83: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	52,  // 84: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	27,  // 85: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	52,  // 86: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 87: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	29,  // 88: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	18,  // 89: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13,  // 90: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	53,  // 91: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	52,  // 92: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	52,  // 93: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	52,  // 94: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 95: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	52,  // 96: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	52,  // 97: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	31,  // 98: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	52,  // 99: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	52,  // 100: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	52,  // 101: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	52,  // 102: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	52,  // 103: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	52,  // 104: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	27,  // 105: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	52,  // 106: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	36,  // 107: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	37,  // 108: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	38,  // 109: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	52,  // 110: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	50,  // 111: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	52,  // 112: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	52,  // 113: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	39,  // 114: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	39,  // 115: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	40,  // 116: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	41,  // 117: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	51,  // 118: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	43,  // 119: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
-	43,  // 120: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
-	0,   // 121: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 122: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 123: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 124: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 125: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 126: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	127, // [127:127] is the sub-list for method output_type
-	127, // [127:127] is the sub-list for method input_type
-	127, // [127:127] is the sub-list for extension type_name
-	127, // [127:127] is the sub-list for extension extendee
-	0,   // [0:127] is the sub-list for field type_name
+	53,  // 43: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	53,  // 44: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	53,  // 45: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 46: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	48,  // 47: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	52,  // 48: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	52,  // 49: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	52,  // 50: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	52,  // 51: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	52,  // 52: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	19,  // 53: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	1,   // 54: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	2,   // 55: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	18,  // 56: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	52,  // 57: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	52,  // 58: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	14,  // 59: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	53,  // 60: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	27,  // 61: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	52,  // 62: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	1,   // 63: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	2,   // 64: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	52,  // 65: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	52,  // 66: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	52,  // 67: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,   // 68: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	52,  // 69: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	53,  // 70: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	19,  // 71: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	53,  // 72: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	53,  // 73: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	15,  // 74: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,   // 75: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,   // 76: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,   // 77: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11,  // 78: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,   // 79: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	53,  // 80: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	53,  // 81: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	53,  // 82: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	52,  // 83: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	49,  // 84: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	52,  // 85: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	52,  // 86: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	27,  // 87: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	52,  // 88: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 89: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	29,  // 90: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	18,  // 91: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	13,  // 92: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	53,  // 93: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	52,  // 94: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	52,  // 95: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	52,  // 96: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 97: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	52,  // 98: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	52,  // 99: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	31,  // 100: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	52,  // 101: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	52,  // 102: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	52,  // 103: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	52,  // 104: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	52,  // 105: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	52,  // 106: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	27,  // 107: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	52,  // 108: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	36,  // 109: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	37,  // 110: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	38,  // 111: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	52,  // 112: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	50,  // 113: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	52,  // 114: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	52,  // 115: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	39,  // 116: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	39,  // 117: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	40,  // 118: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	41,  // 119: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	51,  // 120: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	43,  // 121: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
+	43,  // 122: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	0,   // 123: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 124: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 125: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 126: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 127: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 128: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	129, // [129:129] is the sub-list for method output_type
+	129, // [129:129] is the sub-list for method input_type
+	129, // [129:129] is the sub-list for extension type_name
+	129, // [129:129] is the sub-list for extension extendee
+	0,   // [0:129] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

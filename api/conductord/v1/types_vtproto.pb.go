@@ -1241,6 +1241,18 @@ func (m *Posting) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Retention != nil {
+		size, err := (*durationpb.Duration)(m.Retention).MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xfa
+	}
 	if m.Retry != nil {
 		size, err := m.Retry.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -1539,6 +1551,18 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Retention != nil {
+		size, err := (*durationpb.Duration)(m.Retention).MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xb2
 	}
 	if m.Parked {
 		i--
@@ -5005,6 +5029,10 @@ func (m *Posting) SizeVT() (n int) {
 		l = m.Retry.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Retention != nil {
+		l = (*durationpb.Duration)(m.Retention).SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5212,6 +5240,10 @@ func (m *Job) SizeVT() (n int) {
 	}
 	if m.Parked {
 		n += 3
+	}
+	if m.Retention != nil {
+		l = (*durationpb.Duration)(m.Retention).SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
