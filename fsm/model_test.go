@@ -1,9 +1,9 @@
 package fsm_test
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +17,20 @@ import (
 )
 
 // model is the board as package jobs describes it, in plain Go: no tables, no
-// indexes, no encoding. What is looked for is looked for in all jobs. It knows
-// no schedules, and no books without a job.
+// indexes, no encoding. What is looked for is looked for in all jobs.
+//
+// It covers every command that a log can hold, and so everything that is made
+// of them: postings of new and of saved books, with keys, front, priority, hold,
+// times, deadlines, labels, tags and retry policies; claims, by job and next, with times of
+// their own; their ends; orders, changes and bulk operations, which are one of
+// these for each job; trash, restore and purge; books, flows, updates and
+// interventions; boards with limits, pauses and what is counted of them;
+// schedules with their slots; sessions, entities, drains, leaders, expiry,
+// retention.
+//
+// What can be seen is compared line by line after each entry. Left to other
+// tests: events, records of errors, rates, what large things are cut to, and
+// bounds that a walk does not reach.
 type model struct {
 	index    uint64 // of the present entry
 	now      time.Time
@@ -26,10 +38,18 @@ type model struct {
 	sequence uint64
 	finishes uint64
 	jobs     map[string]*modelJob
-	flows    map[string]*modelFlow // by the id of their job
+	books    map[string]*modelBook
+	flows    map[string]*modelFlow
+	boards   map[string]*modelBoard // that have been stored
 	sessions map[string]*modelSession
-	ended    map[string]bool          // sessions that are over
-	tokens   map[string]logbook.Token // the last of each job that ever was
+	entities map[string]*modelEntity
+	drains   map[string]*jobs.Drain // by the names of conductors
+
+	schedules map[jobs.ScheduleName]*modelSchedule
+	vacated   []*modelSchedule // whose last unfinished job the present command has finished
+
+	ended  map[string]bool          // sessions that are over
+	tokens map[string]logbook.Token // the last of each job that ever was
 }
 
 type modelJob struct {
@@ -44,11 +64,6 @@ type modelJob struct {
 	finish   uint64       // the number of its finish
 }
 
-type modelFlow struct {
-	logbook.FlowDetail
-	busy bool // its job is not finished
-}
-
 type modelSession struct {
 	name   string
 	nonces map[string]bool // of requests that were given jobs
@@ -56,8 +71,9 @@ type modelSession struct {
 
 func newModel() *model {
 	return &model{
-		jobs: map[string]*modelJob{}, flows: map[string]*modelFlow{},
-		sessions: map[string]*modelSession{}, ended: map[string]bool{}, tokens: map[string]logbook.Token{},
+		jobs: map[string]*modelJob{}, books: map[string]*modelBook{}, flows: map[string]*modelFlow{}, boards: map[string]*modelBoard{},
+		sessions: map[string]*modelSession{}, entities: map[string]*modelEntity{}, drains: map[string]*jobs.Drain{}, schedules: map[jobs.ScheduleName]*modelSchedule{},
+		ended: map[string]bool{}, tokens: map[string]logbook.Token{},
 	}
 }
 
@@ -111,12 +127,56 @@ func (m *model) apply(c *v1.Command) string {
 	case *v1.Command_Sweep:
 		said, err = m.sweep(kind.Sweep)
 	default:
-		panic("internal error: the model does not know " + command.Name(c))
+		said, err = m.applyOther(c)
 	}
+	m.postWaiting()
 	if err != nil {
 		return command.ErrorToProto(err).GetCode()
 	}
 	return cmp.Or(said, "done")
+}
+
+// applyOther goes on with what is no job.
+func (m *model) applyOther(c *v1.Command) (said string, err error) {
+	switch kind := c.Kind.(type) {
+	case *v1.Command_Register:
+		err = m.register(kind.Register)
+	case *v1.Command_SaveBook:
+		err = m.saveBook(kind.SaveBook)
+	case *v1.Command_DestroyBook:
+		err = m.destroyBook(kind.DestroyBook.Book)
+	case *v1.Command_CreateBoard:
+		m.stored(boardNamed(kind.CreateBoard.Board))
+	case *v1.Command_LimitBoard:
+		err = m.limitBoard(kind.LimitBoard)
+	case *v1.Command_PauseBoard:
+		err = m.pauseBoard(kind.PauseBoard)
+	case *v1.Command_ResumeBoard:
+		err = m.resumeBoard(kind.ResumeBoard)
+	case *v1.Command_DeleteBoard:
+		err = m.deleteBoard(boardNamed(kind.DeleteBoard.Board))
+	case *v1.Command_DrainConductor:
+		err = m.drain(kind.DrainConductor)
+	case *v1.Command_UndrainConductor:
+		err = m.undrain(kind.UndrainConductor.Conductor)
+	case *v1.Command_SaveSchedule:
+		said, err = m.saveSchedule(kind.SaveSchedule)
+	case *v1.Command_DeleteSchedule:
+		err = m.deleteSchedule(kind.DeleteSchedule)
+	case *v1.Command_PauseSchedule:
+		err = m.pauseSchedule(kind.PauseSchedule)
+	case *v1.Command_ResumeSchedule:
+		err = m.resumeSchedule(kind.ResumeSchedule)
+	case *v1.Command_FireSchedule:
+		err = m.fire(kind.FireSchedule)
+	case *v1.Command_RunSchedule:
+		said, err = m.runSchedule(kind.RunSchedule)
+	case *v1.Command_BackfillSchedule:
+		said, err = m.backfill(kind.BackfillSchedule)
+	default:
+		panic("internal error: the model does not know " + command.Name(c))
+	}
+	return said, err
 }
 
 func (m *model) token() logbook.Token { return logbook.Token{Generation: 1, Index: m.index} }
@@ -147,13 +207,20 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 	if err != nil {
 		panic(err)
 	}
-	posting.Board = cmp.Or(posting.Board, jobs.DefaultBoard)
+	posting.Board = boardNamed(posting.Board)
 	if holder := m.holder(posting.Board, posting.Key); holder != nil {
 		m.raise(holder, &posting)
 		return holder.ID.String(), true, nil
 	}
+	work, err := m.planWork(p)
+	if err != nil {
+		return p.Id, false, err
+	}
 	if !posting.Deadline.IsZero() && !posting.Deadline.After(m.now) {
 		return p.Id, false, jobs.ErrInvalid
+	}
+	if err := m.admit(posting.Board, uint64(proto.Size(p))); err != nil {
+		return p.Id, false, err
 	}
 	m.sequence++
 	j := &modelJob{posting: p, watched: !posting.Deadline.IsZero(), Job: jobs.Job{
@@ -165,12 +232,8 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 	if posting.Front {
 		j.Front = m.index
 	}
-	if posting.Book != nil {
-		flow := &modelFlow{FlowDetail: posting.Book.Flows[0], busy: true}
-		flow.State = logbook.FlowPending
-		m.flows[p.Id] = flow
-		j.Kind, j.Book, j.BookName, j.Flow = flow.Factory.Name, posting.Book.ID, posting.Book.Name, flow.ID
-	}
+	j.Size = uint64(proto.Size(p))
+	m.attach(j, work)
 	m.jobs[p.Id] = j
 	m.place(j)
 	return p.Id, false, nil
@@ -235,9 +298,10 @@ func (m *model) finish(j *modelJob, state jobs.State) {
 	m.finishes++
 	j.State, j.DueAt, j.cooled, j.ModifiedAt, j.FinishedAt = state, time.Time{}, time.Time{}, m.now, m.now
 	j.finish, j.watched = m.finishes, false
-	if flow := m.flows[j.ID.String()]; flow != nil {
-		flow.busy = false
+	if flow := m.flowOf(j); flow != nil {
+		flow.busy = nil
 	}
+	m.leaveSchedule(j)
 }
 
 // letGo ends the claim of a job, which is then nowhere.
@@ -258,7 +322,7 @@ func (m *model) settle(j *modelJob, delay time.Duration) {
 
 // remains tells what is left to do about a job that is to be cancelled.
 func (m *model) remains(j *modelJob, revert bool) string {
-	flow := m.flows[j.ID.String()]
+	flow := m.flowOf(j)
 	switch {
 	case flow == nil:
 	case flow.State == logbook.FlowSuccess, flow.State == logbook.FlowFailure:
@@ -270,7 +334,7 @@ func (m *model) remains(j *modelJob, revert bool) string {
 }
 
 func (m *model) closeCancelled(j *modelJob) {
-	if flow := m.flows[j.ID.String()]; flow != nil && (flow.State == logbook.FlowRunning || flow.State == logbook.FlowReverting) {
+	if flow := m.flowOf(j); flow != nil && (flow.State == logbook.FlowRunning || flow.State == logbook.FlowReverting) {
 		flow.State = logbook.FlowSuspended
 	}
 	j.Outcome, j.Reason, j.Parked = jobs.OutcomeCancelled, j.Order.Reason, false
@@ -290,7 +354,7 @@ func (m *model) claim(c *v1.ClaimCommand) (string, error) {
 		return "", jobs.ErrNotFound
 	case j.Claim != nil && j.Claim.Session.String() == c.Session && j.nonce == c.Nonce:
 		return grants(j), nil
-	case s.nonces[c.Nonce], j.State != jobs.StateClaimable, m.overdue(j), j.Token == m.token():
+	case s.nonces[c.Nonce], j.State != jobs.StateClaimable, m.drained(c.Session), m.paused(j.Board), m.overdue(j), j.Token == m.token():
 		return "", jobs.ErrUnclaimable
 	}
 	m.grant(c.Session, c.Nonce, 0, j)
@@ -307,13 +371,16 @@ func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
 			return j.Claim != nil && j.Claim.Session.String() == c.Session && j.nonce == c.Nonce
 		}, bySequence)...), nil
 	}
+	if m.drained(c.Session) {
+		return "", nil
+	}
 	boards := c.Boards
 	if len(boards) == 0 {
 		boards = []string{jobs.DefaultBoard}
 	}
 	found := m.list(func(j *modelJob) bool {
 		lacks := slices.ContainsFunc(j.Labels, func(label string) bool { return !slices.Contains(c.Labels, label) })
-		return j.State == jobs.StateClaimable && !lacks && slices.Contains(boards, j.Board) &&
+		return j.State == jobs.StateClaimable && !lacks && !m.paused(j.Board) && slices.Contains(boards, j.Board) &&
 			(len(c.Kinds) == 0 || slices.Contains(c.Kinds, j.Kind)) && !m.overdue(j) && j.Token != m.token()
 	}, inLine)
 	found = found[:min(len(found), max(int(c.Max), 1))]
@@ -375,7 +442,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 	case j.Claim == nil || j.Claim.Token != token:
 		return jobs.ErrFenced
 	}
-	flow := m.flows[c.Job]
+	flow := m.flowOf(j)
 	after := flow
 	if u := c.Update; u != nil {
 		var err error
@@ -455,28 +522,26 @@ func outcomeFits(j *modelJob, flow *modelFlow, outcome jobs.Outcome) error {
 // Flows. What an update may do to one is for package logbook to say.
 
 func (m *model) update(u *v1.Update) error {
-	for id, flow := range m.flows {
-		if flow.ID.String() != u.Flow {
-			continue
-		}
-		j, token := m.jobs[id], command.TokenFromProto(u.Token)
-		update, err := command.UpdateFromProto(u)
-		if err != nil {
-			panic(err)
-		}
-		if verdict, err := flow.Judge(&update); flow.Fence == token && err == nil && verdict == logbook.Repeat {
-			return nil
-		}
-		if owned := j.Claim != nil && j.Claim.Token == token; flow.busy && !owned || !flow.busy && !token.IsZero() {
-			return jobs.ErrFenced
-		}
-		after, err := m.advanced(flow, u)
-		if err == nil {
-			*flow = *after
-		}
-		return err
+	flow, token := m.flows[u.Flow], command.TokenFromProto(u.Token)
+	if flow == nil {
+		return jobs.ErrNotFound
 	}
-	return jobs.ErrNotFound
+	update, err := command.UpdateFromProto(u)
+	if err != nil {
+		panic(err)
+	}
+	if verdict, err := flow.Judge(&update); flow.Fence == token && err == nil && verdict == logbook.Repeat {
+		return nil
+	}
+	owned := flow.busy != nil && flow.busy.Claim != nil && flow.busy.Claim.Token == token
+	if free := flow.busy == nil && token.IsZero(); !owned && !free {
+		return jobs.ErrFenced
+	}
+	after, err := m.advanced(flow, u)
+	if err == nil {
+		*flow = *after
+	}
+	return err
 }
 
 // advanced is the flow after an update.
@@ -519,27 +584,32 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for id, flow := range m.flows {
-		if flow.ID != intervention.Flow {
-			continue
-		}
-		j := m.jobs[id]
-		switch repeated, err := flow.Admit(&intervention); {
-		case err != nil:
-			return "", err
-		case repeated:
-			return id, nil
-		case j.Claim != nil, flow.Fence.Compare(m.token()) >= 0:
-			return "", jobs.ErrConflict
-		}
-		intervention.At, intervention.Token = m.now, m.token()
-		flow.Interventions = append(slices.Clone(flow.Interventions), intervention)
-		if !intervention.Hold {
-			m.steer(j, flow)
-		}
-		return id, nil
+	flow := m.flows[c.Flow]
+	if flow == nil {
+		return "", jobs.ErrNotFound
 	}
-	return "", jobs.ErrNotFound
+	job := ""
+	if flow.last != nil && m.jobs[flow.last.ID.String()] == flow.last {
+		job = flow.last.ID.String()
+	}
+	switch repeated, err := flow.Admit(&intervention); {
+	case err != nil:
+		return "", err
+	case repeated:
+		return job, nil
+	case flow.last == nil:
+		return "", jobs.ErrConflict
+	case job == "": // it is kept no longer
+		return "", jobs.ErrNotFound
+	case flow.last.Claim != nil, flow.Fence.Compare(m.token()) >= 0:
+		return "", jobs.ErrConflict
+	}
+	intervention.At, intervention.Token = m.now, m.token()
+	flow.Interventions = append(slices.Clone(flow.Interventions), intervention)
+	if !intervention.Hold {
+		m.steer(flow.last, flow)
+	}
+	return job, nil
 }
 
 // steer has a job carry out what was said of its flow.
@@ -561,7 +631,7 @@ func (m *model) steer(j *modelJob, flow *modelFlow) {
 		return
 	}
 	m.reopen(j)
-	flow.busy = true
+	flow.busy = j
 	j.Token, j.ended = m.token(), ""
 	j.State = jobs.StateClaimable
 }
@@ -580,9 +650,17 @@ func (m *model) restore(c *v1.OrderCommand) error {
 	if err != nil || !j.State.Finished() {
 		return err
 	}
-	flow, gone := m.flows[c.Job], j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted
-	if j.State != jobs.StateTrashed && (!gone || flow != nil) {
+	flow, gone := m.flowOf(j), j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted
+	if j.State != jobs.StateTrashed && (!gone || !j.Flow.IsZero()) {
 		return jobs.ErrConflict
+	}
+	if !j.Flow.IsZero() && (flow == nil || flow.busy != nil || !m.ownBook(j)) {
+		return jobs.ErrConflict
+	}
+	if !under(j, jobs.OrderCancel) { // one that is only to be undone further needs no room
+		if err := m.room(j.Board, j.Size); err != nil {
+			return err
+		}
 	}
 	m.reopen(j)
 	if strings.HasPrefix(j.ended, "consumed") {
@@ -592,7 +670,7 @@ func (m *model) restore(c *v1.OrderCommand) error {
 		j.Order = nil
 	}
 	if flow != nil {
-		flow.busy = true
+		flow.busy, flow.last = j, j
 	}
 	m.settle(j, 0)
 	j.watched = !j.State.Finished() && j.Deadline.After(m.now)
@@ -613,105 +691,10 @@ func (m *model) purge(c *v1.OrderCommand) error {
 
 func (m *model) forget(j *modelJob) {
 	delete(m.jobs, j.ID.String())
-	delete(m.flows, j.ID.String())
-}
-
-// Sessions.
-
-func (m *model) open(c *v1.Opening) (string, error) {
-	if m.ended[c.Id] {
-		return "", jobs.ErrSessionExpired
+	used := slices.ContainsFunc(slices.Collect(maps.Values(m.jobs)), func(other *modelJob) bool { return other.Book == j.Book })
+	if !j.Book.IsZero() && !used && m.ownBook(j) {
+		m.removeBook(j.Book.String())
 	}
-	if m.sessions[c.Id] == nil {
-		m.sessions[c.Id] = &modelSession{name: c.Name, nonces: map[string]bool{}}
-	}
-	return fmt.Sprint("session with ", len(m.heldBy(c.Id)), " claims"), nil
-}
-
-// heldBy are the jobs of a session in the order of their claims.
-func (m *model) heldBy(session string) []*modelJob {
-	return m.list(func(j *modelJob) bool { return j.Claim != nil && j.Claim.Session.String() == session }, func(a, b *modelJob) int {
-		return cmp.Or(a.Token.Compare(b.Token), bySequence(a, b))
-	})
-}
-
-func (m *model) close(session string) error {
-	if m.sessions[session] == nil {
-		return jobs.ErrSessionExpired
-	}
-	for _, j := range m.heldBy(session) {
-		m.letGo(j, "lost")
-		j.Reason = "closed"
-		m.settle(j, 0)
-	}
-	m.over(session)
-	return nil
-}
-
-func (m *model) expire(c *v1.ExpireSessionCommand) error {
-	switch {
-	case c.TimerEpoch != m.epoch:
-		return jobs.ErrConflict
-	case m.sessions[c.Session] == nil:
-		return jobs.ErrSessionExpired
-	}
-	for _, j := range m.heldBy(c.Session) {
-		m.crash(j, c.CoolDown.AsDuration(), int(c.MaxCrashes))
-	}
-	m.over(c.Session)
-	return nil
-}
-
-func (m *model) crash(j *modelJob, coolDown time.Duration, maxCrashes int) {
-	m.letGo(j, "lost")
-	j.Crashes++
-	j.Reason = "vanished"
-	if most := cmp.Or(j.MaxCrashes, maxCrashes); most > 0 && j.Crashes >= most {
-		j.Failure = &logbook.Failure{Kind: logbook.FailureCrash}
-		m.finish(j, jobs.StateTrashed)
-		return
-	}
-	m.settle(j, coolDown)
-}
-
-func (m *model) held(job string, token *v1.Token) (*modelJob, error) {
-	j := m.jobs[job]
-	switch {
-	case j == nil:
-		return nil, jobs.ErrNotFound
-	case j.Claim == nil || j.Claim.Token != command.TokenFromProto(token):
-		return nil, jobs.ErrFenced
-	}
-	return j, nil
-}
-
-func (m *model) extend(c *v1.ExtendClaimCommand) error {
-	j, err := m.held(c.Job, c.Token)
-	if err == nil {
-		j.Claim.Expiry = c.Expiry.AsDuration()
-		j.Claim.Extensions++
-	}
-	return err
-}
-
-func (m *model) expireClaim(c *v1.ExpireClaimCommand) error {
-	if c.TimerEpoch != m.epoch {
-		return jobs.ErrConflict
-	}
-	j, err := m.held(c.Job, c.Token)
-	switch {
-	case err != nil:
-		return err
-	case j.Claim.Expiry == 0 || j.Claim.Extensions != int(c.Extensions):
-		return jobs.ErrConflict
-	}
-	m.crash(j, c.CoolDown.AsDuration(), int(c.MaxCrashes))
-	return nil
-}
-
-func (m *model) over(session string) {
-	delete(m.sessions, session)
-	m.ended[session] = true
 }
 
 // Orders and changes.
@@ -904,22 +887,14 @@ func (m *model) sweep(c *v1.SweepCommand) (string, error) {
 	return count(done, more), nil
 }
 
-// listing is everything that can be seen of jobs, flows and sessions, a line each.
+// listing is everything that can be seen, a line each.
 func (m *model) listing() []string {
 	var lines []string
 	for _, j := range m.list(func(*modelJob) bool { return true }, bySequence) {
 		lines = append(lines, jobLine(j.Job))
-		if flow := m.flows[j.ID.String()]; flow != nil {
-			lines = append(lines, flowLine(&flow.FlowDetail))
-		}
 	}
-	var open []jobs.Session
-	for id, s := range m.sessions {
-		open = append(open, jobs.Session{ID: parsedSession(id), Name: s.name, Claims: len(m.heldBy(id))})
-	}
-	slices.SortFunc(open, func(a, b jobs.Session) int { return bytes.Compare(a.ID.UUID[:], b.ID.UUID[:]) })
-	for _, s := range open {
-		lines = append(lines, sessionLine(s))
-	}
-	return lines
+	lines = append(lines, m.bookLines()...)
+	lines = append(lines, m.boardLines()...)
+	lines = append(lines, m.scheduleLines()...)
+	return append(lines, m.sessionLines()...)
 }

@@ -66,7 +66,7 @@ func (j *modelJob) unpark() { j.Held, j.Parked, j.Attempts = false, false, 0 }
 
 // unparked releases a parked job, whose flow runs again if it can.
 func (m *model) unparked(j *modelJob) error {
-	if flow := m.flows[j.ID.String()]; flow != nil {
+	if flow := m.flowOf(j); flow != nil {
 		if flow.State != logbook.FlowReverted || flow.Fence.Compare(m.token()) >= 0 {
 			return jobs.ErrConflict
 		}

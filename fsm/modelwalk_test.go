@@ -34,9 +34,9 @@ func jobLine(j jobs.Job) string {
 		order = fmt.Sprint(j.Order.Kind, " revert=", j.Order.Revert, " by ", j.Order.By, " at ", ago(j.Order.At))
 	}
 	return fmt.Sprintf("%s #%d on %s, %s, priority %d, front %d, key %q, labels %v, is %s for %s; not before %s, held=%t, deadline %s, due %s; "+
-		"posted %s, modified %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
+		"posted %s, %d bytes, modified %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
 		j.Name, j.Sequence, j.Board, j.Kind, j.Priority, j.Front, j.Key, j.Labels, j.State, owner, ago(j.NotBefore), j.Held, ago(j.Deadline), ago(j.DueAt),
-		ago(j.PostedAt), ago(j.ModifiedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
+		ago(j.PostedAt), j.Size, ago(j.ModifiedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
 		j.Outcome, order, j.Reason != "", j.Failure != nil, j.Attempts, j.Attempted, j.Parked)
 }
 
@@ -48,6 +48,28 @@ func flowLine(f *logbook.FlowDetail) string {
 	return fmt.Sprintf("%s is %s after update %d under %s, with %v and %d interventions", f.Name, f.State, f.Sequence, f.Fence, atoms, len(f.Interventions))
 }
 
+func boardLine(b jobs.BoardStatus) string {
+	pause := "-"
+	if b.Pause != nil {
+		pause = fmt.Sprint(b.Pause.By, " at ", ago(b.Pause.At))
+	}
+	slices.SortFunc(b.Kinds, func(a, b jobs.BoardKind) int { return cmp.Compare(a.Kind, b.Kind) })
+	slices.SortFunc(b.Holders, func(a, b jobs.BoardHolder) int { return cmp.Compare(a.Owner, b.Owner) })
+	var kinds, holders []string
+	for _, kind := range b.Kinds {
+		kinds = append(kinds, fmt.Sprint(kind.Kind, " ", kind.Jobs))
+	}
+	for _, holder := range b.Holders {
+		holders = append(holders, fmt.Sprint(holder.Owner, " ", holder.Jobs))
+	}
+	return fmt.Sprintf("board %s, made %s, limits %v, paused by %s, holds %v, %d bytes, next due %s, of kinds %v, held by %v",
+		b.Name, ago(b.CreatedAt), b.Limits, pause, b.Jobs, b.Bytes, ago(b.NextDue), kinds, holders)
+}
+
+func entityLine(e jobs.Entity) string {
+	return fmt.Sprintf("%s %s of %s, %d jobs, since %s", e.Kind, e.Name, e.Session, e.MaxJobs, ago(e.RegisteredAt))
+}
+
 func sessionLine(s jobs.Session) string { return fmt.Sprintf("%s holds %d", s.Name, s.Claims) }
 
 // ago is a time as what has passed since the start.
@@ -57,6 +79,8 @@ func ago(at time.Time) string {
 	}
 	return at.Sub(start).String()
 }
+
+func parsedBook(text string) logbook.BookID { return logbook.BookID{UUID: uuid.MustParse(text)} }
 
 func parsedSession(text string) jobs.SessionID { return jobs.SessionID{UUID: uuid.MustParse(text)} }
 
@@ -81,6 +105,17 @@ func answerText(result *v1.Result) string {
 		return count(int(kind.Count.Done), kind.Count.More)
 	case *v1.Result_Intervene:
 		return kind.Intervene.Job
+	case *v1.Result_Schedule:
+		if s := kind.Schedule.Schedule; s != nil {
+			return fmt.Sprint("schedule ", s.Name, " ", s.Revision)
+		}
+		records, err := command.SlotRecordsFromProto(kind.Schedule.Slots)
+		if err != nil {
+			panic(err)
+		}
+		for i := range records {
+			words = append(words, slotWord(&records[i]))
+		}
 	}
 	if len(words) == 0 {
 		return "done"
@@ -96,8 +131,9 @@ var names = func() *strings.Replacer {
 	}
 	for n := range 12 {
 		job := fmt.Sprint("job ", n)
-		words = append(words, job, "flow of "+job, "book of "+job)
+		words = append(words, job, "flow of "+job, "book of "+job, "second flow of "+job, fmt.Sprint("saved ", n))
 	}
+	words = append(words, "flow of loose", "book of loose", "second flow of loose", "book of slots", "flow of slots")
 	var pairs []string
 	for _, word := range words {
 		pairs = append(pairs, id(word), word)
@@ -133,6 +169,7 @@ type walker struct {
 type coverage struct {
 	answers   map[string]int // commands and postings, with the code of the answer
 	moves     map[string]int // from state to state
+	slots     map[string]int // what became of slots, and for whom
 	sequences int
 }
 
@@ -159,6 +196,20 @@ func (c *coverage) move(before, after map[string]jobs.State) {
 	}
 }
 
+// end counts the slots that a walk has left.
+func (c *coverage) end(m *model) {
+	c.sequences++
+	for _, s := range m.schedules {
+		for _, r := range s.records {
+			why, _, _ := strings.Cut(r.Reason, ":") // behind it are numbers
+			if strings.Contains(why, "has the key") {
+				why = "has the key"
+			}
+			c.slots[strings.TrimSpace(fmt.Sprint(r.State, " by ", r.Trigger, " ", why))]++
+		}
+	}
+}
+
 // repeatable is how many commands back a repeat may be: no call is on its way
 // for longer.
 const repeatable = 20
@@ -168,6 +219,7 @@ func (w *walker) next() *v1.Command {
 		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
 		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
 		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again, w.failed, w.failed,
+		w.savedPost, w.saveBook, w.destroyBook, w.register, w.boards, w.boards, w.drains, w.planned, w.planned, w.planned, w.planned, w.planned,
 	}
 	return draws[w.draw("command", len(draws)-1)]()
 }
@@ -275,15 +327,51 @@ func (w *walker) listing() []string {
 	var lines []string
 	for _, j := range page.Jobs {
 		lines = append(lines, jobLine(j))
-		if j.Flow.IsZero() {
-			continue
-		}
-		flow, _, err := w.machine.Flow(j.Flow, fsm.Part{MaxBytes: fsm.Unbounded})
+	}
+	lines = append(lines, w.bookLines()...)
+	lines = append(lines, w.boardLines()...)
+	lines = append(lines, w.scheduleLines()...)
+	return append(lines, w.sessionLines()...)
+}
+
+func (w *walker) bookLines() (lines []string) {
+	books, err := w.machine.Books(logbook.BookID{}, 0)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, b := range books {
+		lines = append(lines, fmt.Sprintf("book %s, made %s", b.Name, ago(b.CreatedAt)))
+		whole, err := w.machine.Book(b.ID)
 		if err != nil {
 			w.Fatal(err)
 		}
-		lines = append(lines, flowLine(&flow))
+		for i := range whole.Flows {
+			flow, _, err := w.machine.Flow(whole.Flows[i].ID, fsm.Part{MaxBytes: fsm.Unbounded})
+			if err != nil {
+				w.Fatal(err)
+			}
+			lines = append(lines, flowLine(&flow))
+		}
 	}
+	return lines
+}
+
+func (w *walker) boardLines() (lines []string) {
+	boards, err := w.machine.BoardList("", 0, w.now)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, b := range boards {
+		status, err := w.machine.BoardStatus(b.Name, w.now)
+		if err != nil {
+			w.Fatal(err)
+		}
+		lines = append(lines, boardLine(status))
+	}
+	return lines
+}
+
+func (w *walker) sessionLines() (lines []string) {
 	sessions, err := w.machine.Sessions()
 	if err != nil {
 		w.Fatal(err)
@@ -291,7 +379,51 @@ func (w *walker) listing() []string {
 	for _, s := range sessions {
 		lines = append(lines, sessionLine(s))
 	}
+	entities, err := w.machine.Entities("")
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, e := range entities {
+		lines = append(lines, entityLine(e))
+	}
+	slices.Sort(lines[len(sessions):])
+	drains, err := w.machine.Drains()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for i := range drains {
+		lines = append(lines, drainLine(&drains[i]))
+	}
 	return lines
+}
+
+// boards draws what is said of a board, and now and then lets one go that is
+// mostly empty.
+func (w *walker) boards() *v1.Command {
+	if w.draw("empty board", 5) == 0 {
+		return &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: "night"}}}
+	}
+	return w.author.boards()
+}
+
+// savedPost posts a job of a book that is mostly saved, and mostly has a flow
+// to spare.
+func (w *walker) savedPost() *v1.Command {
+	number := w.draw("job", 11)
+	p := &v1.Posting{Id: id(fmt.Sprint("saved ", number)), Name: fmt.Sprint("saved ", number), Board: w.oneOf("board", "", "other")}
+	name := w.oneOf("book", "loose", "loose", "job 2", "job 4")
+	p.BookId, p.Flow = id("book of "+name), w.oneOf("flow", "", id("flow of "+name), id("second flow of "+name))
+	return post(p)
+}
+
+// saveBook saves a book of one flow or two.
+func (w *walker) saveBook() *v1.Command {
+	c := w.author.saveBook()
+	if b := c.GetSaveBook(); w.draw("two flows", 2) == 0 {
+		second := book("", "second flow of "+b.Name[len("book of "):]).Flows[0]
+		b.Flows = append(b.Flows, second)
+	}
+	return c
 }
 
 // walkTime bounds the walks that are taken by default, also on a busy machine.
@@ -306,7 +438,7 @@ func TestBoardAgreesWithItsModel(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	bounded := checks.Value.String() == checks.DefValue
 	openMachine := openMachines(t)
-	seen := &coverage{answers: map[string]int{}, moves: map[string]int{}}
+	seen := &coverage{answers: map[string]int{}, moves: map[string]int{}, slots: map[string]int{}}
 	began, failed := time.Now(), false
 	rapid.Check(t, func(t *rapid.T) {
 		if bounded && !failed && time.Since(began) > walkTime {
@@ -319,7 +451,7 @@ func TestBoardAgreesWithItsModel(t *testing.T) {
 		for done := 0; done < length; {
 			done += w.step(length - done)
 		}
-		seen.sequences++
+		seen.end(w.model)
 		whole = true
 	})
 	if !t.Failed() {
@@ -337,8 +469,17 @@ var (
 		"expire_claim", "expire_claim fenced", "expire_session", "expire_session session_expired", "extend_claim", "extend_claim fenced", "expire_claim", "expire_claim conflict", "expire_claim fenced", "extend_claim", "extend_claim fenced",
 		"intervene", "intervene conflict", "intervene not_found",
 		"open_session", "open_session session_expired", "post", "posting", "posting conflict", "posting existed",
+		"backfill_schedule", "backfill_schedule conflict", "backfill_schedule invalid", "create_board", "delete_board", "delete_board conflict", "delete_board not_found",
+		"delete_schedule", "drain_conductor", "drain_conductor not_found", "undrain_conductor", "undrain_conductor not_found", "destroy_book", "destroy_book conflict", "destroy_book not_found", "fire_schedule", "fire_schedule conflict", "limit_board", "limit_board not_found",
+		"pause_board", "pause_board not_found", "pause_schedule", "posting invalid", "posting not_found", "posting over_limit", "register", "register session_expired",
+		"resume_board", "resume_board not_found", "resume_schedule", "run_schedule", "save_book", "save_book conflict", "save_schedule",
 		"purge", "purge conflict", "purge not_found", "restore", "restore conflict", "restore not_found", "resume", "resume conflict", "suspend", "suspend conflict", "sweep", "trash", "trash fenced",
 		"update_flow", "update_flow conflict", "update_flow fenced", "update_flow not_found", "wake_due",
+	}
+	wantedSlots = []string{
+		"posted by schedule", "posted by run", "posted by backfill", "waiting by schedule", "waiting by backfill",
+		"skipped by schedule a job of the schedule is not finished", "skipped by schedule a later slot has taken its place",
+		"skipped by schedule has the key", "skipped by schedule missed", "skipped by schedule the schedule was paused",
 	}
 	wantedMoves = []string{
 		"nothing claimable", "nothing delayed", "nothing held", "claimable claimed", "claimable completed", "claimable delayed", "claimable suspended",
@@ -355,11 +496,11 @@ func (c *coverage) check(t *testing.T, length int) {
 	for _, part := range []struct {
 		seen   map[string]int
 		wanted []string
-	}{{c.answers, wantedAnswers}, {c.moves, wantedMoves}} {
+	}{{c.answers, wantedAnswers}, {c.moves, wantedMoves}, {c.slots, wantedSlots}} {
 		for _, what := range slices.Sorted(maps.Keys(part.seen)) {
 			t.Logf("%7d %s", part.seen[what], what)
 		}
-		const enough = 100
+		const enough = 300 // fewer may have missed one by chance
 		for _, what := range part.wanted {
 			if part.seen[what] == 0 && c.sequences >= enough {
 				t.Errorf("no walk has come by %q", what)

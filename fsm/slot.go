@@ -323,7 +323,8 @@ func (m *Machine) Schedule(name jobs.ScheduleName, records int) (jobs.Schedule, 
 	return s, latest, err
 }
 
-// Schedules reads a page of schedules without their postings, by board and name.
+// Schedules reads a page of schedules without their postings, board by board,
+// and those of a board by name. A shorter name of a board comes first.
 func (m *Machine) Schedules(query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
 	limit := pageSize(query.Limit)
 	var prefix, after []byte

@@ -230,7 +230,8 @@ type ScheduleReport struct {
 	History  []SlotRecord // the latest first
 }
 
-// ScheduleQuery selects schedules, in the order of their boards and names.
+// ScheduleQuery selects schedules, board by board, and those of a board in the
+// order of their names.
 type ScheduleQuery struct {
 	Board string       // empty: any
 	After ScheduleName // only those behind this one; zero: from the first on

@@ -1,0 +1,189 @@
+package fsm_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// modelBoard is a board that somebody has made, or posted to.
+type modelBoard struct {
+	jobs.BoardStatus           // without what is counted
+	missing          uint64    // what postings have taken out of a second's bucket, in billionths of one
+	charged          time.Time // when that was so
+}
+
+func boardNamed(name string) string { return cmp.Or(name, jobs.DefaultBoard) }
+
+// stored is a board, which is made unless it is there.
+func (m *model) stored(name string) *modelBoard {
+	if m.boards[name] == nil {
+		m.boards[name] = &modelBoard{BoardStatus: jobs.BoardStatus{Name: name, CreatedAt: m.now}}
+	}
+	return m.boards[name]
+}
+
+// head is what is said of a board; the default one need not be stored.
+func (m *model) head(name string) (jobs.BoardStatus, error) {
+	board := m.boards[boardNamed(name)]
+	switch {
+	case board != nil:
+		return board.BoardStatus, nil
+	case boardNamed(name) == jobs.DefaultBoard:
+		return jobs.BoardStatus{Name: jobs.DefaultBoard}, nil
+	}
+	return jobs.BoardStatus{}, jobs.ErrNotFound
+}
+
+func (m *model) paused(name string) bool { return m.boards[name] != nil && m.boards[name].Pause != nil }
+
+func (m *model) limitBoard(c *v1.LimitBoardCommand) error {
+	board, err := m.head(c.Board)
+	if limits := command.BoardLimitsFromProto(c.Limits); err == nil && limits != board.Limits {
+		m.stored(board.Name).Limits = limits
+	}
+	return err
+}
+
+func (m *model) pauseBoard(c *v1.BoardCommand) error {
+	board, err := m.head(c.Board)
+	if err == nil && board.Pause == nil {
+		m.stored(board.Name).Pause = &jobs.BoardPause{By: c.By, Reason: c.Reason, At: m.now}
+	}
+	return err
+}
+
+func (m *model) resumeBoard(c *v1.BoardCommand) error {
+	board, err := m.head(c.Board)
+	if err == nil && board.Pause != nil {
+		m.stored(board.Name).Pause = nil
+	}
+	return err
+}
+
+func (m *model) deleteBoard(name string) error {
+	if _, err := m.head(name); err != nil {
+		return err
+	}
+	for _, j := range m.jobs {
+		if j.Board == name {
+			return jobs.ErrConflict
+		}
+	}
+	for schedule := range m.schedules {
+		if schedule.Board == name {
+			return jobs.ErrConflict
+		}
+	}
+	if name == jobs.DefaultBoard {
+		return jobs.ErrConflict
+	}
+	delete(m.boards, name)
+	return nil
+}
+
+// limits of a board that need not be there.
+func (m *model) limits(name string) jobs.BoardLimits {
+	if board := m.boards[name]; board != nil {
+		return board.Limits
+	}
+	return jobs.BoardLimits{}
+}
+
+func overLimit(board, what string, limit, size uint64, unit string) error {
+	return &logbook.LimitError{Field: fmt.Sprintf("board %q %s", board, what), Limit: int64(limit), Size: int64(size), Unit: unit}
+}
+
+// room refuses a job for which a board has no room.
+func (m *model) room(name string, size uint64) error {
+	limits := m.limits(name)
+	unfinished, bytes := m.load(name)
+	switch {
+	case limits.Jobs > 0 && unfinished >= limits.Jobs:
+		return overLimit(name, "jobs", limits.Jobs, unfinished+1, "unfinished jobs")
+	case limits.Bytes > 0 && bytes+size > limits.Bytes:
+		return overLimit(name, "bytes", limits.Bytes, bytes+size, "bytes of unfinished jobs")
+	}
+	return nil
+}
+
+// admit lets a posting onto a board, which it makes if need be.
+func (m *model) admit(name string, size uint64) error {
+	if err := m.room(name, size); err != nil {
+		return err
+	}
+	if perSecond := m.limits(name).PostingsPerSecond; perSecond > 0 {
+		board := m.boards[name]
+		const one = uint64(time.Second)
+		missing := min(board.missing, perSecond*one)
+		refilled := perSecond * uint64(min(m.now.Sub(board.charged), time.Second))
+		missing -= min(missing, refilled)
+		if missing+one > perSecond*one {
+			return overLimit(name, "postings_per_second", perSecond, perSecond+1, "postings a second")
+		}
+		board.missing, board.charged = missing+one, m.now
+	}
+	m.stored(name)
+	return nil
+}
+
+// load is what is not finished on a board.
+func (m *model) load(name string) (unfinished, bytes uint64) {
+	for _, j := range m.jobs {
+		if j.Board == name && !j.State.Finished() {
+			unfinished++
+			bytes += j.Size
+		}
+	}
+	return unfinished, bytes
+}
+
+// boardLines are the boards with what is counted of them.
+func (m *model) boardLines() []string {
+	names := slices.Sorted(maps.Keys(m.boards))
+	if !slices.Contains(names, jobs.DefaultBoard) {
+		names = append(names, jobs.DefaultBoard)
+	}
+	slices.Sort(names)
+	var lines []string
+	for _, name := range names {
+		board, err := m.head(name)
+		if err != nil {
+			panic(err)
+		}
+		board.Jobs = map[jobs.State]uint64{}
+		_, board.Bytes = m.load(name)
+		kinds, holders := map[string]map[jobs.State]uint64{}, map[string]uint64{}
+		for _, j := range m.jobs {
+			if j.Board != name {
+				continue
+			}
+			board.Jobs[j.State]++
+			if kinds[j.Kind] == nil {
+				kinds[j.Kind] = map[jobs.State]uint64{}
+			}
+			kinds[j.Kind][j.State]++
+			if j.Claim != nil {
+				holders[j.Claim.Session.String()]++
+			}
+			if waits := j.State == jobs.StateDelayed || j.State == jobs.StateCooling; waits && (board.NextDue.IsZero() || j.DueAt.Before(board.NextDue)) {
+				board.NextDue = j.DueAt
+			}
+		}
+		for kind, counts := range kinds {
+			board.Kinds = append(board.Kinds, jobs.BoardKind{Kind: kind, Jobs: counts})
+		}
+		for session, held := range holders {
+			board.Holders = append(board.Holders, jobs.BoardHolder{Session: parsedSession(session), Owner: m.sessions[session].name, Jobs: held})
+		}
+		lines = append(lines, boardLine(board))
+	}
+	return lines
+}

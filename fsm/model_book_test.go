@@ -1,0 +1,193 @@
+package fsm_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// modelBook is a book that is kept.
+type modelBook struct {
+	id, name string
+	made     time.Time
+	flows    []*modelFlow // in the order in which they were added
+}
+
+// modelFlow is a flow of a book.
+type modelFlow struct {
+	logbook.FlowDetail
+	plan *v1.FlowDetail // what was said of it
+	busy *modelJob      // its job that is not finished; nil: it has none
+	last *modelJob      // its last job, which need not be kept; nil: it never had one
+}
+
+// flowOf is the flow of a job; nil if it has none, or that is gone.
+func (m *model) flowOf(j *modelJob) *modelFlow { return m.flows[j.Flow.String()] }
+
+// ownBook tells whether the book of a job is there, and no other one that was
+// saved under its id after it had been destroyed.
+func (m *model) ownBook(j *modelJob) bool {
+	book := m.books[j.Book.String()]
+	return book != nil && !book.made.After(j.PostedAt)
+}
+
+// plannedBook is a book as it is to be. Nothing is changed until it is written.
+type plannedBook struct {
+	given *v1.Book // nil: a saved one, which stays as it is
+	id    string
+	fresh []*v1.FlowDetail
+	other []*v1.FlowDetail // that are there, and are to be changed
+}
+
+func (m *model) planBook(given *v1.Book) (*plannedBook, error) {
+	plan := &plannedBook{given: given, id: given.Id}
+	for _, f := range given.Flows {
+		known := m.flows[f.Id]
+		switch {
+		case known == nil:
+			plan.fresh = append(plan.fresh, f)
+		case known.Book.String() != given.Id:
+			return nil, jobs.ErrConflict
+		case proto.Equal(known.plan, f):
+		case known.State != logbook.FlowPending, known.busy != nil:
+			return nil, jobs.ErrConflict
+		default:
+			plan.other = append(plan.other, f)
+		}
+	}
+	return plan, nil
+}
+
+func (m *model) writeBook(plan *plannedBook) {
+	if plan == nil || plan.given == nil {
+		return
+	}
+	book := m.books[plan.id]
+	if book == nil {
+		book = &modelBook{id: plan.id, made: m.now}
+		m.books[plan.id] = book
+	}
+	book.name = plan.given.Name
+	for _, f := range plan.fresh {
+		detail, err := command.FlowDetailFromProto(f)
+		if err != nil {
+			panic(err)
+		}
+		detail.Book, detail.State = parsedBook(plan.id), logbook.FlowPending
+		flow := &modelFlow{FlowDetail: detail, plan: f}
+		m.flows[f.Id] = flow
+		book.flows = append(book.flows, flow)
+	}
+	for _, f := range plan.other {
+		m.flows[f.Id].plan, m.flows[f.Id].Name, m.flows[f.Id].Factory.Name = f, f.Name, f.Factory.Name
+	}
+}
+
+func (m *model) saveBook(given *v1.Book) error {
+	plan, err := m.planBook(given)
+	if err == nil {
+		m.writeBook(plan)
+	}
+	return err
+}
+
+func (m *model) destroyBook(id string) error {
+	book := m.books[id]
+	if book == nil {
+		return jobs.ErrNotFound
+	}
+	if slices.ContainsFunc(book.flows, func(f *modelFlow) bool { return f.busy != nil }) {
+		return jobs.ErrConflict
+	}
+	m.removeBook(id)
+	return nil
+}
+
+func (m *model) removeBook(id string) {
+	for _, flow := range m.books[id].flows {
+		delete(m.flows, flow.ID.String())
+	}
+	delete(m.books, id)
+}
+
+// modelWork is what a job is to do.
+type modelWork struct {
+	book *plannedBook
+	flow string // id
+}
+
+// planWork finds the flow of a posting: the one that it names, or the only one
+// of its book.
+func (m *model) planWork(p *v1.Posting) (*modelWork, error) {
+	work := &modelWork{flow: p.Flow}
+	var flows []string
+	switch known := m.books[p.BookId]; {
+	case p.Book != nil:
+		var err error
+		if work.book, err = m.planBook(p.Book); err != nil {
+			return nil, err
+		}
+		if known = m.books[p.Book.Id]; known != nil {
+			flows = flowIDs(known)
+		}
+		for _, f := range work.book.fresh {
+			flows = append(flows, f.Id)
+		}
+	case p.BookId == "":
+		return nil, nil
+	case known == nil:
+		return nil, jobs.ErrNotFound
+	default:
+		work.book, flows = &plannedBook{id: p.BookId}, flowIDs(known)
+	}
+	switch {
+	case work.flow == "" && len(flows) != 1:
+		return nil, jobs.ErrInvalid
+	case work.flow == "":
+		work.flow = flows[0]
+	case !slices.Contains(flows, work.flow):
+		return nil, jobs.ErrNotFound
+	}
+	if flow := m.flows[work.flow]; flow != nil && flow.busy != nil {
+		return nil, jobs.ErrConflict
+	}
+	return work, nil
+}
+
+func flowIDs(book *modelBook) (ids []string) {
+	for _, flow := range book.flows {
+		ids = append(ids, flow.ID.String())
+	}
+	return ids
+}
+
+// attach gives a new job its flow.
+func (m *model) attach(j *modelJob, work *modelWork) {
+	if work == nil {
+		return
+	}
+	m.writeBook(work.book)
+	flow, book := m.flows[work.flow], m.books[work.book.id]
+	flow.busy, flow.last = j, j
+	j.Kind, j.Book, j.BookName, j.Flow = flow.Factory.Name, flow.Book, book.name, flow.ID
+}
+
+// bookLines are the books by their ids, with their flows.
+func (m *model) bookLines() []string {
+	var lines []string
+	for _, id := range slices.Sorted(maps.Keys(m.books)) {
+		lines = append(lines, fmt.Sprintf("book %s, made %s", m.books[id].name, ago(m.books[id].made)))
+		for _, flow := range m.books[id].flows {
+			lines = append(lines, flowLine(&flow.FlowDetail))
+		}
+	}
+	return lines
+}
