@@ -98,7 +98,14 @@ func (p *Program) rootCommand() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			// The library looks for these later, when an error is none of usage any more.
+			if err := cmd.ValidateRequiredFlags(); err != nil {
+				return err
+			}
+			if err := cmd.ValidateFlagGroups(); err != nil {
+				return err
+			}
 			return p.checkGlobals()
 		},
 	}

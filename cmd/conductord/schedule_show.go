@@ -34,6 +34,8 @@ type shownPosted struct {
 	Tags       []string        `json:"tags,omitempty"`
 	Labels     []string        `json:"labels,omitempty"`
 	MaxCrashes int             `json:"max_crashes,omitempty"`
+
+	Retry *jobs.RetryPolicy `json:"retry,omitempty"`
 }
 
 func shownScheduleOf(s *jobs.Schedule) shownSchedule {
@@ -41,7 +43,7 @@ func shownScheduleOf(s *jobs.Schedule) shownSchedule {
 		Name: s.Posting.Name, Priority: s.Posting.Priority, Kind: s.Posting.Kind,
 		Details: s.Posting.Details, Store: s.Posting.Store, Book: s.Posting.Book,
 		Hold: s.Posting.Hold, Front: s.Posting.Front, Key: s.Posting.Key,
-		Tags: s.Posting.Tags, Labels: s.Posting.Labels, MaxCrashes: s.Posting.MaxCrashes,
+		Tags: s.Posting.Tags, Labels: s.Posting.Labels, MaxCrashes: s.Posting.MaxCrashes, Retry: s.Posting.Retry,
 	}}
 	if s.Missed.Window > 0 {
 		shown.MissedWindow = s.Missed.Window.String()
@@ -70,6 +72,7 @@ func (p *Program) writeReport(report jobs.ScheduleReport) error {
 		{"store", valuesText(s.Posting.Store)}, {"details", string(s.Posting.Details)},
 		{"key", s.Posting.Key}, {"tags", strings.Join(s.Posting.Tags, ", ")},
 		{"labels", strings.Join(s.Posting.Labels, ", ")}, {"max crashes", countText(s.Posting.MaxCrashes)},
+		{"retry", retryText(s.Posting.Retry)},
 		{"next", timeText(s.Next)}, {"paused", pauseText(s.Pause)},
 		{"active", strconv.Itoa(s.Active)}, {"waiting", strconv.Itoa(s.Waiting)},
 		{"posted", strconv.FormatUint(s.Posted, 10)}, {"skipped", strconv.FormatUint(s.Skipped, 10)},

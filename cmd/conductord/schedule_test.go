@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	main "github.com/conductord/conductord/cmd/conductord"
+	"github.com/conductord/conductord/jobs"
 )
 
 // TestScheduleCommands goes through the verbs in their order.
@@ -73,24 +74,25 @@ updated: TIME
 func TestScheduleShowsItsPosting(t *testing.T) {
 	cluster := openCluster(t)
 	got := run(t, cluster, "schedule", "set", "s", "--rule", "@daily", "--flow", "../../examples/hello.toml", "--label", "gpu", "--tag", "night",
-		"--key", "roof", "--front", "--hold", "--max-crashes", "3", "-o", "json")
+		"--key", "roof", "--front", "--hold", "--max-crashes", "3", "--attempts", "3", "-o", "json")
 	var shown struct {
 		Posting struct {
 			Hold, Front  bool
 			Key          string
 			Tags, Labels []string
 			MaxCrashes   int `json:"max_crashes"`
+			Retry        jobs.RetryPolicy
 		}
 	}
 	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || got.code != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
 	p := shown.Posting
-	if !p.Hold || !p.Front || p.Key != "roof" || len(p.Tags) != 1 || len(p.Labels) != 1 || p.MaxCrashes != 3 {
+	if !p.Hold || !p.Front || p.Key != "roof" || len(p.Tags) != 1 || len(p.Labels) != 1 || p.MaxCrashes != 3 || p.Retry.Attempts != 3 {
 		t.Errorf("shown %+v of %s", p, got.out)
 	}
 	again := run(t, cluster, "schedule", "set", "s", "--rule", "@daily", "--flow", "../../examples/hello.toml", "--label", "gpu", "--tag", "night",
-		"--key", "roof", "--front", "--hold", "--max-crashes", "3", "-o", "json")
+		"--key", "roof", "--front", "--hold", "--max-crashes", "3", "--attempts", "3", "-o", "json")
 	if again.out != got.out {
 		t.Errorf("set again: %s\nafter %s", again.out, got.out)
 	}
