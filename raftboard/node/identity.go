@@ -72,6 +72,17 @@ func loadIdentity(o Options) (*identityStore, error) {
 	return store, store.matches(o)
 }
 
+// wrongDirectory is an error if the data directory is another node's, or not
+// what the configuration says. It is asked before the directory is locked: that
+// somebody uses it is the lesser half of the truth then.
+func wrongDirectory(o Options) error {
+	store, err := readIdentity(o.DataDir)
+	if err != nil {
+		return nil // it is read again under the lock, and then told
+	}
+	return store.matches(o)
+}
+
 // readIdentity reads the identity as it is.
 func readIdentity(dataDir string) (*identityStore, error) {
 	store := &identityStore{path: filepath.Join(dataDir, identityFile)}

@@ -118,6 +118,9 @@ func Open(options Options) (*Node, error) {
 
 func (n *Node) open() error {
 	var err error
+	if err := wrongDirectory(n.options); err != nil {
+		return err
+	}
 	if n.lock, err = lockDataDir(n.options.DataDir); err != nil {
 		return err
 	}
