@@ -106,7 +106,7 @@ func Default() Config {
 			Heartbeat:         500 * time.Millisecond,
 			Election:          500 * time.Millisecond,
 			LeaderLease:       250 * time.Millisecond,
-			MaxAppendEntries:  512,
+			MaxAppendEntries:  128,
 			SnapshotInterval:  30 * time.Second,
 			SnapshotThreshold: 16_384,
 			TrailingLogs:      65_536,

@@ -71,6 +71,9 @@ func (m *Machine) Snapshot() (*Snapshot, error) {
 	}, nil
 }
 
+// Size is how many bytes the snapshot's database has.
+func (s *Snapshot) Size() int64 { return s.tables.Size() }
+
 // WriteTo streams the snapshot. It may be called once at a time, and not after
 // Close.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {

@@ -263,3 +263,6 @@ const ClaimsAtOnce = claimsAtOnce
 
 // Within is how many numbers sum up to no more than a bound.
 func Within(numbers []int, bound int) int { return within(numbers, bound) }
+
+// LastSnapshot is the last entry of the latest snapshot; 0 if there is none.
+func LastSnapshot(n *Node) uint64 { return n.growth.index.Load() }

@@ -37,7 +37,10 @@ const (
 	// heartbeats while its disk hangs (hashicorp/raft#503), so a node that
 	// waits longer takes itself out.
 	diskPatience = 20 * time.Second
-	logCacheSize = 512
+	// logCacheSize is how many of the latest entries are kept in memory for
+	// the followers, each of up to maxEntryBytes: one that keeps up is never as
+	// far behind, and one that is further behind reads the disk.
+	logCacheSize = 64
 )
 
 // whatToDo ends every report of a log that is damaged on disk.

@@ -62,6 +62,7 @@ type Node struct {
 	log        *guardedLog
 	stream     *streamLayer
 	transport  *raft.NetworkTransport
+	growth     *growth
 	raft       *raft.Raft // may be read by the stream's goroutines once running is set
 	running    atomic.Bool
 	proposer   *proposer
@@ -239,13 +240,14 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.stream, MaxPool: raftConnectionPool, Timeout: raftTimeout, Logger: n.logger.Named("transport"),
 	})
+	n.growth = newGrowth(n.options.Raft.SnapshotBytes)
 	notices := make(chan bool, leadershipNotices)
 	config := n.raftConfig(notices)
 	if err := n.bootstrap(config, cached, snapshots, n.transport); err != nil {
 		return err
 	}
 	patient := &patientTransport{NetworkTransport: n.transport, leading: n.leadsIn, closed: n.stream.life.Done()}
-	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, fatal: n.fatal}, cached, n.log, snapshots, patient)
+	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, growth: n.growth, fatal: n.fatal}, cached, n.log, snapshots, patient)
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", err)
 	}
@@ -257,6 +259,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.watchLeader(ctx)
 	n.routines.Go(func() { n.catchUp(ctx); n.dropOldStore() })
+	n.routines.Go(func() { n.compact(ctx) })
 	return nil
 }
 

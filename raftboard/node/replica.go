@@ -13,6 +13,7 @@ import (
 // replica is the state machine as raft sees it. It implements raft.BatchingFSM.
 type replica struct {
 	machine *fsm.Machine
+	growth  *growth
 	fatal   func(error)
 }
 
@@ -32,6 +33,7 @@ func (r *replica) ApplyBatch(logs []*raft.Log) []any {
 		err = fmt.Errorf("cannot apply entries %d to %d: %w", logs[0].Index, logs[len(logs)-1].Index, err)
 		r.fatal(err)
 	}
+	r.growth.applied(logs)
 	answers := make([]any, len(logs))
 	for i := range answers {
 		if err != nil {
@@ -52,14 +54,17 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a snapshot: %w", err)
 	}
+	r.growth.snapshot(snapshot.Index, snapshot.Size())
 	return &replicaSnapshot{snapshot}, nil
 }
 
 // Restore replaces the state by a snapshot's.
 func (r *replica) Restore(from io.ReadCloser) error {
-	if err := r.machine.Restore(from); err != nil {
+	measured := &sized{ReadCloser: from}
+	if err := r.machine.Restore(measured); err != nil {
 		return errors.Join(fmt.Errorf("cannot restore a snapshot: %w", err), from.Close())
 	}
+	r.growth.snapshot(r.machine.AppliedIndex(), measured.read)
 	return from.Close()
 }
 

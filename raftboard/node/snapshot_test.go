@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,4 +83,43 @@ func TestRestartedNodeIsNotReadyTooSoon(t *testing.T) {
 			t.Fatalf("ready with %d of %d entries", applied, committed)
 		}
 	}
+}
+
+// A log of few entries, but large ones, makes snapshots as well: a node that
+// starts must not apply it all again.
+func TestLogOfLargeEntriesMakesSnapshots(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, func(o *node.Options) {
+		o.Raft.SnapshotBytes, o.Raft.SnapshotInterval = 256<<10, 20*time.Millisecond
+	}).startAll()
+	client := c.client()
+	details := fmt.Appendf(nil, "%q", strings.Repeat("x", 100<<10))
+	post := func(postings int) {
+		for range postings {
+			if _, err := client.Post(t.Context(), jobs.Posting{ID: jobs.NewJobID(), Name: "large", Kind: "k", Details: details}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	post(2)
+	if taken := node.LastSnapshot(c.nodes[0]); taken != 0 {
+		t.Fatalf("a snapshot up to entry %d was taken of a small log", taken)
+	}
+	post(2)
+	eventually(t, "there is a snapshot", func() bool { return node.LastSnapshot(c.nodes[0]) > 0 })
+	first := node.LastSnapshot(c.nodes[0])
+	if usual := node.Raft(c.nodes[0]).ReloadableConfig().TrailingLogs; usual != 2*16_384 {
+		t.Errorf("after the snapshot %d entries stay behind the next", usual)
+	}
+	post(1) // the state has half a megabyte now, and the log has not grown by as much
+	if taken := node.LastSnapshot(c.nodes[0]); taken != first {
+		t.Errorf("a snapshot up to entry %d was taken before the log has outgrown the state", taken)
+	}
+	c.stop(0)
+	c.startAll()
+	if page, err := client.Jobs(t.Context(), jobs.Query{}); err != nil || len(page.Jobs) != 5 {
+		t.Errorf("%d jobs after the restart, %v", len(page.Jobs), err)
+	}
+	post(8)
+	eventually(t, "there is another snapshot", func() bool { return node.LastSnapshot(c.nodes[0]) > first })
 }

@@ -29,7 +29,7 @@ import (
 const (
 	logFile           = "raft.db"
 	lockTimeout       = time.Second
-	logCacheSize      = 512
+	logCacheSize      = 64
 	snapshotsRetained = 2
 	raftTimeout       = 10 * time.Second
 	connectionPool    = 3
