@@ -258,6 +258,8 @@ func (t *txn) dispatchBoard(c *v1.Command) (*v1.Result, error) {
 		return nil, t.createBoard(kind.CreateBoard)
 	case *v1.Command_LimitBoard:
 		return nil, t.limitBoard(kind.LimitBoard)
+	case *v1.Command_AgeBoard:
+		return nil, t.ageBoard(kind.AgeBoard)
 	case *v1.Command_PauseBoard:
 		return nil, t.pauseBoard(kind.PauseBoard)
 	case *v1.Command_ResumeBoard:

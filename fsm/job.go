@@ -33,6 +33,7 @@ const (
 type jobRecord struct {
 	jobs.Job
 	end end
+	lag *int64 // see rank; nil: it has not been claimable since its board ages jobs
 }
 
 const jobPrefixSize = 2
@@ -40,7 +41,7 @@ const jobPrefixSize = 2
 // saveJob writes a job, and gives what it has written: nobody keeps it.
 func (t *txn) saveJob(j *jobRecord) *v1.Job {
 	small := command.JobToProto(&j.Job)
-	small.Details, small.Store, small.Failure = nil, nil, nil
+	small.Details, small.Store, small.Failure, small.Lag = nil, nil, nil, j.lag
 	prefix := []byte{byte(j.end), byte(stateNumber(j.State))}
 	t.putMessage(tableJob, sequenceKey(j.Sequence), prefix, small)
 	return small
@@ -50,11 +51,12 @@ func decodeJob(value []byte) (*jobRecord, error) {
 	if len(value) < jobPrefixSize {
 		return nil, corrupt("a stored job has %d bytes", len(value))
 	}
-	job, err := decode(value[jobPrefixSize:], &v1.Job{}, command.JobFromProto)
+	message := &v1.Job{}
+	job, err := decode(value[jobPrefixSize:], message, command.JobFromProto)
 	if err != nil {
 		return nil, err
 	}
-	return &jobRecord{Job: job, end: end(value[0])}, nil
+	return &jobRecord{Job: job, end: end(value[0]), lag: message.Lag}, nil
 }
 
 // job reads a job that an index says is there.
@@ -160,6 +162,7 @@ func (t *txn) enter(j *jobRecord) {
 	t.count(j)
 	switch j.State {
 	case jobs.StateClaimable:
+		t.age(j)
 		where, key := claimableKey(j)
 		t.put(where, key, nil)
 		if len(j.Labels) == 0 {

@@ -165,14 +165,14 @@ func labelText(labels []string) string { return strings.Join(labels, labelEnd) }
 
 const labelEnd = "\n"
 
-// claimableKey puts higher priorities first, and earlier postings first among
+// claimableKey puts higher ranks first, which are priorities where nothing ages, and earlier postings first among
 // those of one priority. A zero where no sequence is stands for the front of a
 // priority: behind it, what was put there last comes first.
 func claimableKey(job *jobRecord) (table, []byte) {
 	lane := laneOf(job)
 	const rest = 3 + prioritySize + 3*sequenceSize // the lengths of three names, and all that can stand behind them
 	where, key := appendLane(make([]byte, 0, len(lane.Board)+len(lane.Kind)+len(lane.Labels)+rest), lane)
-	key = appendPriority(key, job.Priority)
+	key = appendPriority(key, job.rank())
 	if job.Front != 0 {
 		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)
 	}

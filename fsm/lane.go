@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"container/heap"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ const maxPassed = 1_000
 func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord, error) {
 	var heads laneHeads
 	for _, lane := range t.lanesOf(request) {
-		head := &laneHead{lane: lane.prefix, cursor: t.cursor(lane.table)}
+		head := &laneHead{lane: lane.prefix, cursor: t.cursor(lane.table), raised: lane.ageing.Raised(t.now)}
 		if key, _ := head.cursor.Seek(lane.prefix); head.stand(key) {
 			heads = append(heads, head)
 		}
@@ -99,6 +100,7 @@ func offersAll(offered []string, text string) bool {
 type laneStart struct {
 	table  table
 	prefix []byte
+	ageing jobs.BoardAgeing // of its board
 }
 
 // lanesOf are the lanes in which a request looks, each once; those of a paused
@@ -112,17 +114,22 @@ func (v *view) lanesOf(request jobs.ClaimRequest) []laneStart {
 		boards = []string{jobs.DefaultBoard}
 	}
 	for _, board := range distinct(boards) {
-		if v.paused(board) {
-			continue
+		head, _, err := v.board(board)
+		if err != nil || head.Pause != nil {
+			continue // what cannot be read is found by whoever reads it for more
 		}
+		first := len(lanes)
 		if len(request.Kinds) == 0 {
-			lanes = append(lanes, laneStart{tableLine, boardKey(board)})
+			lanes = append(lanes, laneStart{table: tableLine, prefix: boardKey(board)})
 			lanes = append(lanes, v.labelled(request.Labels, boardKey(board))...)
 		}
 		for _, kind := range distinct(request.Kinds) {
 			_, prefix := laneKey(Lane{Board: board, Kind: kind})
-			lanes = append(lanes, laneStart{tableClaimable, prefix})
+			lanes = append(lanes, laneStart{table: tableClaimable, prefix: prefix})
 			lanes = append(lanes, v.labelledOf(request.Labels, prefix)...)
+		}
+		for i := range lanes[first:] {
+			lanes[first+i].ageing = head.Ageing
 		}
 	}
 	return lanes
@@ -173,7 +180,7 @@ func (v *view) labelledOf(offered []string, kind []byte) []laneStart {
 		next, suits := nextWanted(offered, string(lane[len(kind)+1:]))
 		switch {
 		case suits:
-			lanes = append(lanes, laneStart{tableLabelled, lane})
+			lanes = append(lanes, laneStart{table: tableLabelled, prefix: lane})
 			key, _ = cursor.Seek(afterLane(lane))
 		case next != "":
 			// Behind this very text too, of which the next may be a longer one.
@@ -244,7 +251,8 @@ func afterLane(lane []byte) []byte {
 // laneHead is the first job of a lane that has not been looked at.
 type laneHead struct {
 	lane   []byte
-	order  []byte // inverted priority and sequence: by them the lanes are merged
+	order  []byte // inverted rank and sequence
+	raised int64  // see counts: by that, and the rest of the order, the lanes are merged
 	cursor *tables.Cursor
 }
 
@@ -260,10 +268,16 @@ func (h *laneHead) stand(key []byte) bool {
 // laneHeads is a heap: the job that comes first is at 0.
 type laneHeads []*laneHead
 
-func (h laneHeads) Len() int           { return len(h) }
-func (h laneHeads) Less(i, j int) bool { return bytes.Compare(h[i].order, h[j].order) < 0 }
-func (h laneHeads) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *laneHeads) Push(x any)        { *h = append(*h, x.(*laneHead)) }
+func (h laneHeads) Len() int { return len(h) }
+func (h laneHeads) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	if first := cmp.Compare(counts(b.order, b.raised), counts(a.order, a.raised)); first != 0 {
+		return first < 0
+	}
+	return bytes.Compare(a.order[prioritySize:], b.order[prioritySize:]) < 0
+}
+func (h laneHeads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *laneHeads) Push(x any)   { *h = append(*h, x.(*laneHead)) }
 func (h *laneHeads) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]

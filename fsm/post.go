@@ -92,7 +92,7 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	t.enter(j)
 	message := t.saveJob(j)
 	t.event(jobs.EventPosted, j, jobs.Event{})
-	message.Details, message.Store = p.GetDetails(), p.GetStore()
+	message.Details, message.Store, message.Lag = p.GetDetails(), p.GetStore(), nil
 	return message, nil
 }
 

@@ -53,7 +53,7 @@ func (a *author) next() *v1.Command {
 		a.intervention, a.intervention, a.correction, a.correction,
 		a.extend,
 		a.schedule, a.fire, a.fire, a.fire,
-		a.boards, a.drains,
+		a.boards, a.drains, a.age,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
 }
@@ -75,6 +75,12 @@ func (a *author) boards() *v1.Command {
 		return &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: c}}
 	}
 	return &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: c}}
+}
+
+// age draws how long a job waits for a step of priority.
+func (a *author) age() *v1.Command {
+	step := time.Duration(a.draw("step", 2)) * time.Second
+	return &v1.Command{Kind: &v1.Command_AgeBoard{AgeBoard: &v1.AgeBoardCommand{Board: a.oneOf("board", "", "other"), Step: lasting(step)}}}
 }
 
 // drains draws what a person says about conductors, one of which lives.
@@ -513,7 +519,7 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule,
 		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Restore,
-		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard,
+		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard, *v1.Command_AgeBoard,
 		*v1.Command_DrainConductor, *v1.Command_UndrainConductor: // an order may have been followed by another
 		return true, false
 	}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"math"
 	"time"
 
 	"github.com/conductord/conductord/jobs"
@@ -49,7 +50,7 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error
 
 // ahead counts the jobs that are claimed before a claimable one by everybody
 // who takes it: those of its lane, as far as jobs.MaxAhead. It tells the
-// priority of the first one.
+// priority with which the job would count for as much as the first one.
 func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority, err error) {
 	_, lane := laneKey(laneOf(j))
 	where, own := claimableKey(j)
@@ -66,7 +67,7 @@ func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		first = head.Priority
+		first = jobs.Priority(min(int64(head.rank())+int64(j.Priority)-int64(j.rank()), math.MaxInt32))
 	}
 	return count, first, nil
 }

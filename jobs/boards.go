@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -31,6 +32,32 @@ type BoardLimits struct {
 	PostingsPerSecond uint64 `json:"postings_per_second,omitempty"`
 }
 
+// The bounds of a step of ageing: shorter ones would say no more than that the
+// order of posting counts, longer ones nothing.
+const (
+	MinAgeing = time.Second
+	MaxAgeing = 365 * 24 * time.Hour
+)
+
+// BoardAgeing is how waiting raises the priority of a board's jobs. All that
+// wait are raised at the same moments, so that their order never changes, and a
+// job's place is known when it becomes claimable: it is raised by the steps that
+// have been since then. Its age counts from when it first was claimable.
+type BoardAgeing struct {
+	Step  time.Duration `json:"step,omitempty"`  // of waiting for one step of priority; 0: waiting raises nothing any more
+	Since time.Time     `json:"since,omitzero"`  // when that was said
+	Steps int64         `json:"steps,omitempty"` // by which whoever had waited from the beginning was raised until then
+}
+
+// Raised is by how many steps a job is raised that has waited from the
+// beginning, which is when its board was told to age jobs first.
+func (a *BoardAgeing) Raised(at time.Time) int64 {
+	if a.Step <= 0 {
+		return a.Steps
+	}
+	return a.Steps + max(0, int64(at.Sub(a.Since)/a.Step))
+}
+
 // BoardPause says who has paused a board, why and since when.
 type BoardPause struct {
 	By     string    `json:"by,omitempty"`
@@ -45,6 +72,7 @@ type BoardStatus struct {
 	CreatedAt time.Time   `json:"created_at,omitzero"` // zero of the default board before its first job
 	Limits    BoardLimits `json:"limits,omitzero"`
 	Pause     *BoardPause `json:"pause,omitempty"` // nil: jobs can be claimed
+	Ageing    BoardAgeing `json:"ageing,omitzero"`
 
 	Jobs            map[State]uint64 `json:"jobs"`  // by state, where there are any
 	Bytes           uint64           `json:"bytes"` // of the postings of unfinished jobs
@@ -113,6 +141,12 @@ type Boards interface {
 	// LimitBoard replaces the limits of a board. Jobs that are over them
 	// already stay. ErrNotFound.
 	LimitBoard(ctx context.Context, name string, limits BoardLimits) error
+	// AgeBoard has a job of the board that waits to be claimed count as one step
+	// of priority higher for each step of time that it has waited: so nothing
+	// waits for ever. Jobs that wait already count from now on. A step of 0 ends
+	// that: what waits keeps what it has reached. ErrNotFound; ErrInvalid unless
+	// the step is 0 or between MinAgeing and MaxAgeing.
+	AgeBoard(ctx context.Context, name string, step time.Duration) error
 	// PauseBoard keeps everybody from claiming jobs of the board, those that are
 	// cancelled and to be undone too, until it is resumed. Jobs that are claimed
 	// go on, and postings are accepted. A board that is paused already stays so,
@@ -153,6 +187,14 @@ func CheckBoardLimits(limits *BoardLimits) error {
 		if limit.said > limit.most {
 			return &logbook.LimitError{Field: "board " + limit.name, Limit: int64(limit.most), Size: int64(min(limit.said, 1<<62)), Unit: limit.unit}
 		}
+	}
+	return nil
+}
+
+// CheckAgeing checks a step of ageing; 0 is none.
+func CheckAgeing(step time.Duration) error {
+	if step != 0 && (step < MinAgeing || step > MaxAgeing) {
+		return &logbook.InvalidError{Field: "board ageing", Reason: fmt.Sprintf("%s; a step of priority is 0, for none, or takes %s to %s", step, MinAgeing, MaxAgeing)}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package raftboard
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -19,6 +20,12 @@ func (c *Client) CreateBoard(ctx context.Context, name string) error {
 func (c *Client) LimitBoard(ctx context.Context, name string, limits jobs.BoardLimits) error {
 	limit := &v1.LimitBoardCommand{Board: name, Limits: command.BoardLimitsToProto(limits)}
 	return c.aboutBoard(ctx, "limit board "+name, &v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: limit}})
+}
+
+// AgeBoard implements jobs.Boards.
+func (c *Client) AgeBoard(ctx context.Context, name string, step time.Duration) error {
+	age := &v1.AgeBoardCommand{Board: name, Step: command.DurationToProto(step)}
+	return c.aboutBoard(ctx, "age the jobs of board "+name, &v1.Command{Kind: &v1.Command_AgeBoard{AgeBoard: age}})
 }
 
 // PauseBoard implements jobs.Boards.

@@ -17,7 +17,7 @@ import (
 func (p *Program) boardCommand() *cobra.Command {
 	return noun("board", "Look after the boards",
 		p.boardListCommand(), p.boardShowCommand(), p.boardCreateCommand(), p.boardPauseCommand(), p.boardResumeCommand(),
-		p.boardLimitCommand(), p.boardDeleteCommand(), p.boardWaitCommand(),
+		p.boardLimitCommand(), p.boardAgeingCommand(), p.boardDeleteCommand(), p.boardWaitCommand(),
 	)
 }
 
@@ -36,7 +36,7 @@ func (p *Program) boardVerb(use, short, long string, do func(ctx context.Context
 					return because(err, "read board %s", args[0])
 				}
 				if p.json() {
-					return p.writeJSON(status)
+					return p.writeJSON(boardShown(status))
 				}
 				return p.writeLines([]string{fmt.Sprintf("%s %s, %s", status.Name, openText(&status), limitsText(status.Limits))})
 			})
@@ -56,6 +56,37 @@ func openText(status *jobs.BoardStatus) string {
 		said += ": " + status.Pause.Reason
 	}
 	return said
+}
+
+// shownBoard is a board as it is given as JSON: with its times as people and the
+// API write them, where Go would count nanoseconds.
+type shownBoard struct {
+	jobs.BoardStatus
+	Ageing *shownAgeing `json:"ageing,omitempty"`
+}
+
+type shownAgeing struct {
+	jobs.BoardAgeing
+	Step string `json:"step"`
+}
+
+func boardShown(status jobs.BoardStatus) shownBoard {
+	shown := shownBoard{BoardStatus: status}
+	if status.Ageing != (jobs.BoardAgeing{}) {
+		shown.Ageing = &shownAgeing{status.Ageing, status.Ageing.Step.String()}
+	}
+	return shown
+}
+
+// ageingText says how waiting raises priority, and nothing where it never did.
+func ageingText(ageing jobs.BoardAgeing) string {
+	switch {
+	case ageing == jobs.BoardAgeing{}:
+		return ""
+	case ageing.Step == 0:
+		return "off since " + timeText(ageing.Since) + "; what waits keeps what it has reached"
+	}
+	return "a step of priority for each " + durationText(ageing.Step) + " of waiting, since " + timeText(ageing.Since)
 }
 
 func limitsText(limits jobs.BoardLimits) string {
@@ -106,7 +137,11 @@ func allBoards(ctx context.Context, cluster Cluster) ([]jobs.BoardStatus, error)
 
 func (p *Program) writeBoards(boards []jobs.BoardStatus) error {
 	if p.json() {
-		return p.writeJSON(boards)
+		shown := make([]shownBoard, 0, len(boards))
+		for _, board := range boards {
+			shown = append(shown, boardShown(board))
+		}
+		return p.writeJSON(shown)
 	}
 	rows := make([][]string, 0, len(boards))
 	for i := range boards {
@@ -143,7 +178,7 @@ func (p *Program) boardShowCommand() *cobra.Command {
 					return because(err, "show board %s", args[0])
 				}
 				if p.json() {
-					return p.writeJSON(status)
+					return p.writeJSON(boardShown(status))
 				}
 				return p.writeBoard(&status)
 			})
@@ -154,6 +189,7 @@ func (p *Program) boardShowCommand() *cobra.Command {
 func (p *Program) writeBoard(b *jobs.BoardStatus) error {
 	fields := []field{
 		{"board", b.Name}, {"created", timeText(b.CreatedAt)}, {"state", openText(b)}, {"limits", limitsText(b.Limits)},
+		{"ageing", ageingText(b.Ageing)},
 		{"jobs", orDash(statesText(b.Jobs))}, {"bytes of unfinished jobs", numberText(b.Bytes)},
 		{"claimable for", ageText(b.OldestClaimable, time.Now())}, {"next due", timeText(b.NextDue)},
 		{"posted in 1, 5, 15 min", rateText(b.Posted)}, {"finished in 1, 5, 15 min", rateText(b.Finished)},
@@ -256,6 +292,37 @@ func (p *Program) boardDeleteCommand() *cobra.Command {
 					return because(err, "delete board %s", args[0])
 				}
 				return nil
+			})
+		},
+	}
+}
+
+func (p *Program) boardAgeingCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ageing BOARD DURATION|off", Short: "Have waiting raise priority: one step for each so long", Args: cobra.ExactArgs(2),
+		Long: "Has a job that waits to be claimed count as one step of priority higher for each so long that it has waited,\n" +
+			"so that low priorities do not wait for ever. \"off\" ends that: what waits keeps what it has reached.",
+		Example: "  conductord board ageing mail 1m",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			step := time.Duration(0)
+			if args[1] != "off" {
+				var err error
+				if step, err = time.ParseDuration(args[1]); err != nil || step == 0 {
+					return usageError{fmt.Errorf("%q is neither \"off\" nor a duration such as 1m", args[1])}
+				}
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := cluster.AgeBoard(ctx, args[0], step); err != nil {
+					return because(err, "have the jobs of board %s age", args[0])
+				}
+				status, err := cluster.BoardStatus(ctx, args[0])
+				if err != nil {
+					return because(err, "read board %s", args[0])
+				}
+				if p.json() {
+					return p.writeJSON(boardShown(status))
+				}
+				return p.writeLines([]string{status.Name + ", ageing: " + orDash(ageingText(status.Ageing))})
 			})
 		},
 	}

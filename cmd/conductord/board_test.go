@@ -36,6 +36,13 @@ func TestBoardCommands(t *testing.T) {
 		{"-o json board show night", 0, `"kind": "k"`},
 		{"board resume night", 0, "night open"},
 		{"board delete night", main.ExitConflict, "1 unfinished jobs"},
+		{"board ageing night 1m", 0, "night, ageing: a step of priority for each 1m0s of waiting, since"},
+		{"-o json board show night", 0, `"step": "1m0s"`},
+		{"board ageing night off", 0, "ageing: off since"},
+		{"board show night", 0, "what waits keeps what it has reached"},
+		{"board ageing night soon", main.ExitUsage, `"soon" is neither "off" nor a duration such as 1m`},
+		{"board ageing night 1ms", main.ExitUsage, "a step of priority is 0"},
+		{"board ageing day 1m", main.ExitNotFound, "not found"},
 		{"board delete default", main.ExitConflict, "always exists"},
 	} {
 		got := run(t, cluster, strings.Fields(row.args)...)

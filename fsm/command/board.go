@@ -31,6 +31,9 @@ func BoardToProto(b *jobs.BoardStatus) *v1.Board {
 // BoardHeadToProto converts what is kept of a board apart from its counts.
 func BoardHeadToProto(b *jobs.BoardStatus) *v1.Board {
 	message := &v1.Board{Name: b.Name, CreatedAt: TimeToProto(b.CreatedAt), Limits: BoardLimitsToProto(b.Limits)}
+	if b.Ageing != (jobs.BoardAgeing{}) {
+		message.Ageing = &v1.BoardAgeing{Step: DurationToProto(b.Ageing.Step), Since: TimeToProto(b.Ageing.Since), Steps: b.Ageing.Steps}
+	}
 	if b.Pause != nil {
 		message.Pause = &v1.BoardPause{By: b.Pause.By, Reason: text(b.Pause.Reason), At: TimeToProto(b.Pause.At)}
 	}
@@ -51,6 +54,11 @@ func BoardFromProto(message *v1.Board) (jobs.BoardStatus, error) {
 	}
 	if pause := message.GetPause(); pause != nil {
 		b.Pause = &jobs.BoardPause{By: pause.GetBy(), Reason: pause.GetReason(), At: r.time("board pause", pause.GetAt())}
+	}
+	if ageing := message.GetAgeing(); ageing != nil {
+		b.Ageing = jobs.BoardAgeing{
+			Step: r.duration("board ageing", ageing.GetStep()), Since: r.time("board ageing since", ageing.GetSince()), Steps: ageing.GetSteps(),
+		}
 	}
 	for _, kind := range counts.GetKinds() {
 		b.Kinds = append(b.Kinds, jobs.BoardKind{Kind: kind.GetKind(), Jobs: stateCounts(&r, kind.GetJobs())})
@@ -109,6 +117,17 @@ func checkLimitBoard(limits logbook.Limits, c *v1.LimitBoardCommand) error {
 	}
 	said := BoardLimitsFromProto(c.GetLimits())
 	return jobs.CheckBoardLimits(&said)
+}
+
+func checkAgeBoard(limits logbook.Limits, c *v1.AgeBoardCommand) error {
+	if err := jobs.CheckBoardName(limits, c.GetBoard()); err != nil {
+		return err
+	}
+	step, err := DurationFromProto("board ageing", c.GetStep())
+	if err != nil {
+		return err
+	}
+	return jobs.CheckAgeing(step)
 }
 
 // checkBoardName checks a command that only names a board.

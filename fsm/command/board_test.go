@@ -4,7 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -28,6 +30,9 @@ var boardStatuses = rapid.Custom(func(t *rapid.T) jobs.BoardStatus {
 		Pause: optional(rapid.Custom(func(t *rapid.T) jobs.BoardPause {
 			return jobs.BoardPause{By: rapid.String().Draw(t, "by"), Reason: rapid.String().Draw(t, "reason"), At: times.Draw(t, "at")}
 		})).Draw(t, "pause"),
+		Ageing: jobs.BoardAgeing{
+			Step: time.Duration(rapid.Int64Min(0).Draw(t, "step")), Since: times.Draw(t, "since"), Steps: rapid.Int64().Draw(t, "steps"),
+		},
 		Jobs: stateCounts.Draw(t, "by state"), Bytes: rapid.Uint64().Draw(t, "bytes"),
 		OldestClaimable: times.Draw(t, "oldest"), NextDue: times.Draw(t, "due"),
 		Posted: boardRates.Draw(t, "posted"), Finished: boardRates.Draw(t, "finished"),
@@ -58,6 +63,10 @@ func TestBoardCommandsAreChecked(t *testing.T) {
 		{"limit_board", func(c *v1.Command) { c.GetLimitBoard().Limits.Jobs = jobs.MaxBoardLimit + 1 }, logbook.ErrLimit},
 		{"limit_board", func(c *v1.Command) { c.GetLimitBoard().Limits.Bytes = jobs.MaxBoardLimit + 1 }, logbook.ErrLimit},
 		{"limit_board", func(c *v1.Command) { c.GetLimitBoard().Limits.PostingsPerSecond = jobs.MaxPostingRate + 1 }, logbook.ErrLimit},
+		{"age_board", func(c *v1.Command) { c.GetAgeBoard().Board = long }, logbook.ErrLimit},
+		{"age_board", func(c *v1.Command) { c.GetAgeBoard().Step = durationpb.New(jobs.MinAgeing - 1) }, logbook.ErrInvalid},
+		{"age_board", func(c *v1.Command) { c.GetAgeBoard().Step = durationpb.New(jobs.MaxAgeing + 1) }, logbook.ErrInvalid},
+		{"age_board", func(c *v1.Command) { c.GetAgeBoard().Step = durationpb.New(-time.Minute) }, logbook.ErrInvalid},
 		{"pause_board", func(c *v1.Command) { c.GetPauseBoard().Reason = strings.Repeat("x", jobs.MaxReason+1) }, logbook.ErrLimit},
 		{"resume_board", func(c *v1.Command) { c.GetResumeBoard().By = long }, logbook.ErrLimit},
 	} {

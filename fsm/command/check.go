@@ -91,6 +91,8 @@ func checkClient(limits logbook.Limits, c *v1.Command) error {
 		return checkBoardName(limits, kind.DeleteBoard)
 	case *v1.Command_LimitBoard:
 		return checkLimitBoard(limits, kind.LimitBoard)
+	case *v1.Command_AgeBoard:
+		return checkAgeBoard(limits, kind.AgeBoard)
 	case *v1.Command_PauseBoard:
 		return checkBoardOrder(limits, kind.PauseBoard)
 	case *v1.Command_ResumeBoard:

@@ -15,7 +15,7 @@ func TestNames(t *testing.T) {
 		"post", "post", "post", "claim", "claim_next", "claim_next", "extend_claim", "consume", "abandon", "trash", "open_session", "close_session", "register",
 		"save_book", "update_flow", "destroy_book", "suspend", "resume", "cancel", "change", "change", "intervene", "restore", "purge",
 		"create_board", "limit_board", "pause_board", "resume_board", "delete_board",
-		"drain_conductor", "undrain_conductor", "delete_schedule", "pause_schedule",
+		"age_board", "drain_conductor", "undrain_conductor", "delete_schedule", "pause_schedule",
 		"begin_leadership", "expire_session", "expire_claim", "wake_due", "sweep",
 		"save_schedule", "resume_schedule", "fire_schedule", "run_schedule", "backfill_schedule",
 	}

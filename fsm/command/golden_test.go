@@ -145,6 +145,7 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_PauseBoard{PauseBoard: &v1.BoardCommand{Board: "night", By: "ann@h1", Reason: "the disk is full"}}},
 		{Kind: &v1.Command_ResumeBoard{ResumeBoard: &v1.BoardCommand{Board: "night", By: "ann@h1", Reason: "a new disk"}}},
 		{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: "night"}}},
+		{Kind: &v1.Command_AgeBoard{AgeBoard: &v1.AgeBoardCommand{Board: "night", Step: durationpb.New(time.Minute)}}},
 		{Kind: &v1.Command_DrainConductor{DrainConductor: &v1.DrainCommand{
 			Conductor: "node1", By: "ann@h1", Reason: "a new kernel", Finish: true, Absent: true,
 		}}},

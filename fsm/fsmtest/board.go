@@ -307,6 +307,13 @@ func (b *Board) LimitBoard(ctx context.Context, name string, limits jobs.BoardLi
 	return err
 }
 
+// AgeBoard has waiting raise the priority of a board's jobs.
+func (b *Board) AgeBoard(ctx context.Context, name string, step time.Duration) error {
+	age := &v1.AgeBoardCommand{Board: name, Step: command.DurationToProto(step)}
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_AgeBoard{AgeBoard: age}})
+	return err
+}
+
 // PauseBoard keeps everybody from claiming.
 func (b *Board) PauseBoard(ctx context.Context, order jobs.BoardOrder) error {
 	pause := &v1.BoardCommand{Board: order.Board, By: order.By, Reason: order.Reason}

@@ -16,6 +16,8 @@ var boardRows = []row{
 	{"only an empty board can be deleted", emptyBoardsGo},
 	{"a pause and its end are told", pausesAreTold},
 	{"an explanation names the pause", pauseExplained},
+	{"where waiting raises priority, nothing waits for ever", ageingRaises},
+	{"ageing is bounded and can be switched off", ageingIsSaid},
 }
 
 func (k *kit) status() jobs.BoardStatus {
@@ -253,5 +255,68 @@ func pauseExplained(k *kit) {
 	explanation, err := k.Board.Explain(k.ctx, job.ID)
 	if err != nil || explanation.Cause != jobs.CauseBoardPaused {
 		k.Errorf("explained by %s, %v", render(explanation), err)
+	}
+}
+
+// pass lets a time pass that the board has measured itself: a job of a board
+// that the row alone knows is due by then.
+func (k *kit) pass(session jobs.SessionID, span time.Duration) {
+	k.Helper()
+	clock := k.posting("clock")
+	clock.Board, clock.NotBefore = k.board+" clock", time.Now().Add(span)
+	k.post(clock)
+	request := k.request(session)
+	request.Boards, request.Wait = []string{clock.Board}, parked
+	k.same("the clock", names(k.next(request)), []string{"clock"})
+}
+
+func ageingRaises(k *kit) {
+	session := k.session("worker")
+	k.wants("CreateBoard", k.Board.CreateBoard(k.ctx, k.board), nil)
+	k.wants("AgeBoard", k.Board.AgeBoard(k.ctx, k.board, jobs.MinAgeing), nil)
+	old := k.posting("old")
+	old.Priority = jobs.Low
+	equal := k.posting("its equal")
+	equal.Priority, equal.Kind = jobs.Low, k.kind+" too"
+	k.post(old, equal)
+	k.pass(session, 2*jobs.MinAgeing)
+	for name, priority := range map[string]jobs.Priority{"raised": jobs.Low + 1, "higher": jobs.High} {
+		posting := k.posting(name)
+		posting.Priority = priority
+		k.post(posting)
+	}
+	all := k.request(session)
+	all.Max = 10
+	for _, kinds := range [][]string{nil, {k.kind, k.kind + " too"}} {
+		all.Kinds, all.Nonce = kinds, jobs.NewNonce()
+		claimed := k.next(all)
+		k.same("the order", names(claimed), []string{"higher", "old", "its equal", "raised"})
+		for i := range claimed {
+			k.wants("Abandon", k.Board.Abandon(k.ctx, release(claimed[i])), nil)
+		}
+	}
+	explanation, err := k.Board.Explain(k.ctx, old.ID)
+	if err != nil || explanation.Job != old.ID {
+		k.Errorf("explained by %s, %v", render(explanation), err)
+	}
+}
+
+func ageingIsSaid(k *kit) {
+	k.wants("ageing of an unknown board", k.Board.AgeBoard(k.ctx, k.board, time.Minute), jobs.ErrNotFound)
+	k.wants("CreateBoard", k.Board.CreateBoard(k.ctx, k.board), nil)
+	k.wantsInvalid("a step too short", k.Board.AgeBoard(k.ctx, k.board, jobs.MinAgeing-1))
+	k.wantsInvalid("a step too long", k.Board.AgeBoard(k.ctx, k.board, jobs.MaxAgeing+1))
+	k.wants("AgeBoard by none, which it was", k.Board.AgeBoard(k.ctx, k.board, 0), nil)
+	k.same("what never aged", k.status().Ageing, jobs.BoardAgeing{})
+	k.wants("AgeBoard", k.Board.AgeBoard(k.ctx, k.board, time.Minute), nil)
+	first := k.status().Ageing
+	if first.Step != time.Minute || first.Steps != 0 || first.Since.IsZero() {
+		k.Errorf("it ages by %s", render(first))
+	}
+	k.wants("AgeBoard again", k.Board.AgeBoard(k.ctx, k.board, time.Minute), nil)
+	k.same("the same said again", k.status().Ageing, first)
+	k.wants("AgeBoard off", k.Board.AgeBoard(k.ctx, k.board, 0), nil)
+	if off := k.status().Ageing; off.Step != 0 || off.Since.IsZero() {
+		k.Errorf("switched off, it ages by %s", render(off))
 	}
 }

@@ -73,6 +73,20 @@ func (s *boardService) LimitBoard(ctx context.Context, request *connect.Request[
 		})
 }
 
+// AgeBoard implements conductordv1connect.BoardServiceHandler.
+func (s *boardService) AgeBoard(ctx context.Context, request *connect.Request[conductordv1.AgeBoardRequest]) (*connect.Response[conductordv1.AgeBoardResponse], error) {
+	return lead(ctx, s.Node, request,
+		func(c *clients) method[conductordv1.AgeBoardRequest, conductordv1.AgeBoardResponse] {
+			return c.board.AgeBoard
+		},
+		func(ctx context.Context, message *conductordv1.AgeBoardRequest) (*conductordv1.AgeBoardResponse, uint64, error) {
+			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_AgeBoard{
+				AgeBoard: &conductordv1.AgeBoardCommand{Board: message.Board, Step: message.Step},
+			}})
+			return &conductordv1.AgeBoardResponse{}, index, err
+		})
+}
+
 // PauseBoard implements conductordv1connect.BoardServiceHandler.
 func (s *boardService) PauseBoard(ctx context.Context, request *connect.Request[conductordv1.PauseBoardRequest]) (*connect.Response[conductordv1.PauseBoardResponse], error) {
 	return lead(ctx, s.Node, request,

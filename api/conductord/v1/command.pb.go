@@ -114,6 +114,7 @@ type Command struct {
 	//	*Command_PauseBoard
 	//	*Command_ResumeBoard
 	//	*Command_DeleteBoard
+	//	*Command_AgeBoard
 	//	*Command_DrainConductor
 	//	*Command_UndrainConductor
 	//	*Command_BeginLeadership
@@ -411,6 +412,15 @@ func (x *Command) GetDeleteBoard() *BoardCommand {
 	return nil
 }
 
+func (x *Command) GetAgeBoard() *AgeBoardCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_AgeBoard); ok {
+			return x.AgeBoard
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetDrainConductor() *DrainCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_DrainConductor); ok {
@@ -631,6 +641,10 @@ type Command_DeleteBoard struct {
 	DeleteBoard *BoardCommand `protobuf:"bytes,30,opt,name=delete_board,json=deleteBoard,proto3,oneof"`
 }
 
+type Command_AgeBoard struct {
+	AgeBoard *AgeBoardCommand `protobuf:"bytes,27,opt,name=age_board,json=ageBoard,proto3,oneof"`
+}
+
 type Command_DrainConductor struct {
 	DrainConductor *DrainCommand `protobuf:"bytes,22,opt,name=drain_conductor,json=drainConductor,proto3,oneof"`
 }
@@ -735,6 +749,8 @@ func (*Command_PauseBoard) isCommand_Kind() {}
 func (*Command_ResumeBoard) isCommand_Kind() {}
 
 func (*Command_DeleteBoard) isCommand_Kind() {}
+
+func (*Command_AgeBoard) isCommand_Kind() {}
 
 func (*Command_DrainConductor) isCommand_Kind() {}
 
@@ -1666,6 +1682,58 @@ func (x *BoardCommand) GetReason() string {
 	return ""
 }
 
+type AgeBoardCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Step          *durationpb.Duration   `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"` // of waiting for one step of priority; unset: waiting raises nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgeBoardCommand) Reset() {
+	*x = AgeBoardCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgeBoardCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgeBoardCommand) ProtoMessage() {}
+
+func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgeBoardCommand.ProtoReflect.Descriptor instead.
+func (*AgeBoardCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AgeBoardCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *AgeBoardCommand) GetStep() *durationpb.Duration {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
 // DrainCommand is what a person says about the conductors of a name.
 type DrainCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1680,7 +1748,7 @@ type DrainCommand struct {
 
 func (x *DrainCommand) Reset() {
 	*x = DrainCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1760,7 @@ func (x *DrainCommand) String() string {
 func (*DrainCommand) ProtoMessage() {}
 
 func (x *DrainCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1773,7 @@ func (x *DrainCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCommand.ProtoReflect.Descriptor instead.
 func (*DrainCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DrainCommand) GetConductor() string {
@@ -1753,7 +1821,7 @@ type LimitBoardCommand struct {
 
 func (x *LimitBoardCommand) Reset() {
 	*x = LimitBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1833,7 @@ func (x *LimitBoardCommand) String() string {
 func (*LimitBoardCommand) ProtoMessage() {}
 
 func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1846,7 @@ func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
 func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LimitBoardCommand) GetBoard() string {
@@ -1807,7 +1875,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1887,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1900,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -1879,7 +1947,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +1959,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +1972,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -1956,7 +2024,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2036,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2049,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -2035,7 +2103,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2115,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2128,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -2111,7 +2179,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2191,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2204,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -2183,7 +2251,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2195,7 +2263,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2208,7 +2276,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -2272,7 +2340,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2352,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2365,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Result) GetError() *Error {
@@ -2417,7 +2485,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2497,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2510,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -2464,7 +2532,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2476,7 +2544,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2489,7 +2557,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Posted) GetJob() string {
@@ -2529,7 +2597,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2609,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2622,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -2574,7 +2642,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2654,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2667,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Granted) GetJob() string {
@@ -2626,7 +2694,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2706,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2719,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -2677,7 +2745,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +2757,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +2770,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -2722,7 +2790,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2802,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2815,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -2771,7 +2839,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"a\n" +
 	"\x05Entry\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xf5\x13\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xb4\x14\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -2804,7 +2872,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\vpause_board\x18\x12 \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\n" +
 	"pauseBoard\x12@\n" +
 	"\fresume_board\x18\x13 \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\vresumeBoard\x12@\n" +
-	"\fdelete_board\x18\x1e \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\vdeleteBoard\x12F\n" +
+	"\fdelete_board\x18\x1e \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\vdeleteBoard\x12=\n" +
+	"\tage_board\x18\x1b \x01(\v2\x1e.conductord.v1.AgeBoardCommandH\x00R\bageBoard\x12F\n" +
 	"\x0fdrain_conductor\x18\x16 \x01(\v2\x1b.conductord.v1.DrainCommandH\x00R\x0edrainConductor\x12J\n" +
 	"\x11undrain_conductor\x18\x17 \x01(\v2\x1b.conductord.v1.DrainCommandH\x00R\x10undrainConductor\x12R\n" +
 	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12L\n" +
@@ -2884,7 +2953,10 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\fBoardCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x84\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"V\n" +
+	"\x0fAgeBoardCommand\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12-\n" +
+	"\x04step\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04step\"\x84\x01\n" +
 	"\fDrainCommand\x12\x1c\n" +
 	"\tconductor\x18\x01 \x01(\tR\tconductor\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -2973,7 +3045,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                   // 0: conductord.v1.Entry
 	(*Command)(nil),                 // 1: conductord.v1.Command
@@ -2992,120 +3064,123 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*SweepCommand)(nil),            // 14: conductord.v1.SweepCommand
 	(*DeleteScheduleCommand)(nil),   // 15: conductord.v1.DeleteScheduleCommand
 	(*BoardCommand)(nil),            // 16: conductord.v1.BoardCommand
-	(*DrainCommand)(nil),            // 17: conductord.v1.DrainCommand
-	(*LimitBoardCommand)(nil),       // 18: conductord.v1.LimitBoardCommand
-	(*PauseScheduleCommand)(nil),    // 19: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),     // 20: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),   // 21: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),     // 22: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),      // 23: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil), // 24: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                  // 25: conductord.v1.Result
-	(*PostResult)(nil),              // 26: conductord.v1.PostResult
-	(*Posted)(nil),                  // 27: conductord.v1.Posted
-	(*ClaimResult)(nil),             // 28: conductord.v1.ClaimResult
-	(*Granted)(nil),                 // 29: conductord.v1.Granted
-	(*CountResult)(nil),             // 30: conductord.v1.CountResult
-	(*InterveneResult)(nil),         // 31: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),          // 32: conductord.v1.ScheduleResult
-	(*Ending)(nil),                  // 33: conductord.v1.Ending
-	(*Opening)(nil),                 // 34: conductord.v1.Opening
-	(*Book)(nil),                    // 35: conductord.v1.Book
-	(*Update)(nil),                  // 36: conductord.v1.Update
-	(*Change)(nil),                  // 37: conductord.v1.Change
-	(*Intervention)(nil),            // 38: conductord.v1.Intervention
-	(*Posting)(nil),                 // 39: conductord.v1.Posting
-	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
-	(*Token)(nil),                   // 41: conductord.v1.Token
-	(*Entity)(nil),                  // 42: conductord.v1.Entity
-	(*BoardLimits)(nil),             // 43: conductord.v1.BoardLimits
-	(*Schedule)(nil),                // 44: conductord.v1.Schedule
-	(*timestamppb.Timestamp)(nil),   // 45: google.protobuf.Timestamp
-	(*SlotDecision)(nil),            // 46: conductord.v1.SlotDecision
-	(*Error)(nil),                   // 47: conductord.v1.Error
-	(*Session)(nil),                 // 48: conductord.v1.Session
-	(*Job)(nil),                     // 49: conductord.v1.Job
-	(*SlotRecord)(nil),              // 50: conductord.v1.SlotRecord
+	(*AgeBoardCommand)(nil),         // 17: conductord.v1.AgeBoardCommand
+	(*DrainCommand)(nil),            // 18: conductord.v1.DrainCommand
+	(*LimitBoardCommand)(nil),       // 19: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),    // 20: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),     // 21: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),   // 22: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),     // 23: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),      // 24: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil), // 25: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                  // 26: conductord.v1.Result
+	(*PostResult)(nil),              // 27: conductord.v1.PostResult
+	(*Posted)(nil),                  // 28: conductord.v1.Posted
+	(*ClaimResult)(nil),             // 29: conductord.v1.ClaimResult
+	(*Granted)(nil),                 // 30: conductord.v1.Granted
+	(*CountResult)(nil),             // 31: conductord.v1.CountResult
+	(*InterveneResult)(nil),         // 32: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),          // 33: conductord.v1.ScheduleResult
+	(*Ending)(nil),                  // 34: conductord.v1.Ending
+	(*Opening)(nil),                 // 35: conductord.v1.Opening
+	(*Book)(nil),                    // 36: conductord.v1.Book
+	(*Update)(nil),                  // 37: conductord.v1.Update
+	(*Change)(nil),                  // 38: conductord.v1.Change
+	(*Intervention)(nil),            // 39: conductord.v1.Intervention
+	(*Posting)(nil),                 // 40: conductord.v1.Posting
+	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
+	(*Token)(nil),                   // 42: conductord.v1.Token
+	(*Entity)(nil),                  // 43: conductord.v1.Entity
+	(*BoardLimits)(nil),             // 44: conductord.v1.BoardLimits
+	(*Schedule)(nil),                // 45: conductord.v1.Schedule
+	(*timestamppb.Timestamp)(nil),   // 46: google.protobuf.Timestamp
+	(*SlotDecision)(nil),            // 47: conductord.v1.SlotDecision
+	(*Error)(nil),                   // 48: conductord.v1.Error
+	(*Session)(nil),                 // 49: conductord.v1.Session
+	(*Job)(nil),                     // 50: conductord.v1.Job
+	(*SlotRecord)(nil),              // 51: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
 	2,  // 1: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	3,  // 2: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	4,  // 3: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	33, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	33, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	33, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	34, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	34, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	34, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	34, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	35, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
 	6,  // 8: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
 	7,  // 9: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	35, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	36, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	36, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	37, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	8,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
 	9,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.OrderCommand
 	9,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
 	9,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
-	37, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	38, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	38, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	39, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
 	9,  // 18: conductord.v1.Command.restore:type_name -> conductord.v1.OrderCommand
 	9,  // 19: conductord.v1.Command.purge:type_name -> conductord.v1.OrderCommand
 	5,  // 20: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
 	15, // 21: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	19, // 22: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	20, // 22: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
 	16, // 23: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	18, // 24: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	19, // 24: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
 	16, // 25: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
 	16, // 26: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
 	16, // 27: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	17, // 28: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	17, // 29: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	10, // 30: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	11, // 31: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	13, // 32: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	14, // 33: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	12, // 34: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	20, // 35: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	21, // 36: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	22, // 37: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	23, // 38: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	24, // 39: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	39, // 40: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	40, // 41: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	41, // 42: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	40, // 43: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	42, // 44: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	40, // 45: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	41, // 46: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	40, // 47: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	40, // 48: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	43, // 49: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	44, // 50: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	45, // 51: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	45, // 52: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	46, // 53: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	46, // 54: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	45, // 55: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	46, // 56: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	45, // 57: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	45, // 58: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	47, // 59: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	26, // 60: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	28, // 61: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	48, // 62: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	30, // 63: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	31, // 64: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	32, // 65: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	27, // 66: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	47, // 67: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	49, // 68: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	29, // 69: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	41, // 70: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	44, // 71: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	50, // 72: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	17, // 28: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	18, // 29: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	18, // 30: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	10, // 31: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	11, // 32: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	13, // 33: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	14, // 34: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	12, // 35: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	21, // 36: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	22, // 37: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	23, // 38: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	24, // 39: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	25, // 40: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	40, // 41: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	41, // 42: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	42, // 43: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	41, // 44: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	43, // 45: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	41, // 46: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	42, // 47: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	41, // 48: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	41, // 49: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	41, // 50: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	44, // 51: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	45, // 52: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	46, // 53: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	46, // 54: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	47, // 55: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	47, // 56: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	46, // 57: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	47, // 58: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	46, // 59: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	46, // 60: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	48, // 61: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	27, // 62: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	29, // 63: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	49, // 64: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	31, // 65: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	32, // 66: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	33, // 67: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	28, // 68: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	48, // 69: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	50, // 70: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	30, // 71: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	42, // 72: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	45, // 73: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	51, // 74: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	75, // [75:75] is the sub-list for method output_type
+	75, // [75:75] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -3142,6 +3217,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_PauseBoard)(nil),
 		(*Command_ResumeBoard)(nil),
 		(*Command_DeleteBoard)(nil),
+		(*Command_AgeBoard)(nil),
 		(*Command_DrainConductor)(nil),
 		(*Command_UndrainConductor)(nil),
 		(*Command_BeginLeadership)(nil),
@@ -3155,7 +3231,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_RunSchedule)(nil),
 		(*Command_BackfillSchedule)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[25].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[26].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
@@ -3169,7 +3245,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -399,6 +399,94 @@ func (*LimitBoardResponse) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
+type AgeBoardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Step          *durationpb.Duration   `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"` // of waiting for one step of priority; unset: waiting raises nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgeBoardRequest) Reset() {
+	*x = AgeBoardRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgeBoardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgeBoardRequest) ProtoMessage() {}
+
+func (x *AgeBoardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgeBoardRequest.ProtoReflect.Descriptor instead.
+func (*AgeBoardRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AgeBoardRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *AgeBoardRequest) GetStep() *durationpb.Duration {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+type AgeBoardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgeBoardResponse) Reset() {
+	*x = AgeBoardResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgeBoardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgeBoardResponse) ProtoMessage() {}
+
+func (x *AgeBoardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgeBoardResponse.ProtoReflect.Descriptor instead.
+func (*AgeBoardResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
+}
+
 type PauseBoardRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
@@ -410,7 +498,7 @@ type PauseBoardRequest struct {
 
 func (x *PauseBoardRequest) Reset() {
 	*x = PauseBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +510,7 @@ func (x *PauseBoardRequest) String() string {
 func (*PauseBoardRequest) ProtoMessage() {}
 
 func (x *PauseBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +523,7 @@ func (x *PauseBoardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBoardRequest.ProtoReflect.Descriptor instead.
 func (*PauseBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PauseBoardRequest) GetBoard() string {
@@ -467,7 +555,7 @@ type PauseBoardResponse struct {
 
 func (x *PauseBoardResponse) Reset() {
 	*x = PauseBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +567,7 @@ func (x *PauseBoardResponse) String() string {
 func (*PauseBoardResponse) ProtoMessage() {}
 
 func (x *PauseBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +580,7 @@ func (x *PauseBoardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBoardResponse.ProtoReflect.Descriptor instead.
 func (*PauseBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 type ResumeBoardRequest struct {
@@ -506,7 +594,7 @@ type ResumeBoardRequest struct {
 
 func (x *ResumeBoardRequest) Reset() {
 	*x = ResumeBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +606,7 @@ func (x *ResumeBoardRequest) String() string {
 func (*ResumeBoardRequest) ProtoMessage() {}
 
 func (x *ResumeBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +619,7 @@ func (x *ResumeBoardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeBoardRequest.ProtoReflect.Descriptor instead.
 func (*ResumeBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResumeBoardRequest) GetBoard() string {
@@ -563,7 +651,7 @@ type ResumeBoardResponse struct {
 
 func (x *ResumeBoardResponse) Reset() {
 	*x = ResumeBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -575,7 +663,7 @@ func (x *ResumeBoardResponse) String() string {
 func (*ResumeBoardResponse) ProtoMessage() {}
 
 func (x *ResumeBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -588,7 +676,7 @@ func (x *ResumeBoardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeBoardResponse.ProtoReflect.Descriptor instead.
 func (*ResumeBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 type DeleteBoardRequest struct {
@@ -600,7 +688,7 @@ type DeleteBoardRequest struct {
 
 func (x *DeleteBoardRequest) Reset() {
 	*x = DeleteBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +700,7 @@ func (x *DeleteBoardRequest) String() string {
 func (*DeleteBoardRequest) ProtoMessage() {}
 
 func (x *DeleteBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +713,7 @@ func (x *DeleteBoardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBoardRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteBoardRequest) GetBoard() string {
@@ -643,7 +731,7 @@ type DeleteBoardResponse struct {
 
 func (x *DeleteBoardResponse) Reset() {
 	*x = DeleteBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -655,7 +743,7 @@ func (x *DeleteBoardResponse) String() string {
 func (*DeleteBoardResponse) ProtoMessage() {}
 
 func (x *DeleteBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -668,7 +756,7 @@ func (x *DeleteBoardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBoardResponse.ProtoReflect.Descriptor instead.
 func (*DeleteBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 type PostRequest struct {
@@ -683,7 +771,7 @@ type PostRequest struct {
 
 func (x *PostRequest) Reset() {
 	*x = PostRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +783,7 @@ func (x *PostRequest) String() string {
 func (*PostRequest) ProtoMessage() {}
 
 func (x *PostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +796,7 @@ func (x *PostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostRequest.ProtoReflect.Descriptor instead.
 func (*PostRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PostRequest) GetPostings() []*Posting {
@@ -734,7 +822,7 @@ type PostResponse struct {
 
 func (x *PostResponse) Reset() {
 	*x = PostResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +834,7 @@ func (x *PostResponse) String() string {
 func (*PostResponse) ProtoMessage() {}
 
 func (x *PostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +847,7 @@ func (x *PostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResponse.ProtoReflect.Descriptor instead.
 func (*PostResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PostResponse) GetPosted() []*PostedJob {
@@ -780,7 +868,7 @@ type PostedJob struct {
 
 func (x *PostedJob) Reset() {
 	*x = PostedJob{}
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +880,7 @@ func (x *PostedJob) String() string {
 func (*PostedJob) ProtoMessage() {}
 
 func (x *PostedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +893,7 @@ func (x *PostedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostedJob.ProtoReflect.Descriptor instead.
 func (*PostedJob) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PostedJob) GetJob() *Job {
@@ -839,7 +927,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +939,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +952,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -890,7 +978,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +990,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1003,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -948,7 +1036,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1048,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1061,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJobsRequest) GetBoard() string {
@@ -1092,7 +1180,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1192,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1205,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1151,7 +1239,7 @@ type WaitJobRequest struct {
 
 func (x *WaitJobRequest) Reset() {
 	*x = WaitJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1251,7 @@ func (x *WaitJobRequest) String() string {
 func (*WaitJobRequest) ProtoMessage() {}
 
 func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1264,7 @@ func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobRequest.ProtoReflect.Descriptor instead.
 func (*WaitJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WaitJobRequest) GetId() string {
@@ -1202,7 +1290,7 @@ type WaitJobResponse struct {
 
 func (x *WaitJobResponse) Reset() {
 	*x = WaitJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1302,7 @@ func (x *WaitJobResponse) String() string {
 func (*WaitJobResponse) ProtoMessage() {}
 
 func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1315,7 @@ func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobResponse.ProtoReflect.Descriptor instead.
 func (*WaitJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WaitJobResponse) GetJob() *Job {
@@ -1247,7 +1335,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1347,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1360,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -1303,7 +1391,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1403,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1416,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainResponse) GetJob() string {
@@ -1392,7 +1480,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1492,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1505,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchRequest) GetAfter() *Position {
@@ -1510,7 +1598,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1610,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1623,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -1563,7 +1651,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1663,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1676,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ClaimRequest) GetSession() string {
@@ -1621,7 +1709,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1721,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1734,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClaimResponse) GetClaimed() *Claimed {
@@ -1672,7 +1760,7 @@ type ClaimNextRequest struct {
 
 func (x *ClaimNextRequest) Reset() {
 	*x = ClaimNextRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1772,7 @@ func (x *ClaimNextRequest) String() string {
 func (*ClaimNextRequest) ProtoMessage() {}
 
 func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1785,7 @@ func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextRequest.ProtoReflect.Descriptor instead.
 func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ClaimNextRequest) GetSession() string {
@@ -1765,7 +1853,7 @@ type ClaimNextResponse struct {
 
 func (x *ClaimNextResponse) Reset() {
 	*x = ClaimNextResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1865,7 @@ func (x *ClaimNextResponse) String() string {
 func (*ClaimNextResponse) ProtoMessage() {}
 
 func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1878,7 @@ func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextResponse.ProtoReflect.Descriptor instead.
 func (*ClaimNextResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ClaimNextResponse) GetClaimed() []*Claimed {
@@ -1811,7 +1899,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1911,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1924,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExtendRequest) GetJob() string {
@@ -1868,7 +1956,7 @@ type ExtendResponse struct {
 
 func (x *ExtendResponse) Reset() {
 	*x = ExtendResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +1968,7 @@ func (x *ExtendResponse) String() string {
 func (*ExtendResponse) ProtoMessage() {}
 
 func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +1981,7 @@ func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendResponse.ProtoReflect.Descriptor instead.
 func (*ExtendResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 type ListClaimsRequest struct {
@@ -1909,7 +1997,7 @@ type ListClaimsRequest struct {
 
 func (x *ListClaimsRequest) Reset() {
 	*x = ListClaimsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2009,7 @@ func (x *ListClaimsRequest) String() string {
 func (*ListClaimsRequest) ProtoMessage() {}
 
 func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2022,7 @@ func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
 func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListClaimsRequest) GetOwner() string {
@@ -1982,7 +2070,7 @@ type ListClaimsResponse struct {
 
 func (x *ListClaimsResponse) Reset() {
 	*x = ListClaimsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2082,7 @@ func (x *ListClaimsResponse) String() string {
 func (*ListClaimsResponse) ProtoMessage() {}
 
 func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2095,7 @@ func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
 func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
@@ -2033,7 +2121,7 @@ type EndingRequest struct {
 
 func (x *EndingRequest) Reset() {
 	*x = EndingRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2133,7 @@ func (x *EndingRequest) String() string {
 func (*EndingRequest) ProtoMessage() {}
 
 func (x *EndingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2146,7 @@ func (x *EndingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndingRequest.ProtoReflect.Descriptor instead.
 func (*EndingRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *EndingRequest) GetEnding() *Ending {
@@ -2076,7 +2164,7 @@ type EndingResponse struct {
 
 func (x *EndingResponse) Reset() {
 	*x = EndingResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2176,7 @@ func (x *EndingResponse) String() string {
 func (*EndingResponse) ProtoMessage() {}
 
 func (x *EndingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2189,7 @@ func (x *EndingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndingResponse.ProtoReflect.Descriptor instead.
 func (*EndingResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 type OrderRequest struct {
@@ -2116,7 +2204,7 @@ type OrderRequest struct {
 
 func (x *OrderRequest) Reset() {
 	*x = OrderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2216,7 @@ func (x *OrderRequest) String() string {
 func (*OrderRequest) ProtoMessage() {}
 
 func (x *OrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2229,7 @@ func (x *OrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
 func (*OrderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *OrderRequest) GetJob() string {
@@ -2180,7 +2268,7 @@ type OrderResponse struct {
 
 func (x *OrderResponse) Reset() {
 	*x = OrderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2280,7 @@ func (x *OrderResponse) String() string {
 func (*OrderResponse) ProtoMessage() {}
 
 func (x *OrderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2293,7 @@ func (x *OrderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResponse.ProtoReflect.Descriptor instead.
 func (*OrderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 type ChangeRequest struct {
@@ -2217,7 +2305,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2317,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2330,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ChangeRequest) GetChange() *Change {
@@ -2260,7 +2348,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2360,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2373,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 type InterveneRequest struct {
@@ -2297,7 +2385,7 @@ type InterveneRequest struct {
 
 func (x *InterveneRequest) Reset() {
 	*x = InterveneRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2397,7 @@ func (x *InterveneRequest) String() string {
 func (*InterveneRequest) ProtoMessage() {}
 
 func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2410,7 @@ func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneRequest.ProtoReflect.Descriptor instead.
 func (*InterveneRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *InterveneRequest) GetIntervention() *Intervention {
@@ -2341,7 +2429,7 @@ type InterveneResponse struct {
 
 func (x *InterveneResponse) Reset() {
 	*x = InterveneResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2441,7 @@ func (x *InterveneResponse) String() string {
 func (*InterveneResponse) ProtoMessage() {}
 
 func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +2454,7 @@ func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResponse.ProtoReflect.Descriptor instead.
 func (*InterveneResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *InterveneResponse) GetJob() string {
@@ -2396,7 +2484,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2496,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2509,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListErrorsRequest) GetJob() string {
@@ -2519,7 +2607,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2619,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2632,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListErrorsResponse) GetErrors() []*JobError {
@@ -2582,7 +2670,7 @@ type BulkRequest struct {
 
 func (x *BulkRequest) Reset() {
 	*x = BulkRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2682,7 @@ func (x *BulkRequest) String() string {
 func (*BulkRequest) ProtoMessage() {}
 
 func (x *BulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2695,7 @@ func (x *BulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRequest.ProtoReflect.Descriptor instead.
 func (*BulkRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BulkRequest) GetAction() string {
@@ -2665,7 +2753,7 @@ type BulkResponse struct {
 
 func (x *BulkResponse) Reset() {
 	*x = BulkResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2765,7 @@ func (x *BulkResponse) String() string {
 func (*BulkResponse) ProtoMessage() {}
 
 func (x *BulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2778,7 @@ func (x *BulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkResponse.ProtoReflect.Descriptor instead.
 func (*BulkResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BulkResponse) GetMatched() uint32 {
@@ -2738,7 +2826,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2838,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2851,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BulkRefusal) GetJob() string {
@@ -2789,7 +2877,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +2889,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +2902,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -2833,7 +2921,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2933,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2946,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -2881,7 +2969,7 @@ type DrainConductorRequest struct {
 
 func (x *DrainConductorRequest) Reset() {
 	*x = DrainConductorRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +2981,7 @@ func (x *DrainConductorRequest) String() string {
 func (*DrainConductorRequest) ProtoMessage() {}
 
 func (x *DrainConductorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +2994,7 @@ func (x *DrainConductorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainConductorRequest.ProtoReflect.Descriptor instead.
 func (*DrainConductorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DrainConductorRequest) GetConductor() string {
@@ -2952,7 +3040,7 @@ type DrainConductorResponse struct {
 
 func (x *DrainConductorResponse) Reset() {
 	*x = DrainConductorResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2964,7 +3052,7 @@ func (x *DrainConductorResponse) String() string {
 func (*DrainConductorResponse) ProtoMessage() {}
 
 func (x *DrainConductorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2977,7 +3065,7 @@ func (x *DrainConductorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainConductorResponse.ProtoReflect.Descriptor instead.
 func (*DrainConductorResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 type UndrainConductorRequest struct {
@@ -2991,7 +3079,7 @@ type UndrainConductorRequest struct {
 
 func (x *UndrainConductorRequest) Reset() {
 	*x = UndrainConductorRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3091,7 @@ func (x *UndrainConductorRequest) String() string {
 func (*UndrainConductorRequest) ProtoMessage() {}
 
 func (x *UndrainConductorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3104,7 @@ func (x *UndrainConductorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainConductorRequest.ProtoReflect.Descriptor instead.
 func (*UndrainConductorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UndrainConductorRequest) GetConductor() string {
@@ -3048,7 +3136,7 @@ type UndrainConductorResponse struct {
 
 func (x *UndrainConductorResponse) Reset() {
 	*x = UndrainConductorResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3148,7 @@ func (x *UndrainConductorResponse) String() string {
 func (*UndrainConductorResponse) ProtoMessage() {}
 
 func (x *UndrainConductorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3161,7 @@ func (x *UndrainConductorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainConductorResponse.ProtoReflect.Descriptor instead.
 func (*UndrainConductorResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 type ListDrainsRequest struct {
@@ -3085,7 +3173,7 @@ type ListDrainsRequest struct {
 
 func (x *ListDrainsRequest) Reset() {
 	*x = ListDrainsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +3185,7 @@ func (x *ListDrainsRequest) String() string {
 func (*ListDrainsRequest) ProtoMessage() {}
 
 func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3198,7 @@ func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListDrainsRequest) GetStale() bool {
@@ -3129,7 +3217,7 @@ type ListDrainsResponse struct {
 
 func (x *ListDrainsResponse) Reset() {
 	*x = ListDrainsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3229,7 @@ func (x *ListDrainsResponse) String() string {
 func (*ListDrainsResponse) ProtoMessage() {}
 
 func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3242,7 @@ func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListDrainsResponse) GetDrains() []*Drain {
@@ -3173,7 +3261,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3273,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3286,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -3217,7 +3305,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3317,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3330,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -3261,7 +3349,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3273,7 +3361,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3286,7 +3374,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -3304,7 +3392,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3404,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3417,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 type CloseRequest struct {
@@ -3341,7 +3429,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3441,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3454,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CloseRequest) GetSession() string {
@@ -3384,7 +3472,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3484,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3497,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 type RegisterRequest struct {
@@ -3422,7 +3510,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3434,7 +3522,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3447,7 +3535,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RegisterRequest) GetSession() string {
@@ -3472,7 +3560,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3572,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3585,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 type ListSessionsRequest struct {
@@ -3509,7 +3597,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3609,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3622,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -3553,7 +3641,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3565,7 +3653,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3578,7 +3666,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -3598,7 +3686,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3698,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3711,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -3649,7 +3737,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3749,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3762,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -3693,7 +3781,7 @@ type SaveBookRequest struct {
 
 func (x *SaveBookRequest) Reset() {
 	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +3793,7 @@ func (x *SaveBookRequest) String() string {
 func (*SaveBookRequest) ProtoMessage() {}
 
 func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +3806,7 @@ func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
 func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SaveBookRequest) GetBook() *Book {
@@ -3736,7 +3824,7 @@ type SaveBookResponse struct {
 
 func (x *SaveBookResponse) Reset() {
 	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3836,7 @@ func (x *SaveBookResponse) String() string {
 func (*SaveBookResponse) ProtoMessage() {}
 
 func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +3849,7 @@ func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
 func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 type GetBookRequest struct {
@@ -3774,7 +3862,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3786,7 +3874,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3799,7 +3887,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -3825,7 +3913,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +3925,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +3938,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -3871,7 +3959,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3883,7 +3971,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3896,7 +3984,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -3929,7 +4017,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +4029,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +4042,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -3978,7 +4066,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4078,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4091,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -4044,7 +4132,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4144,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4157,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -4095,7 +4183,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4195,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4208,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -4139,7 +4227,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4151,7 +4239,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4252,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -4183,7 +4271,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4283,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4208,7 +4296,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -4227,7 +4315,7 @@ type DestroyBookRequest struct {
 
 func (x *DestroyBookRequest) Reset() {
 	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4327,7 @@ func (x *DestroyBookRequest) String() string {
 func (*DestroyBookRequest) ProtoMessage() {}
 
 func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4340,7 @@ func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
 func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DestroyBookRequest) GetId() string {
@@ -4270,7 +4358,7 @@ type DestroyBookResponse struct {
 
 func (x *DestroyBookResponse) Reset() {
 	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4370,7 @@ func (x *DestroyBookResponse) String() string {
 func (*DestroyBookResponse) ProtoMessage() {}
 
 func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4383,7 @@ func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
 func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 type SaveScheduleRequest struct {
@@ -4307,7 +4395,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4407,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4420,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -4351,7 +4439,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4363,7 +4451,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4376,7 +4464,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -4396,7 +4484,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4408,7 +4496,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +4509,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeleteScheduleRequest) GetBoard() string {
@@ -4446,7 +4534,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4458,7 +4546,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4471,7 +4559,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 type GetScheduleRequest struct {
@@ -4487,7 +4575,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4499,7 +4587,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4512,7 +4600,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -4561,7 +4649,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4573,7 +4661,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4586,7 +4674,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -4623,7 +4711,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4635,7 +4723,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4648,7 +4736,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -4695,7 +4783,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4707,7 +4795,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4720,7 +4808,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -4742,7 +4830,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4754,7 +4842,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4767,7 +4855,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *PauseScheduleRequest) GetBoard() string {
@@ -4806,7 +4894,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4818,7 +4906,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4831,7 +4919,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 type ResumeScheduleRequest struct {
@@ -4844,7 +4932,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4856,7 +4944,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +4957,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -4894,7 +4982,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4906,7 +4994,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4919,7 +5007,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 type RunScheduleRequest struct {
@@ -4934,7 +5022,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4946,7 +5034,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4959,7 +5047,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -4999,7 +5087,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5011,7 +5099,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5024,7 +5112,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -5048,7 +5136,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5060,7 +5148,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5073,7 +5161,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -5127,7 +5215,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5139,7 +5227,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5152,7 +5240,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -5170,7 +5258,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5182,7 +5270,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5195,7 +5283,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 type StatusResponse struct {
@@ -5224,7 +5312,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5236,7 +5324,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5249,7 +5337,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -5390,7 +5478,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5402,7 +5490,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5415,7 +5503,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Member) GetName() string {
@@ -5468,7 +5556,11 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x11LimitBoardRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x122\n" +
 	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\"\x14\n" +
-	"\x12LimitBoardResponse\"Q\n" +
+	"\x12LimitBoardResponse\"V\n" +
+	"\x0fAgeBoardRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12-\n" +
+	"\x04step\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04step\"\x12\n" +
+	"\x10AgeBoardResponse\"Q\n" +
 	"\x11PauseBoardRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -5794,7 +5886,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xd8\x11\n" +
+	"apiAddress2\xa5\x12\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -5826,7 +5918,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"ListBoards\x12 .conductord.v1.ListBoardsRequest\x1a!.conductord.v1.ListBoardsResponse\x12Q\n" +
 	"\n" +
-	"LimitBoard\x12 .conductord.v1.LimitBoardRequest\x1a!.conductord.v1.LimitBoardResponse\x12Q\n" +
+	"LimitBoard\x12 .conductord.v1.LimitBoardRequest\x1a!.conductord.v1.LimitBoardResponse\x12K\n" +
+	"\bAgeBoard\x12\x1e.conductord.v1.AgeBoardRequest\x1a\x1f.conductord.v1.AgeBoardResponse\x12Q\n" +
 	"\n" +
 	"PauseBoard\x12 .conductord.v1.PauseBoardRequest\x1a!.conductord.v1.PauseBoardResponse\x12T\n" +
 	"\vResumeBoard\x12!.conductord.v1.ResumeBoardRequest\x1a\".conductord.v1.ResumeBoardResponse\x12T\n" +
@@ -5873,7 +5966,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*CreateBoardRequest)(nil),       // 0: conductord.v1.CreateBoardRequest
 	(*CreateBoardResponse)(nil),      // 1: conductord.v1.CreateBoardResponse
@@ -5883,307 +5976,312 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ListBoardsResponse)(nil),       // 5: conductord.v1.ListBoardsResponse
 	(*LimitBoardRequest)(nil),        // 6: conductord.v1.LimitBoardRequest
 	(*LimitBoardResponse)(nil),       // 7: conductord.v1.LimitBoardResponse
-	(*PauseBoardRequest)(nil),        // 8: conductord.v1.PauseBoardRequest
-	(*PauseBoardResponse)(nil),       // 9: conductord.v1.PauseBoardResponse
-	(*ResumeBoardRequest)(nil),       // 10: conductord.v1.ResumeBoardRequest
-	(*ResumeBoardResponse)(nil),      // 11: conductord.v1.ResumeBoardResponse
-	(*DeleteBoardRequest)(nil),       // 12: conductord.v1.DeleteBoardRequest
-	(*DeleteBoardResponse)(nil),      // 13: conductord.v1.DeleteBoardResponse
-	(*PostRequest)(nil),              // 14: conductord.v1.PostRequest
-	(*PostResponse)(nil),             // 15: conductord.v1.PostResponse
-	(*PostedJob)(nil),                // 16: conductord.v1.PostedJob
-	(*GetJobRequest)(nil),            // 17: conductord.v1.GetJobRequest
-	(*GetJobResponse)(nil),           // 18: conductord.v1.GetJobResponse
-	(*ListJobsRequest)(nil),          // 19: conductord.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),         // 20: conductord.v1.ListJobsResponse
-	(*WaitJobRequest)(nil),           // 21: conductord.v1.WaitJobRequest
-	(*WaitJobResponse)(nil),          // 22: conductord.v1.WaitJobResponse
-	(*ExplainRequest)(nil),           // 23: conductord.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 24: conductord.v1.ExplainResponse
-	(*WatchRequest)(nil),             // 25: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),            // 26: conductord.v1.WatchResponse
-	(*ClaimRequest)(nil),             // 27: conductord.v1.ClaimRequest
-	(*ClaimResponse)(nil),            // 28: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),         // 29: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),        // 30: conductord.v1.ClaimNextResponse
-	(*ExtendRequest)(nil),            // 31: conductord.v1.ExtendRequest
-	(*ExtendResponse)(nil),           // 32: conductord.v1.ExtendResponse
-	(*ListClaimsRequest)(nil),        // 33: conductord.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),       // 34: conductord.v1.ListClaimsResponse
-	(*EndingRequest)(nil),            // 35: conductord.v1.EndingRequest
-	(*EndingResponse)(nil),           // 36: conductord.v1.EndingResponse
-	(*OrderRequest)(nil),             // 37: conductord.v1.OrderRequest
-	(*OrderResponse)(nil),            // 38: conductord.v1.OrderResponse
-	(*ChangeRequest)(nil),            // 39: conductord.v1.ChangeRequest
-	(*ChangeResponse)(nil),           // 40: conductord.v1.ChangeResponse
-	(*InterveneRequest)(nil),         // 41: conductord.v1.InterveneRequest
-	(*InterveneResponse)(nil),        // 42: conductord.v1.InterveneResponse
-	(*ListErrorsRequest)(nil),        // 43: conductord.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),       // 44: conductord.v1.ListErrorsResponse
-	(*BulkRequest)(nil),              // 45: conductord.v1.BulkRequest
-	(*BulkResponse)(nil),             // 46: conductord.v1.BulkResponse
-	(*BulkRefusal)(nil),              // 47: conductord.v1.BulkRefusal
-	(*ExecuteRequest)(nil),           // 48: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 49: conductord.v1.ExecuteResponse
-	(*DrainConductorRequest)(nil),    // 50: conductord.v1.DrainConductorRequest
-	(*DrainConductorResponse)(nil),   // 51: conductord.v1.DrainConductorResponse
-	(*UndrainConductorRequest)(nil),  // 52: conductord.v1.UndrainConductorRequest
-	(*UndrainConductorResponse)(nil), // 53: conductord.v1.UndrainConductorResponse
-	(*ListDrainsRequest)(nil),        // 54: conductord.v1.ListDrainsRequest
-	(*ListDrainsResponse)(nil),       // 55: conductord.v1.ListDrainsResponse
-	(*OpenRequest)(nil),              // 56: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 57: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 58: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),        // 59: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),             // 60: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),            // 61: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),          // 62: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),         // 63: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),      // 64: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 65: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 66: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 67: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),          // 68: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),         // 69: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),           // 70: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 71: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 72: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 73: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 74: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 75: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 76: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 77: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 78: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),       // 79: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),      // 80: conductord.v1.DestroyBookResponse
-	(*SaveScheduleRequest)(nil),      // 81: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 82: conductord.v1.SaveScheduleResponse
-	(*DeleteScheduleRequest)(nil),    // 83: conductord.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),   // 84: conductord.v1.DeleteScheduleResponse
-	(*GetScheduleRequest)(nil),       // 85: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 86: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 87: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 88: conductord.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),     // 89: conductord.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),    // 90: conductord.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),    // 91: conductord.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),   // 92: conductord.v1.ResumeScheduleResponse
-	(*RunScheduleRequest)(nil),       // 93: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 94: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 95: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 96: conductord.v1.BackfillScheduleResponse
-	(*StatusRequest)(nil),            // 97: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 98: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 99: conductord.v1.Member
-	nil,                              // 100: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 101: conductord.v1.Board
-	(*BoardLimits)(nil),              // 102: conductord.v1.BoardLimits
-	(*Posting)(nil),                  // 103: conductord.v1.Posting
-	(*Job)(nil),                      // 104: conductord.v1.Job
-	(*Error)(nil),                    // 105: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 106: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 107: google.protobuf.Duration
-	(*Position)(nil),                 // 108: conductord.v1.Position
-	(*Event)(nil),                    // 109: conductord.v1.Event
-	(*Claimed)(nil),                  // 110: conductord.v1.Claimed
-	(*Token)(nil),                    // 111: conductord.v1.Token
-	(*HeldClaim)(nil),                // 112: conductord.v1.HeldClaim
-	(*Ending)(nil),                   // 113: conductord.v1.Ending
-	(*Change)(nil),                   // 114: conductord.v1.Change
-	(*Intervention)(nil),             // 115: conductord.v1.Intervention
-	(*JobError)(nil),                 // 116: conductord.v1.JobError
-	(*Command)(nil),                  // 117: conductord.v1.Command
-	(*Result)(nil),                   // 118: conductord.v1.Result
-	(*Drain)(nil),                    // 119: conductord.v1.Drain
-	(*Opening)(nil),                  // 120: conductord.v1.Opening
-	(*Session)(nil),                  // 121: conductord.v1.Session
-	(*Entity)(nil),                   // 122: conductord.v1.Entity
-	(*Book)(nil),                     // 123: conductord.v1.Book
-	(*FlowDetail)(nil),               // 124: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 125: conductord.v1.Update
-	(*Schedule)(nil),                 // 126: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 127: conductord.v1.SlotRecord
+	(*AgeBoardRequest)(nil),          // 8: conductord.v1.AgeBoardRequest
+	(*AgeBoardResponse)(nil),         // 9: conductord.v1.AgeBoardResponse
+	(*PauseBoardRequest)(nil),        // 10: conductord.v1.PauseBoardRequest
+	(*PauseBoardResponse)(nil),       // 11: conductord.v1.PauseBoardResponse
+	(*ResumeBoardRequest)(nil),       // 12: conductord.v1.ResumeBoardRequest
+	(*ResumeBoardResponse)(nil),      // 13: conductord.v1.ResumeBoardResponse
+	(*DeleteBoardRequest)(nil),       // 14: conductord.v1.DeleteBoardRequest
+	(*DeleteBoardResponse)(nil),      // 15: conductord.v1.DeleteBoardResponse
+	(*PostRequest)(nil),              // 16: conductord.v1.PostRequest
+	(*PostResponse)(nil),             // 17: conductord.v1.PostResponse
+	(*PostedJob)(nil),                // 18: conductord.v1.PostedJob
+	(*GetJobRequest)(nil),            // 19: conductord.v1.GetJobRequest
+	(*GetJobResponse)(nil),           // 20: conductord.v1.GetJobResponse
+	(*ListJobsRequest)(nil),          // 21: conductord.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),         // 22: conductord.v1.ListJobsResponse
+	(*WaitJobRequest)(nil),           // 23: conductord.v1.WaitJobRequest
+	(*WaitJobResponse)(nil),          // 24: conductord.v1.WaitJobResponse
+	(*ExplainRequest)(nil),           // 25: conductord.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 26: conductord.v1.ExplainResponse
+	(*WatchRequest)(nil),             // 27: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),            // 28: conductord.v1.WatchResponse
+	(*ClaimRequest)(nil),             // 29: conductord.v1.ClaimRequest
+	(*ClaimResponse)(nil),            // 30: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),         // 31: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),        // 32: conductord.v1.ClaimNextResponse
+	(*ExtendRequest)(nil),            // 33: conductord.v1.ExtendRequest
+	(*ExtendResponse)(nil),           // 34: conductord.v1.ExtendResponse
+	(*ListClaimsRequest)(nil),        // 35: conductord.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 36: conductord.v1.ListClaimsResponse
+	(*EndingRequest)(nil),            // 37: conductord.v1.EndingRequest
+	(*EndingResponse)(nil),           // 38: conductord.v1.EndingResponse
+	(*OrderRequest)(nil),             // 39: conductord.v1.OrderRequest
+	(*OrderResponse)(nil),            // 40: conductord.v1.OrderResponse
+	(*ChangeRequest)(nil),            // 41: conductord.v1.ChangeRequest
+	(*ChangeResponse)(nil),           // 42: conductord.v1.ChangeResponse
+	(*InterveneRequest)(nil),         // 43: conductord.v1.InterveneRequest
+	(*InterveneResponse)(nil),        // 44: conductord.v1.InterveneResponse
+	(*ListErrorsRequest)(nil),        // 45: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 46: conductord.v1.ListErrorsResponse
+	(*BulkRequest)(nil),              // 47: conductord.v1.BulkRequest
+	(*BulkResponse)(nil),             // 48: conductord.v1.BulkResponse
+	(*BulkRefusal)(nil),              // 49: conductord.v1.BulkRefusal
+	(*ExecuteRequest)(nil),           // 50: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 51: conductord.v1.ExecuteResponse
+	(*DrainConductorRequest)(nil),    // 52: conductord.v1.DrainConductorRequest
+	(*DrainConductorResponse)(nil),   // 53: conductord.v1.DrainConductorResponse
+	(*UndrainConductorRequest)(nil),  // 54: conductord.v1.UndrainConductorRequest
+	(*UndrainConductorResponse)(nil), // 55: conductord.v1.UndrainConductorResponse
+	(*ListDrainsRequest)(nil),        // 56: conductord.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),       // 57: conductord.v1.ListDrainsResponse
+	(*OpenRequest)(nil),              // 58: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 59: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 60: conductord.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),        // 61: conductord.v1.KeepAliveResponse
+	(*CloseRequest)(nil),             // 62: conductord.v1.CloseRequest
+	(*CloseResponse)(nil),            // 63: conductord.v1.CloseResponse
+	(*RegisterRequest)(nil),          // 64: conductord.v1.RegisterRequest
+	(*RegisterResponse)(nil),         // 65: conductord.v1.RegisterResponse
+	(*ListSessionsRequest)(nil),      // 66: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 67: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 68: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 69: conductord.v1.ListEntitiesResponse
+	(*SaveBookRequest)(nil),          // 70: conductord.v1.SaveBookRequest
+	(*SaveBookResponse)(nil),         // 71: conductord.v1.SaveBookResponse
+	(*GetBookRequest)(nil),           // 72: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 73: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 74: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 75: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 76: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 77: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 78: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 79: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 80: conductord.v1.Verdict
+	(*DestroyBookRequest)(nil),       // 81: conductord.v1.DestroyBookRequest
+	(*DestroyBookResponse)(nil),      // 82: conductord.v1.DestroyBookResponse
+	(*SaveScheduleRequest)(nil),      // 83: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 84: conductord.v1.SaveScheduleResponse
+	(*DeleteScheduleRequest)(nil),    // 85: conductord.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),   // 86: conductord.v1.DeleteScheduleResponse
+	(*GetScheduleRequest)(nil),       // 87: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 88: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 89: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 90: conductord.v1.ListSchedulesResponse
+	(*PauseScheduleRequest)(nil),     // 91: conductord.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),    // 92: conductord.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),    // 93: conductord.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),   // 94: conductord.v1.ResumeScheduleResponse
+	(*RunScheduleRequest)(nil),       // 95: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 96: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 97: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 98: conductord.v1.BackfillScheduleResponse
+	(*StatusRequest)(nil),            // 99: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 100: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 101: conductord.v1.Member
+	nil,                              // 102: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 103: conductord.v1.Board
+	(*BoardLimits)(nil),              // 104: conductord.v1.BoardLimits
+	(*durationpb.Duration)(nil),      // 105: google.protobuf.Duration
+	(*Posting)(nil),                  // 106: conductord.v1.Posting
+	(*Job)(nil),                      // 107: conductord.v1.Job
+	(*Error)(nil),                    // 108: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 109: google.protobuf.Timestamp
+	(*Position)(nil),                 // 110: conductord.v1.Position
+	(*Event)(nil),                    // 111: conductord.v1.Event
+	(*Claimed)(nil),                  // 112: conductord.v1.Claimed
+	(*Token)(nil),                    // 113: conductord.v1.Token
+	(*HeldClaim)(nil),                // 114: conductord.v1.HeldClaim
+	(*Ending)(nil),                   // 115: conductord.v1.Ending
+	(*Change)(nil),                   // 116: conductord.v1.Change
+	(*Intervention)(nil),             // 117: conductord.v1.Intervention
+	(*JobError)(nil),                 // 118: conductord.v1.JobError
+	(*Command)(nil),                  // 119: conductord.v1.Command
+	(*Result)(nil),                   // 120: conductord.v1.Result
+	(*Drain)(nil),                    // 121: conductord.v1.Drain
+	(*Opening)(nil),                  // 122: conductord.v1.Opening
+	(*Session)(nil),                  // 123: conductord.v1.Session
+	(*Entity)(nil),                   // 124: conductord.v1.Entity
+	(*Book)(nil),                     // 125: conductord.v1.Book
+	(*FlowDetail)(nil),               // 126: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 127: conductord.v1.Update
+	(*Schedule)(nil),                 // 128: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 129: conductord.v1.SlotRecord
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	101, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	101, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	102, // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
-	103, // 3: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
-	16,  // 4: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	104, // 5: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	105, // 6: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	104, // 7: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	106, // 8: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	106, // 9: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	106, // 10: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	106, // 11: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	104, // 12: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	107, // 13: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	104, // 14: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	106, // 15: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	108, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	109, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	108, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	110, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	107, // 20: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	107, // 21: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
-	110, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	111, // 23: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
-	107, // 24: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
-	112, // 25: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	113, // 26: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	114, // 27: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	115, // 28: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	106, // 29: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	106, // 30: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	108, // 31: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	116, // 32: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	108, // 33: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
-	19,  // 34: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
-	47,  // 35: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	105, // 36: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	117, // 37: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	118, // 38: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	119, // 39: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	120, // 40: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	121, // 41: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	122, // 42: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	121, // 43: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	122, // 44: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	123, // 45: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	123, // 46: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	123, // 47: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	124, // 48: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	125, // 49: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	78,  // 50: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	105, // 51: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	126, // 52: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	126, // 53: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	126, // 54: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	106, // 55: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	127, // 56: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	126, // 57: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	127, // 58: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	106, // 59: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	106, // 60: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	127, // 61: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	99,  // 62: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	106, // 63: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	100, // 64: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	107, // 65: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	14,  // 66: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	17,  // 67: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	19,  // 68: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	21,  // 69: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	23,  // 70: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	25,  // 71: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	27,  // 72: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	29,  // 73: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	31,  // 74: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
-	33,  // 75: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	35,  // 76: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	35,  // 77: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	35,  // 78: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	37,  // 79: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	37,  // 80: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	37,  // 81: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	39,  // 82: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	41,  // 83: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	37,  // 84: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	37,  // 85: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	43,  // 86: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	45,  // 87: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	48,  // 88: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	0,   // 89: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
-	2,   // 90: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 91: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	6,   // 92: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
-	8,   // 93: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
-	10,  // 94: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
-	12,  // 95: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
-	56,  // 96: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	58,  // 97: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	60,  // 98: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	62,  // 99: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	64,  // 100: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	66,  // 101: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	50,  // 102: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
-	52,  // 103: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
-	54,  // 104: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	68,  // 105: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	70,  // 106: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	72,  // 107: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	74,  // 108: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	76,  // 109: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	79,  // 110: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	81,  // 111: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	83,  // 112: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	85,  // 113: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	87,  // 114: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	89,  // 115: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	91,  // 116: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	93,  // 117: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	95,  // 118: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	97,  // 119: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	15,  // 120: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	18,  // 121: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	20,  // 122: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	22,  // 123: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	24,  // 124: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	26,  // 125: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	28,  // 126: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	30,  // 127: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	32,  // 128: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
-	34,  // 129: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	36,  // 130: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	36,  // 131: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	36,  // 132: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	38,  // 133: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	38,  // 134: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	38,  // 135: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	40,  // 136: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	42,  // 137: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	38,  // 138: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	38,  // 139: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	44,  // 140: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	46,  // 141: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	49,  // 142: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	1,   // 143: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
-	3,   // 144: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 145: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	7,   // 146: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
-	9,   // 147: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
-	11,  // 148: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
-	13,  // 149: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
-	57,  // 150: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	59,  // 151: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	61,  // 152: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	63,  // 153: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	65,  // 154: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	67,  // 155: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	51,  // 156: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
-	53,  // 157: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
-	55,  // 158: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	69,  // 159: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	71,  // 160: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	73,  // 161: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	75,  // 162: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	77,  // 163: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	80,  // 164: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	82,  // 165: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	84,  // 166: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	86,  // 167: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	88,  // 168: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	90,  // 169: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	92,  // 170: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	94,  // 171: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	96,  // 172: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	98,  // 173: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	120, // [120:174] is the sub-list for method output_type
-	66,  // [66:120] is the sub-list for method input_type
-	66,  // [66:66] is the sub-list for extension type_name
-	66,  // [66:66] is the sub-list for extension extendee
-	0,   // [0:66] is the sub-list for field type_name
+	103, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	103, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	104, // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
+	105, // 3: conductord.v1.AgeBoardRequest.step:type_name -> google.protobuf.Duration
+	106, // 4: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	18,  // 5: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
+	107, // 6: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	108, // 7: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	107, // 8: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	109, // 9: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	109, // 10: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	109, // 11: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	109, // 12: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	107, // 13: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	105, // 14: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	107, // 15: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	109, // 16: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	110, // 17: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	111, // 18: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	110, // 19: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	112, // 20: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	105, // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	105, // 22: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
+	112, // 23: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	113, // 24: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
+	105, // 25: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
+	114, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	115, // 27: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	116, // 28: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	117, // 29: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	109, // 30: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	109, // 31: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	110, // 32: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
+	118, // 33: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	110, // 34: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
+	21,  // 35: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	49,  // 36: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	108, // 37: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	119, // 38: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	120, // 39: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	121, // 40: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	122, // 41: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	123, // 42: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	124, // 43: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	123, // 44: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	124, // 45: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	125, // 46: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	125, // 47: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	125, // 48: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	126, // 49: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	127, // 50: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	80,  // 51: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	108, // 52: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	128, // 53: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	128, // 54: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	128, // 55: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	109, // 56: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	129, // 57: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	128, // 58: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	129, // 59: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	109, // 60: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	109, // 61: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	129, // 62: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	101, // 63: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	109, // 64: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	102, // 65: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	105, // 66: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	16,  // 67: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	19,  // 68: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	21,  // 69: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	23,  // 70: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	25,  // 71: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	27,  // 72: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	29,  // 73: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	31,  // 74: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	33,  // 75: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
+	35,  // 76: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	37,  // 77: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	37,  // 78: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	37,  // 79: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	39,  // 80: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	39,  // 81: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	39,  // 82: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	41,  // 83: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	43,  // 84: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	39,  // 85: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	39,  // 86: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	45,  // 87: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	47,  // 88: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	50,  // 89: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	0,   // 90: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
+	2,   // 91: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 92: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	6,   // 93: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
+	8,   // 94: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardRequest
+	10,  // 95: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
+	12,  // 96: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
+	14,  // 97: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
+	58,  // 98: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	60,  // 99: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	62,  // 100: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	64,  // 101: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	66,  // 102: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	68,  // 103: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	52,  // 104: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
+	54,  // 105: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
+	56,  // 106: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	70,  // 107: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	72,  // 108: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	74,  // 109: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	76,  // 110: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	78,  // 111: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	81,  // 112: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	83,  // 113: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	85,  // 114: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	87,  // 115: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	89,  // 116: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	91,  // 117: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	93,  // 118: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	95,  // 119: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	97,  // 120: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	99,  // 121: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	17,  // 122: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	20,  // 123: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	22,  // 124: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	24,  // 125: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	26,  // 126: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	28,  // 127: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	30,  // 128: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	32,  // 129: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	34,  // 130: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
+	36,  // 131: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	38,  // 132: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	38,  // 133: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	38,  // 134: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	40,  // 135: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	40,  // 136: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	40,  // 137: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	42,  // 138: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	44,  // 139: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	40,  // 140: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	40,  // 141: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	46,  // 142: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	48,  // 143: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	51,  // 144: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	1,   // 145: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
+	3,   // 146: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 147: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	7,   // 148: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
+	9,   // 149: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.AgeBoardResponse
+	11,  // 150: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
+	13,  // 151: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
+	15,  // 152: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
+	59,  // 153: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	61,  // 154: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	63,  // 155: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	65,  // 156: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	67,  // 157: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	69,  // 158: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	53,  // 159: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
+	55,  // 160: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
+	57,  // 161: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	71,  // 162: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	73,  // 163: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	75,  // 164: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	77,  // 165: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	79,  // 166: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	82,  // 167: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	84,  // 168: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	86,  // 169: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	88,  // 170: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	90,  // 171: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	92,  // 172: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	94,  // 173: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	96,  // 174: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	98,  // 175: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	100, // 176: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	122, // [122:177] is the sub-list for method output_type
+	67,  // [67:122] is the sub-list for method input_type
+	67,  // [67:67] is the sub-list for extension type_name
+	67,  // [67:67] is the sub-list for extension extendee
+	0,   // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -6193,14 +6291,14 @@ func file_conductord_v1_service_proto_init() {
 	}
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_service_proto_msgTypes[43].OneofWrappers = []any{}
+	file_conductord_v1_service_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   101,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

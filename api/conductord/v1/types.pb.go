@@ -1494,47 +1494,50 @@ func (x *RetryPolicy) GetOnFailure() string {
 }
 
 type Job struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Board         string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	Priority      int32                  `protobuf:"zigzag32,5,opt,name=priority,proto3" json:"priority,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	State         string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
-	Book          string                 `protobuf:"bytes,8,opt,name=book,proto3" json:"book,omitempty"`
-	BookName      string                 `protobuf:"bytes,9,opt,name=book_name,json=bookName,proto3" json:"book_name,omitempty"`
-	Flow          string                 `protobuf:"bytes,10,opt,name=flow,proto3" json:"flow,omitempty"`
-	Details       *Value                 `protobuf:"bytes,11,opt,name=details,proto3" json:"details,omitempty"`
-	Store         map[string]*Value      `protobuf:"bytes,12,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	PostedAt      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=posted_at,json=postedAt,proto3" json:"posted_at,omitempty"`
-	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
-	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	DueAt         *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
-	Claim         *Claim                 `protobuf:"bytes,18,opt,name=claim,proto3" json:"claim,omitempty"`
-	Token         *Token                 `protobuf:"bytes,19,opt,name=token,proto3" json:"token,omitempty"`
-	Claims        uint32                 `protobuf:"varint,20,opt,name=claims,proto3" json:"claims,omitempty"`
-	Crashes       uint32                 `protobuf:"varint,21,opt,name=crashes,proto3" json:"crashes,omitempty"`
-	Outcome       string                 `protobuf:"bytes,22,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Reason        string                 `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
-	Failure       *Failure               `protobuf:"bytes,24,opt,name=failure,proto3" json:"failure,omitempty"`
-	Failures      uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments that brought a failure
-	Order         *Order                 `protobuf:"bytes,26,opt,name=order,proto3" json:"order,omitempty"`
-	Held          bool                   `protobuf:"varint,27,opt,name=held,proto3" json:"held,omitempty"`
-	Key           string                 `protobuf:"bytes,28,opt,name=key,proto3" json:"key,omitempty"`
-	Front         uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
-	Tags          []string               `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
-	MaxCrashes    uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
-	Labels        []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	ClaimableAt   *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"` // of a claimable job: since when
-	Size          uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                 // bytes of its posting, which count on its board until it is finished
-	Retry         *RetryPolicy           `protobuf:"bytes,50,opt,name=retry,proto3" json:"retry,omitempty"`
-	Attempts      uint32                 `protobuf:"varint,51,opt,name=attempts,proto3" json:"attempts,omitempty"`  // that have failed, of a job with a retry policy
-	Attempted     string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // how the last of these ended that has not ended the job
-	Parked        bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy, for a person
-	Retention     *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Board       string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`
+	Name        string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Kind        string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Priority    int32                  `protobuf:"zigzag32,5,opt,name=priority,proto3" json:"priority,omitempty"`
+	Sequence    uint64                 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	State       string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
+	Book        string                 `protobuf:"bytes,8,opt,name=book,proto3" json:"book,omitempty"`
+	BookName    string                 `protobuf:"bytes,9,opt,name=book_name,json=bookName,proto3" json:"book_name,omitempty"`
+	Flow        string                 `protobuf:"bytes,10,opt,name=flow,proto3" json:"flow,omitempty"`
+	Details     *Value                 `protobuf:"bytes,11,opt,name=details,proto3" json:"details,omitempty"`
+	Store       map[string]*Value      `protobuf:"bytes,12,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	NotBefore   *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	PostedAt    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=posted_at,json=postedAt,proto3" json:"posted_at,omitempty"`
+	ModifiedAt  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	FinishedAt  *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	DueAt       *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
+	Claim       *Claim                 `protobuf:"bytes,18,opt,name=claim,proto3" json:"claim,omitempty"`
+	Token       *Token                 `protobuf:"bytes,19,opt,name=token,proto3" json:"token,omitempty"`
+	Claims      uint32                 `protobuf:"varint,20,opt,name=claims,proto3" json:"claims,omitempty"`
+	Crashes     uint32                 `protobuf:"varint,21,opt,name=crashes,proto3" json:"crashes,omitempty"`
+	Outcome     string                 `protobuf:"bytes,22,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Reason      string                 `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
+	Failure     *Failure               `protobuf:"bytes,24,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failures    uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments that brought a failure
+	Order       *Order                 `protobuf:"bytes,26,opt,name=order,proto3" json:"order,omitempty"`
+	Held        bool                   `protobuf:"varint,27,opt,name=held,proto3" json:"held,omitempty"`
+	Key         string                 `protobuf:"bytes,28,opt,name=key,proto3" json:"key,omitempty"`
+	Front       uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
+	Tags        []string               `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
+	MaxCrashes  uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
+	Labels      []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
+	Deadline    *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	ClaimableAt *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"` // of a claimable job: since when
+	Size        uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                 // bytes of its posting, which count on its board until it is finished
+	Retry       *RetryPolicy           `protobuf:"bytes,50,opt,name=retry,proto3" json:"retry,omitempty"`
+	Attempts    uint32                 `protobuf:"varint,51,opt,name=attempts,proto3" json:"attempts,omitempty"`  // that have failed, of a job with a retry policy
+	Attempted   string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // how the last of these ended that has not ended the job
+	Parked      bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy, for a person
+	Retention   *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
+	// Only where a job is stored: by how many steps its board had raised whoever
+	// waited from the beginning, when this job became claimable first.
+	Lag           *int64 `protobuf:"varint,42,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1847,6 +1850,13 @@ func (x *Job) GetRetention() *durationpb.Duration {
 		return x.Retention
 	}
 	return nil
+}
+
+func (x *Job) GetLag() int64 {
+	if x != nil && x.Lag != nil {
+		return *x.Lag
+	}
+	return 0
 }
 
 // JobError is an attempt at a job that did not succeed.
@@ -3784,6 +3794,7 @@ type Board struct {
 	Limits        *BoardLimits           `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
 	Pause         *BoardPause            `protobuf:"bytes,4,opt,name=pause,proto3" json:"pause,omitempty"`   // while it is paused
 	Counts        *BoardCounts           `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"` // unset where the board is stored: counted apart
+	Ageing        *BoardAgeing           `protobuf:"bytes,6,opt,name=ageing,proto3" json:"ageing,omitempty"` // unset: it never had any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3853,6 +3864,74 @@ func (x *Board) GetCounts() *BoardCounts {
 	return nil
 }
 
+func (x *Board) GetAgeing() *BoardAgeing {
+	if x != nil {
+		return x.Ageing
+	}
+	return nil
+}
+
+// BoardAgeing is how waiting raises the priority of a board's jobs.
+type BoardAgeing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          *durationpb.Duration   `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`    // of waiting for one step of priority; unset: waiting raises nothing any more
+	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`  // when that was said
+	Steps         int64                  `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"` // by which whoever had waited from the beginning was raised until then
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoardAgeing) Reset() {
+	*x = BoardAgeing{}
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardAgeing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardAgeing) ProtoMessage() {}
+
+func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
+func (*BoardAgeing) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *BoardAgeing) GetStep() *durationpb.Duration {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *BoardAgeing) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *BoardAgeing) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
 // BoardLimits bound a board. What is 0 is not bounded.
 type BoardLimits struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
@@ -3865,7 +3944,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +3956,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +3969,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -3926,7 +4005,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4017,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4030,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -3992,7 +4071,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4083,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4096,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -4095,7 +4174,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4186,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4199,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -4154,7 +4233,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4245,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4258,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -4208,7 +4287,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4220,7 +4299,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4233,7 +4312,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -4273,7 +4352,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4364,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4377,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Tally) GetJobs() []uint64 {
@@ -4353,7 +4432,7 @@ type TallyRate struct {
 
 func (x *TallyRate) Reset() {
 	*x = TallyRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4444,7 @@ func (x *TallyRate) String() string {
 func (*TallyRate) ProtoMessage() {}
 
 func (x *TallyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4457,7 @@ func (x *TallyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyRate.ProtoReflect.Descriptor instead.
 func (*TallyRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TallyRate) GetSlot() int64 {
@@ -4564,7 +4643,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\xc3\v\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xe2\v\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4610,11 +4689,13 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\battempts\x183 \x01(\rR\battempts\x12\x1c\n" +
 	"\tattempted\x184 \x01(\tR\tattempted\x12\x16\n" +
 	"\x06parked\x185 \x01(\bR\x06parked\x127\n" +
-	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x1aN\n" +
+	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x15\n" +
+	"\x03lag\x18* \x01(\x03H\x00R\x03lag\x88\x01\x01\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x9b\x03\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01B\x06\n" +
+	"\x04_lag\"\x9b\x03\n" +
 	"\bJobError\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -4805,14 +4886,19 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05limit\x18\x04 \x01(\x03R\x05limit\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\x03R\x04size\x12\x12\n" +
 	"\x04unit\x18\x06 \x01(\tR\x04unit\x12-\n" +
-	"\x05since\x18\a \x01(\v2\x17.conductord.v1.PositionR\x05since\"\xef\x01\n" +
+	"\x05since\x18\a \x01(\v2\x17.conductord.v1.PositionR\x05since\"\xa3\x02\n" +
 	"\x05Board\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
 	"created_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +
 	"\x06limits\x18\x03 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\x12/\n" +
 	"\x05pause\x18\x04 \x01(\v2\x19.conductord.v1.BoardPauseR\x05pause\x122\n" +
-	"\x06counts\x18\x05 \x01(\v2\x1a.conductord.v1.BoardCountsR\x06counts\"g\n" +
+	"\x06counts\x18\x05 \x01(\v2\x1a.conductord.v1.BoardCountsR\x06counts\x122\n" +
+	"\x06ageing\x18\x06 \x01(\v2\x1a.conductord.v1.BoardAgeingR\x06ageing\"\x84\x01\n" +
+	"\vBoardAgeing\x12-\n" +
+	"\x04step\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x04step\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05steps\x18\x03 \x01(\x03R\x05steps\"g\n" +
 	"\vBoardLimits\x12\x12\n" +
 	"\x04jobs\x18\x01 \x01(\x04R\x04jobs\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12.\n" +
@@ -4872,7 +4958,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -4910,53 +4996,54 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*SlotDecision)(nil),          // 33: conductord.v1.SlotDecision
 	(*Error)(nil),                 // 34: conductord.v1.Error
 	(*Board)(nil),                 // 35: conductord.v1.Board
-	(*BoardLimits)(nil),           // 36: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 37: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 38: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 39: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 40: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 41: conductord.v1.BoardHolder
-	(*Tally)(nil),                 // 42: conductord.v1.Tally
-	(*TallyRate)(nil),             // 43: conductord.v1.TallyRate
-	nil,                           // 44: conductord.v1.Book.MetaEntry
-	nil,                           // 45: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 46: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 47: conductord.v1.Posting.StoreEntry
-	nil,                           // 48: conductord.v1.Job.StoreEntry
-	nil,                           // 49: conductord.v1.Entity.MetadataEntry
-	nil,                           // 50: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 51: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
+	(*BoardAgeing)(nil),           // 36: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 37: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 38: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 39: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 40: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 41: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 42: conductord.v1.BoardHolder
+	(*Tally)(nil),                 // 43: conductord.v1.Tally
+	(*TallyRate)(nil),             // 44: conductord.v1.TallyRate
+	nil,                           // 45: conductord.v1.Book.MetaEntry
+	nil,                           // 46: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 47: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 48: conductord.v1.Posting.StoreEntry
+	nil,                           // 49: conductord.v1.Job.StoreEntry
+	nil,                           // 50: conductord.v1.Entity.MetadataEntry
+	nil,                           // 51: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 52: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	44,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	52,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	45,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	53,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	53,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,   // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,   // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,   // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	45,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	46,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	46,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	47,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,   // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	52,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	53,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	53,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,   // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	8,   // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	7,   // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
 	0,   // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	52,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	53,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	1,   // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	52,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	53,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	9,   // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	0,   // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	52,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	53,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	1,   // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	52,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	52,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	53,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	53,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	2,   // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	2,   // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -4964,106 +5051,109 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
 	12,  // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
 	6,   // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	52,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	53,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
 	10,  // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
 	9,   // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
 	3,   // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
 	0,   // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	47,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	52,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	52,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	48,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	53,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	53,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
 	14,  // 42: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	53,  // 43: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	53,  // 44: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	53,  // 45: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	54,  // 43: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	54,  // 44: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	54,  // 45: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
 	0,   // 46: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	48,  // 47: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	52,  // 48: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	52,  // 49: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	52,  // 50: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	52,  // 51: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	52,  // 52: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	49,  // 47: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	53,  // 48: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	53,  // 49: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	53,  // 50: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	53,  // 51: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	53,  // 52: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
 	19,  // 53: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
 	1,   // 54: conductord.v1.Job.token:type_name -> conductord.v1.Token
 	2,   // 55: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
 	18,  // 56: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	52,  // 57: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	52,  // 58: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	53,  // 57: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	53,  // 58: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
 	14,  // 59: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	53,  // 60: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	54,  // 60: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
 	27,  // 61: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	52,  // 62: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	53,  // 62: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
 	1,   // 63: conductord.v1.JobError.token:type_name -> conductord.v1.Token
 	2,   // 64: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	52,  // 65: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	52,  // 66: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	52,  // 67: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	53,  // 65: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	53,  // 66: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	53,  // 67: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
 	1,   // 68: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	52,  // 69: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	53,  // 70: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	53,  // 69: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	54,  // 70: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
 	19,  // 71: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	53,  // 72: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	53,  // 73: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	54,  // 72: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	54,  // 73: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
 	15,  // 74: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
 	3,   // 75: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
 	5,   // 76: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
 	1,   // 77: conductord.v1.Ending.token:type_name -> conductord.v1.Token
 	11,  // 78: conductord.v1.Ending.update:type_name -> conductord.v1.Update
 	2,   // 79: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	53,  // 80: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	53,  // 81: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	53,  // 82: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	52,  // 83: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	49,  // 84: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	52,  // 85: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	52,  // 86: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	54,  // 80: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	54,  // 81: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	54,  // 82: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	53,  // 83: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	50,  // 84: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	53,  // 85: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	53,  // 86: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
 	27,  // 87: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	52,  // 88: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	53,  // 88: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
 	1,   // 89: conductord.v1.Event.token:type_name -> conductord.v1.Token
 	29,  // 90: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
 	18,  // 91: conductord.v1.Event.order:type_name -> conductord.v1.Order
 	13,  // 92: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	53,  // 93: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	52,  // 94: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	52,  // 95: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	52,  // 96: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 97: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	52,  // 98: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	52,  // 99: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	54,  // 93: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	53,  // 94: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	53,  // 95: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	53,  // 96: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	53,  // 97: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	53,  // 98: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	53,  // 99: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
 	31,  // 100: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	52,  // 101: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	52,  // 102: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	52,  // 103: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	52,  // 104: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	52,  // 105: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	52,  // 106: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	53,  // 101: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	53,  // 102: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	53,  // 103: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	53,  // 104: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	53,  // 105: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	53,  // 106: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
 	27,  // 107: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	52,  // 108: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	36,  // 109: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	37,  // 110: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	38,  // 111: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	52,  // 112: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	50,  // 113: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	52,  // 114: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	52,  // 115: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	39,  // 116: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	39,  // 117: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	40,  // 118: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	41,  // 119: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	51,  // 120: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	43,  // 121: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
-	43,  // 122: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
-	0,   // 123: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 124: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 125: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 126: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 127: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 128: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	129, // [129:129] is the sub-list for method output_type
-	129, // [129:129] is the sub-list for method input_type
-	129, // [129:129] is the sub-list for extension type_name
-	129, // [129:129] is the sub-list for extension extendee
-	0,   // [0:129] is the sub-list for field type_name
+	53,  // 108: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	37,  // 109: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	38,  // 110: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	39,  // 111: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	36,  // 112: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	54,  // 113: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	53,  // 114: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	53,  // 115: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	51,  // 116: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	53,  // 117: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	53,  // 118: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	40,  // 119: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	40,  // 120: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	41,  // 121: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	42,  // 122: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	52,  // 123: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	44,  // 124: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
+	44,  // 125: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	0,   // 126: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 127: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 128: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 129: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 130: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 131: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	132, // [132:132] is the sub-list for method output_type
+	132, // [132:132] is the sub-list for method input_type
+	132, // [132:132] is the sub-list for extension type_name
+	132, // [132:132] is the sub-list for extension extendee
+	0,   // [0:132] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -5071,6 +5161,7 @@ func file_conductord_v1_types_proto_init() {
 	if File_conductord_v1_types_proto != nil {
 		return
 	}
+	file_conductord_v1_types_proto_msgTypes[15].OneofWrappers = []any{}
 	file_conductord_v1_types_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -5078,7 +5169,7 @@ func file_conductord_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -104,6 +104,8 @@ const (
 	BoardServiceListBoardsProcedure = "/conductord.v1.BoardService/ListBoards"
 	// BoardServiceLimitBoardProcedure is the fully-qualified name of the BoardService's LimitBoard RPC.
 	BoardServiceLimitBoardProcedure = "/conductord.v1.BoardService/LimitBoard"
+	// BoardServiceAgeBoardProcedure is the fully-qualified name of the BoardService's AgeBoard RPC.
+	BoardServiceAgeBoardProcedure = "/conductord.v1.BoardService/AgeBoard"
 	// BoardServicePauseBoardProcedure is the fully-qualified name of the BoardService's PauseBoard RPC.
 	BoardServicePauseBoardProcedure = "/conductord.v1.BoardService/PauseBoard"
 	// BoardServiceResumeBoardProcedure is the fully-qualified name of the BoardService's ResumeBoard
@@ -220,6 +222,8 @@ type BoardServiceClient interface {
 	ListBoards(context.Context, *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error)
 	// LimitBoard replaces the limits of a board.
 	LimitBoard(context.Context, *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error)
+	// AgeBoard has waiting raise the priority of a board's jobs, or ends that.
+	AgeBoard(context.Context, *connect.Request[v1.AgeBoardRequest]) (*connect.Response[v1.AgeBoardResponse], error)
 	// PauseBoard keeps everybody from claiming, until ResumeBoard.
 	PauseBoard(context.Context, *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error)
 	ResumeBoard(context.Context, *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error)
@@ -400,6 +404,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("LimitBoard")),
 			connect.WithClientOptions(opts...),
 		),
+		ageBoard: connect.NewClient[v1.AgeBoardRequest, v1.AgeBoardResponse](
+			httpClient,
+			baseURL+BoardServiceAgeBoardProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("AgeBoard")),
+			connect.WithClientOptions(opts...),
+		),
 		pauseBoard: connect.NewClient[v1.PauseBoardRequest, v1.PauseBoardResponse](
 			httpClient,
 			baseURL+BoardServicePauseBoardProcedure,
@@ -450,6 +460,7 @@ type boardServiceClient struct {
 	getBoard    *connect.Client[v1.GetBoardRequest, v1.GetBoardResponse]
 	listBoards  *connect.Client[v1.ListBoardsRequest, v1.ListBoardsResponse]
 	limitBoard  *connect.Client[v1.LimitBoardRequest, v1.LimitBoardResponse]
+	ageBoard    *connect.Client[v1.AgeBoardRequest, v1.AgeBoardResponse]
 	pauseBoard  *connect.Client[v1.PauseBoardRequest, v1.PauseBoardResponse]
 	resumeBoard *connect.Client[v1.ResumeBoardRequest, v1.ResumeBoardResponse]
 	deleteBoard *connect.Client[v1.DeleteBoardRequest, v1.DeleteBoardResponse]
@@ -590,6 +601,11 @@ func (c *boardServiceClient) LimitBoard(ctx context.Context, req *connect.Reques
 	return c.limitBoard.CallUnary(ctx, req)
 }
 
+// AgeBoard calls conductord.v1.BoardService.AgeBoard.
+func (c *boardServiceClient) AgeBoard(ctx context.Context, req *connect.Request[v1.AgeBoardRequest]) (*connect.Response[v1.AgeBoardResponse], error) {
+	return c.ageBoard.CallUnary(ctx, req)
+}
+
 // PauseBoard calls conductord.v1.BoardService.PauseBoard.
 func (c *boardServiceClient) PauseBoard(ctx context.Context, req *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error) {
 	return c.pauseBoard.CallUnary(ctx, req)
@@ -653,6 +669,8 @@ type BoardServiceHandler interface {
 	ListBoards(context.Context, *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error)
 	// LimitBoard replaces the limits of a board.
 	LimitBoard(context.Context, *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error)
+	// AgeBoard has waiting raise the priority of a board's jobs, or ends that.
+	AgeBoard(context.Context, *connect.Request[v1.AgeBoardRequest]) (*connect.Response[v1.AgeBoardResponse], error)
 	// PauseBoard keeps everybody from claiming, until ResumeBoard.
 	PauseBoard(context.Context, *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error)
 	ResumeBoard(context.Context, *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error)
@@ -829,6 +847,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("LimitBoard")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceAgeBoardHandler := connect.NewUnaryHandler(
+		BoardServiceAgeBoardProcedure,
+		svc.AgeBoard,
+		connect.WithSchema(boardServiceMethods.ByName("AgeBoard")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServicePauseBoardHandler := connect.NewUnaryHandler(
 		BoardServicePauseBoardProcedure,
 		svc.PauseBoard,
@@ -903,6 +927,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceListBoardsHandler.ServeHTTP(w, r)
 		case BoardServiceLimitBoardProcedure:
 			boardServiceLimitBoardHandler.ServeHTTP(w, r)
+		case BoardServiceAgeBoardProcedure:
+			boardServiceAgeBoardHandler.ServeHTTP(w, r)
 		case BoardServicePauseBoardProcedure:
 			boardServicePauseBoardHandler.ServeHTTP(w, r)
 		case BoardServiceResumeBoardProcedure:
@@ -1024,6 +1050,10 @@ func (UnimplementedBoardServiceHandler) ListBoards(context.Context, *connect.Req
 
 func (UnimplementedBoardServiceHandler) LimitBoard(context.Context, *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.LimitBoard is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) AgeBoard(context.Context, *connect.Request[v1.AgeBoardRequest]) (*connect.Response[v1.AgeBoardResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.AgeBoard is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) PauseBoard(context.Context, *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error) {

@@ -1,0 +1,79 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// A board that ages its jobs raises all that wait by one step of priority at the
+// same moments. Two of them never change places, so each can stand in the index
+// under a rank that time does not change: its priority, less the steps that had
+// been when it became claimable first, which is its lag. What a job counts for
+// at a time is its rank and all the steps that have been until then; that is of
+// use only to compare jobs of several boards.
+//
+// Nothing is moved in the index when ageing is switched on, changed or switched
+// off: the steps go on from where they were, faster, slower or not at all.
+
+// ageBoard says how long a job waits for one step of priority.
+func (t *txn) ageBoard(c *v1.AgeBoardCommand) error {
+	board, err := t.existingBoard(c.GetBoard())
+	if err != nil {
+		return fmt.Errorf("cannot age jobs: %w", err)
+	}
+	step, err := command.DurationFromProto("board ageing", c.GetStep())
+	if err == nil {
+		err = jobs.CheckAgeing(step)
+	}
+	if err != nil || step == board.Ageing.Step {
+		return err
+	}
+	board.Ageing = jobs.BoardAgeing{Step: step, Since: t.now, Steps: board.Ageing.Raised(t.now)}
+	t.saveBoard(&board)
+	return nil
+}
+
+// age notes when a job has become claimable first. One that was so before its
+// board aged jobs has waited from the beginning.
+func (t *txn) age(j *jobRecord) {
+	if j.lag != nil {
+		return
+	}
+	lag, ages, err := t.lagNow(j.Board)
+	switch {
+	case err != nil && t.fault == nil:
+		t.fault = err
+	case !ages:
+		return
+	case j.Claims > 0 || j.ClaimableAt.Before(t.now):
+		lag = 0
+	}
+	j.lag = &lag
+}
+
+// lagNow is the lag of a job that becomes claimable now.
+func (t *txn) lagNow(name string) (lag int64, ages bool, err error) {
+	board, _, err := t.board(name)
+	return board.Ageing.Raised(t.now), board.Ageing != (jobs.BoardAgeing{}), err
+}
+
+// rank orders the claimable jobs of a board. At the ends of what a priority can
+// be, steps count no more.
+func (j *jobRecord) rank() jobs.Priority {
+	rank := int64(j.Priority)
+	if j.lag != nil {
+		rank -= *j.lag
+	}
+	return jobs.Priority(min(max(rank, math.MinInt32), math.MaxInt32))
+}
+
+// counts is what a job counts for on a board that has raised the first ones so
+// often, by its place in the order of a lane: see claimableKey.
+func counts(order []byte, raised int64) int64 {
+	return int64(int32(^binary.BigEndian.Uint32(order)^1<<31)) + raised
+}

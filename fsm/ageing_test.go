@@ -1,0 +1,118 @@
+package fsm_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+)
+
+func ageBoard(board string, step time.Duration) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_AgeBoard{AgeBoard: &v1.AgeBoardCommand{Board: board, Step: lasting(step)}}}
+}
+
+// TestAgeing: a job for each word, "name:priority", posted a second after the
+// one before, or what stands there instead; and then the order in which all are
+// claimed. "+5" lets five seconds pass, "age:3" says how long a step takes.
+func TestAgeing(t *testing.T) {
+	for _, row := range []struct{ name, script, want string }{
+		{"without it, priority counts alone", "a:0 +60 b:1 c:0", "b a c"},
+		{"a step is a step", "age:5 a:0 +4 b:1 c:2", "c a b"},
+		{"less is not", "age:5 a:0 +3 b:1", "b a"},
+		{"all that wait are raised alike", "age:1 a:2 b:1 +100 c:0", "a b c"},
+		{"the lowest comes at last", fmt.Sprintf("age:1 a:-3 b:0 c:0 d:0 e:0 f:%d", math.MaxInt32), "f b c a d e"},
+		{"what waited before counts from then on", "a:0 +60 age:5 b:1 +10 c:1 d:2", "b a d c"},
+		{"switched off, what was reached stays", "age:1 a:0 +5 age:0 b:5 c:6 d:7 +60 e:6", "d a c e b"},
+		{"slower from then on", "age:1 a:0 +4 age:10 b:5 +7 c:6 d:5", "c a b d"},
+		{"switched on again", "age:1 a:0 +4 age:0 +60 age:1 +2 b:7 c:8 d:9", "a b c d"},
+		{"the front is before its equals of then", "age:10 a:0 +9 b:0 f:0:front g:1:front", "g a f b"},
+		{"another priority keeps the age", "age:1 a:0 b:5 +2 a=5 c:0", "a b c"},
+		{"who is given back keeps its age", "age:1 a:0 +5 a! b:3", "a b"},
+		{"of two boards, each by its own", "age:1 a:0 +3 b:2@other +1 c:5@other d:5", "a d c b"},
+		{"at the end of all priorities nothing rises", fmt.Sprintf("age:1 a:%d +5 b:%d", math.MinInt32, math.MinInt32), "a b"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			r.ok(open("ann"))
+			for _, word := range strings.Fields(row.script) {
+				r.ageingWord(word)
+			}
+			var got []string
+			for i := 0; ; i++ {
+				granted := r.ok(claimNext("ann", fmt.Sprint("n", i), 1, []string{"default", "other"}, []string{"k", "l"})).GetClaim().Granted
+				if len(granted) == 0 {
+					break
+				}
+				got = append(got, r.job(granted[0].Job).Name)
+			}
+			if said := strings.Join(got, " "); said != row.want {
+				t.Errorf("claimed %s, want %s", said, row.want)
+			}
+			if err := fsm.Verify(r.Machine); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func (r *rig) ageingWord(word string) {
+	r.Helper()
+	number := func(text string) (n int32) {
+		if _, err := fmt.Sscan(text, &n); err != nil {
+			r.Fatalf("%q: %v", word, err)
+		}
+		return n
+	}
+	name, rest, _ := strings.Cut(word, ":")
+	switch {
+	case strings.HasPrefix(word, "+"):
+		r.now = r.now.Add(time.Duration(number(word[1:])) * time.Second)
+	case name == "age":
+		r.ok(ageBoard("", time.Duration(number(rest))*time.Second))
+	case strings.HasSuffix(word, "!"):
+		token := r.claimedAgain("ann", id(word[:1]))
+		r.ok(abandon(&v1.Ending{Job: id(word[:1]), Token: command.TokenToProto(token)}))
+	case strings.Contains(word, "="):
+		priority := number(word[2:])
+		r.ok(&v1.Command{Kind: &v1.Command_Change{Change: &v1.Change{Job: id(word[:1]), Priority: &priority}}})
+	default:
+		p := posting(name, []string{"k", "l"}[int(name[0])%2])
+		rest, front := strings.CutSuffix(rest, ":front")
+		text, board, _ := strings.Cut(rest, "@")
+		p.Priority, p.Front, p.Board = number(text), front, board
+		r.posted(p)
+		r.now = r.now.Add(time.Second)
+	}
+}
+
+// TestAgeingIsExplained: how many come before a job, and which priority would
+// put it first, is counted under ageing too.
+func TestAgeingIsExplained(t *testing.T) {
+	r := newRig(t)
+	r.ok(ageBoard("", time.Second))
+	r.posted(posting("old", "k"))
+	r.now = r.now.Add(10 * time.Second)
+	p := posting("new", "k")
+	p.Priority = 7
+	r.posted(p)
+	s, err := r.Situation(jobID(id("new")), r.now)
+	if err != nil || s.Ahead != 1 || s.First != 10 {
+		t.Fatalf("%d come before it, the first as if of priority %d (%v)", s.Ahead, s.First, err)
+	}
+	priority := int32(s.First) + 1
+	r.ok(&v1.Command{Kind: &v1.Command_Change{Change: &v1.Change{Job: id("new"), Priority: &priority}}})
+	if s, err := r.Situation(jobID(id("new")), r.now); err != nil || s.Ahead != 0 {
+		t.Errorf("%d still come before it (%v)", s.Ahead, err)
+	}
+	if ageing := r.board("").Ageing; ageing.Step != time.Second || ageing.Steps != 0 || !ageing.Since.Equal(start) {
+		t.Errorf("the board ages by %+v", ageing)
+	}
+	r.harmless(ageBoard("", time.Second))
+	r.refused(ageBoard("nowhere", time.Second), "not_found")
+	r.refused(ageBoard("", time.Millisecond), "invalid")
+}
