@@ -60,7 +60,7 @@ func (t *txn) expireJob(j *jobRecord) error {
 		return err
 	case remains == nothing:
 		j.Order = order
-		t.closeCancelled(j, flow, "")
+		return t.closeCancelled(j, flow, "")
 	case remains == undoing:
 		t.haveUndone(j, order)
 	}

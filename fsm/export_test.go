@@ -304,7 +304,8 @@ func (c *census) checkTally(key, value []byte) error {
 	return nil
 }
 
-// checkInterventions: the record of a flow knows the token of the last one.
+// checkInterventions: the record of a flow knows the token of the last one that
+// is pending, if any is.
 func (c *census) checkInterventions(record *flowRecord) error {
 	rows := c.keys(tableIntervention, record.ID.UUID[:])
 	if (len(rows) > 0) != (len(record.Interventions) > 0) {
@@ -322,10 +323,13 @@ func (c *census) checkInterventions(record *flowRecord) error {
 			return fmt.Errorf("flow %s has intervention %d under an older token than the one before", record.ID, i)
 		}
 	}
-	if last := all[len(all)-1].Token; last != record.Interventions[0].Token {
-		return fmt.Errorf("flow %s knows an intervention under %s, and the last is under %s", record.ID, record.Interventions[0].Token, last)
+	detail := record.FlowDetail
+	detail.Interventions = all
+	known, last := record.Pending(), detail.Pending()
+	if len(known) == 0 && len(last) == 0 || len(known) == 1 && len(last) > 0 && known[0].Token == last[len(last)-1].Token {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("flow %s knows %+v to be pending, and that are %+v", record.ID, known, last)
 }
 
 // checkFinish: every row of a finish is that of a job that has finished then.

@@ -1,9 +1,11 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -53,11 +55,53 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	if err := checkPending(detail, &intervention); err != nil {
 		return nil, err
 	}
-	number := uint32(len(detail.Interventions))
-	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(&intervention))
-	record.Interventions, record.UpdatedAt = []logbook.Intervention{intervention}, t.now
-	t.steer(j, append(detail.Pending(), intervention), record)
+	released := detail.Resumable()
+	t.keepIntervention(record, detail, &intervention)
+	t.steer(j, &intervention, detail.Pending(), record, released)
 	return intervened(j), nil
+}
+
+// keepIntervention writes what was said of a flow, and adds it to the detail.
+// The record knows whether anything is pending: of a last one that was taken
+// back, or carried out, it keeps no token.
+func (t *txn) keepIntervention(record *flowRecord, detail *logbook.FlowDetail, said *logbook.Intervention) {
+	number := uint32(len(detail.Interventions))
+	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(said))
+	detail.Interventions = append(detail.Interventions, *said)
+	record.Interventions, record.UpdatedAt = []logbook.Intervention{{}}, t.now
+	if pending := detail.Pending(); len(pending) > 0 {
+		record.Interventions[0].Token = pending[len(pending)-1].Token
+	}
+}
+
+// takeBack records in the name of who cancels a job that nothing is to be
+// carried out of what is pending in its flow. The error is a fault.
+func (t *txn) takeBack(record *flowRecord, order *jobs.StandingOrder) error {
+	if len(record.Pending()) == 0 {
+		return nil
+	}
+	detail := record.FlowDetail
+	var err error
+	if detail.Interventions, _, err = t.interventions(record); err != nil {
+		return err
+	}
+	token := t.token()
+	t.keepIntervention(record, &detail, &logbook.Intervention{
+		ID: uuid.NewSHA1(record.ID.UUID, []byte(token.String())), Flow: record.ID, Kind: logbook.InterveneTakeBack,
+		By: cmp.Or(order.By, "somebody"), Reason: order.Reason, At: t.now, Token: token,
+	})
+	return nil
+}
+
+// pending reads what was said of a flow and waits to be carried out.
+func (v *view) pending(record *flowRecord) ([]logbook.Intervention, error) {
+	if len(record.Pending()) == 0 {
+		return nil, nil
+	}
+	detail := record.FlowDetail
+	var err error
+	detail.Interventions, _, err = v.interventions(record)
+	return detail.Pending(), err
 }
 
 func intervened(j *jobRecord) *v1.Result {
@@ -119,6 +163,9 @@ func (t *txn) checkReopening(record *flowRecord, j *jobRecord) error {
 
 // checkPending bounds what whoever claims the flow's job is to be told.
 func checkPending(detail *logbook.FlowDetail, next *logbook.Intervention) error {
+	if next.Kind == logbook.InterveneTakeBack {
+		return nil // there is less to tell then
+	}
 	size := interventionSize(next)
 	pending := detail.Pending()
 	for i := range pending {
@@ -137,14 +184,18 @@ func interventionSize(i *logbook.Intervention) int {
 }
 
 // steer has a job carry out what is pending: it becomes claimable, if it was
-// finished or parked, and not all of that holds.
-func (t *txn) steer(j *jobRecord, pending []logbook.Intervention, record *flowRecord) {
-	last := &pending[len(pending)-1]
+// finished or parked, and not all of that holds. Where nothing is to be carried
+// out any more, a job that was to comes to the end that its flow has.
+func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.Intervention, record *flowRecord, released bool) {
 	evidence := jobs.Event{
 		Token: last.Token, Reason: saidOf(last),
 		Order: &jobs.StandingOrder{Kind: jobs.OrderIntervene, By: last.By, Reason: last.Reason, At: last.At},
 	}
-	if last.Hold {
+	switch back := last.Kind == logbook.InterveneTakeBack; {
+	case back && released && !j.State.Finished() && !logbook.Released(pending):
+		t.closeAgain(j, record, evidence)
+		return
+	case back, last.Hold:
 		t.saveFlow(record)
 		t.event(jobs.EventIntervened, j, evidence)
 		return
@@ -174,6 +225,20 @@ func (t *txn) steer(j *jobRecord, pending []logbook.Intervention, record *flowRe
 	t.event(jobs.EventReopened, j, evidence)
 }
 
+// closeAgain completes a job whose flow has come to its end, and is not to go on
+// after all.
+func (t *txn) closeAgain(j *jobRecord, record *flowRecord, evidence jobs.Event) {
+	record.job = 0
+	t.saveFlow(record)
+	j.Outcome, j.Reason = jobs.OutcomeFailed, evidence.Reason
+	if record.State == logbook.FlowReverted {
+		j.Outcome = jobs.OutcomeReverted
+	}
+	t.move(j, jobs.StateCompleted, time.Time{})
+	evidence.Outcome = j.Outcome
+	t.event(jobs.EventCompleted, j, evidence)
+}
+
 // saidOf puts an intervention into a line.
 func saidOf(i *logbook.Intervention) string {
 	said := string(i.Kind)
@@ -190,12 +255,9 @@ func saidOf(i *logbook.Intervention) string {
 // Only an order to cancel and undo stands, where the flow is to go on
 // backwards; a job that is suspended waits until it is resumed.
 func lift(j *jobRecord, pending []logbook.Intervention) {
-	forwards := slices.ContainsFunc(pending, func(i logbook.Intervention) bool {
-		return i.Kind == logbook.InterveneComplete || i.Kind == logbook.InterveneRerun
-	})
 	switch {
 	case j.State == jobs.StateSuspended:
-	case isUnder(j, jobs.OrderCancel) && j.Order.Revert && !forwards:
+	case isUnder(j, jobs.OrderCancel) && j.Order.Revert && !logbook.Forwards(pending):
 	default:
 		j.Order = nil
 	}

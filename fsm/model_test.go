@@ -334,10 +334,18 @@ func (m *model) remains(j *modelJob, revert bool) string {
 }
 
 func (m *model) closeCancelled(j *modelJob) {
-	if flow := m.flowOf(j); flow != nil && (flow.State == logbook.FlowRunning || flow.State == logbook.FlowReverting) {
-		flow.State = logbook.FlowSuspended
+	j.Outcome, j.Reason, j.Parked, j.gaveUp = jobs.OutcomeCancelled, j.Order.Reason, false, true
+	if flow := m.flowOf(j); flow != nil {
+		switch {
+		case flow.State == logbook.FlowRunning, flow.State == logbook.FlowReverting:
+			flow.State = logbook.FlowSuspended
+		case flow.State == logbook.FlowFailure:
+			j.Outcome = jobs.OutcomeFailed
+		}
+		if len(flow.Pending()) > 0 {
+			flow.Interventions = append(slices.Clone(flow.Interventions), logbook.Intervention{Kind: logbook.InterveneTakeBack, Token: m.token()})
+		}
 	}
-	j.Outcome, j.Reason, j.Parked = jobs.OutcomeCancelled, j.Order.Reason, false
 	m.finish(j, jobs.StateCompleted)
 }
 
@@ -605,19 +613,25 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 		return "", jobs.ErrConflict
 	}
 	intervention.At, intervention.Token = m.now, m.token()
+	j, released := flow.last, flow.Resumable()
 	flow.Interventions = append(slices.Clone(flow.Interventions), intervention)
-	if !intervention.Hold {
-		m.steer(flow.last, flow)
+	switch back := intervention.Kind == logbook.InterveneTakeBack; {
+	case back && released && !j.State.Finished() && !flow.Resumable():
+		j.gaveUp = true
+		if j.Outcome = jobs.OutcomeFailed; flow.State == logbook.FlowReverted {
+			j.Outcome = jobs.OutcomeReverted
+		}
+		j.Reason = strings.TrimSpace(string(intervention.Kind) + " " + intervention.Step)
+		m.finish(j, jobs.StateCompleted)
+	case !back && !intervention.Hold:
+		m.steer(j, flow)
 	}
 	return job, nil
 }
 
 // steer has a job carry out what was said of its flow.
 func (m *model) steer(j *modelJob, flow *modelFlow) {
-	forwards := slices.ContainsFunc(flow.Pending(), func(i logbook.Intervention) bool {
-		return i.Kind == logbook.InterveneComplete || i.Kind == logbook.InterveneRerun
-	})
-	undone := under(j, jobs.OrderCancel) && j.Order.Revert && !forwards
+	undone := under(j, jobs.OrderCancel) && j.Order.Revert && !logbook.Forwards(flow.Pending())
 	if j.State != jobs.StateSuspended && !undone {
 		j.Order = nil
 	}
@@ -763,19 +777,30 @@ func (m *model) carryOut(j *modelJob, order *jobs.StandingOrder) error {
 	switch {
 	case j.State == jobs.StateClaimed:
 		j.Order, j.ModifiedAt = order, m.now
-	case remains == "to consume":
+	case remains == "to consume" && !m.reopened(j):
 		return jobs.ErrConflict
-	case remains == "nothing":
+	case remains == "to consume" && order.Revert && !logbook.Forwards(m.flowOf(j).Pending()):
+		m.haveUndone(j, order)
+	case remains == "nothing", remains == "to consume":
 		j.Order = order
 		m.closeCancelled(j)
 	default:
-		if j.ended != "lost" {
-			j.cooled = time.Time{}
-		}
-		j.Order, j.Held = order, false
-		m.place(j)
+		m.haveUndone(j, order)
 	}
 	return nil
+}
+
+func (m *model) haveUndone(j *modelJob, order *jobs.StandingOrder) {
+	if j.ended != "lost" {
+		j.cooled = time.Time{}
+	}
+	j.Order, j.Held = order, false
+	m.place(j)
+}
+
+// reopened tells whether what was said of a job's flow is to be carried out.
+func (m *model) reopened(j *modelJob) bool {
+	return m.flowOf(j).Resumable()
 }
 
 func (m *model) change(c *v1.Change) error {

@@ -70,7 +70,7 @@ func (t *txn) cancel(c *v1.OrderCommand) error {
 	}
 	repeated := isUnder(j, jobs.OrderCancel) && j.Order.Revert == order.Revert
 	switch {
-	case repeated && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled || j.end == endAttempted):
+	case repeated && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled || endedByOrder(j)):
 		return nil
 	case j.State.Finished():
 		return fmt.Errorf("cannot cancel job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
@@ -87,14 +87,35 @@ func (t *txn) cancel(c *v1.OrderCommand) error {
 		t.giveUp(j, flow, order)
 		return nil
 	case remains == ended:
-		return fmt.Errorf("cannot cancel job %s: %w: its flow is %s already", j.ID, jobs.ErrConflict, flow.State)
+		return t.cancelReopened(j, flow, order)
 	case remains == nothing:
 		j.Order = order
-		t.closeCancelled(j, flow, "")
-		return nil
+		return t.closeCancelled(j, flow, "")
 	}
 	t.haveUndone(j, order)
 	return nil
+}
+
+// endedByOrder tells whether a completed job came to its end by an order, and
+// under no claim.
+func endedByOrder(j *jobRecord) bool { return j.State == jobs.StateCompleted && j.end != endConsumed }
+
+// cancelReopened cancels a job whose flow had come to its end, and which nobody
+// has claimed since a person had the flow go on: that is taken back. Where it
+// was to go on backwards, and the order wants that too, it does.
+func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, order *jobs.StandingOrder) error {
+	pending, err := t.pending(flow)
+	switch {
+	case err != nil:
+		return err
+	case !logbook.Released(pending):
+		return fmt.Errorf("cannot cancel job %s: %w: its flow is %s already", j.ID, jobs.ErrConflict, flow.State)
+	case order.Revert && !logbook.Forwards(pending):
+		t.haveUndone(j, order)
+		return nil
+	}
+	j.Order = order
+	return t.closeCancelled(j, flow, "")
 }
 
 // haveUndone lets a cancelled job wait for an owner that undoes it. One that
@@ -206,8 +227,7 @@ func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed
 			return false, err
 		}
 		if remains == nothing {
-			t.closeCancelled(j, flow, owner)
-			return true, nil
+			return true, t.closeCancelled(j, flow, owner)
 		}
 	}
 	t.move(j, to, due)
@@ -215,9 +235,18 @@ func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed
 }
 
 // closeCancelled completes a job about which nothing is left to do. A flow
-// that has begun is left suspended, so that another job could take it up.
-func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) {
+// that has begun is left suspended, so that another job could take it up; one
+// that has failed still needs a person. What was to be carried out in it is
+// taken back. The error is a fault.
+func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) error {
+	j.Outcome, j.Reason, j.Parked = jobs.OutcomeCancelled, j.Order.Reason, false
 	if flow != nil {
+		if flow.State == logbook.FlowFailure {
+			j.Outcome = jobs.OutcomeFailed
+		}
+		if err := t.takeBack(flow, j.Order); err != nil {
+			return err
+		}
 		flow.job = 0
 		stopped := flow.State == logbook.FlowRunning || flow.State == logbook.FlowReverting
 		if stopped {
@@ -228,9 +257,9 @@ func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) {
 			t.event(jobs.EventFlow, j, jobs.Event{Token: j.Token, FlowState: string(flow.State)})
 		}
 	}
-	j.Outcome, j.Reason, j.Parked = jobs.OutcomeCancelled, j.Order.Reason, false
 	t.move(j, jobs.StateCompleted, time.Time{})
 	t.event(jobs.EventCompleted, j, jobs.Event{
 		Owner: owner, Token: j.Token, Outcome: j.Outcome, Reason: j.Reason, Order: j.Order,
 	})
+	return nil
 }

@@ -234,9 +234,12 @@ func (a *author) intervention() *v1.Command {
 	if len(failed) > 0 {
 		i.Flow = failed[a.draw("failed job", len(failed)-1)].Flow.String()
 	}
-	i.Kind = a.oneOf("intervention kind", "retry-revert", "complete", "rerun")
+	i.Kind = a.oneOf("intervention kind", "retry-revert", "complete", "rerun", "take-back")
 	if i.Kind == "complete" {
 		i.Step, i.Result, i.Hold = a.oneOf("atom", "x", "y", "z"), value("7"), a.draw("hold", 1) == 0
+	}
+	if i.Kind == "take-back" && a.draw("of a step", 1) == 0 {
+		i.Step = a.oneOf("atom", "x", "y", "z")
 	}
 	return intervene(i)
 }

@@ -103,6 +103,7 @@ const DefaultBoard = "default"
 // until an owner has done that. Controller has the whole tables of orders and changes.
 //
 //	COMPLETED, TRASHED ──(a person intervenes in the failed flow)──► CLAIMABLE
+//	such a job, unclaimed ──(that is taken back; cancel)──► COMPLETED
 //	TRASHED; COMPLETED without a flow, and failed ──(restore)──► HELD, DELAYED or CLAIMABLE
 //	TRASHED, under an order to cancel that left nothing to undo ──(restore)──► COMPLETED
 //	COMPLETED, TRASHED ──(purge)──► gone

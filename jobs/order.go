@@ -110,7 +110,11 @@ type Controller interface {
 	// Resume lifts a suspension.
 	Resume(ctx context.Context, order Order) error
 	// Cancel ends a job before its work is done. ErrConflict also if its flow
-	// has come to another end than REVERTED, and waits to be consumed.
+	// has come to another end than REVERTED, and waits to be consumed. Of a job
+	// whose flow was to go on as a person has said (see Intervene), and which
+	// nobody has claimed since, that is taken back: it is COMPLETED, failed if
+	// its flow is in FAILURE; but where the flow was to be undone further, and
+	// the cancellation says Revert too, it is.
 	Cancel(ctx context.Context, order Order) error
 	// Change gives a job another priority, not-before time or deadline, or
 	// releases one that is held: all that the change says, or nothing.
@@ -132,6 +136,8 @@ type Controller interface {
 	//	swept          ErrNotFound
 	//	never posted   ErrConflict
 	//
+	// logbook.InterveneTakeBack reopens nothing: where nothing is left to be
+	// carried out by it, the job is COMPLETED as its flow has ended.
 	// An order that the job was under is lifted, but for one to cancel and undo
 	// where the flow goes on backwards, and one to suspend where the job is
 	// suspended. ErrNotFound if there is no such flow or step; ErrConflict for a flow or a

@@ -55,6 +55,9 @@ type FlowDetail struct {
 	// that token: the next update carries Sequence+1, or 1 under a new token.
 	Fence    Token  `json:"fence"`
 	Sequence uint64 `json:"sequence"`
+	// Ended is the token under which the flow came to its end last: what
+	// persons had said of it before was carried out by then, or refused.
+	Ended Token `json:"ended,omitzero"`
 
 	// Atoms are in the order in which they were first recorded.
 	Atoms []AtomDetail `json:"atoms,omitempty"`

@@ -30,15 +30,20 @@ const (
 	// became of them, and besides every step that has not succeeded. Without a
 	// step, the whole flow runs again. Nothing is undone before.
 	InterveneRerun InterventionKind = "rerun"
+	// InterveneTakeBack says of what is pending in a step, or without a step
+	// of all that is pending, that it is not to be carried out.
+	InterveneTakeBack InterventionKind = "take-back"
 )
+
+// interventionKinds are all of them.
+var interventionKinds = []InterventionKind{InterveneRetryRevert, InterveneSkip, InterveneComplete, InterveneRerun, InterveneTakeBack}
 
 // check holds what an intervention of the kind says against what it must say.
 func (k InterventionKind) check(i *Intervention) error {
 	fault := ""
 	switch {
-	case k != InterveneRetryRevert && k != InterveneSkip && k != InterveneComplete && k != InterveneRerun:
-		return &InvalidError{Field: "intervention kind", Reason: fmt.Sprintf("%.64q is none of %s, %s, %s and %s",
-			string(k), InterveneRetryRevert, InterveneSkip, InterveneComplete, InterveneRerun)}
+	case !slices.Contains(interventionKinds, k):
+		return &InvalidError{Field: "intervention kind", Reason: fmt.Sprintf("%.64q is none of %v", string(k), interventionKinds)}
 	case (k == InterveneSkip || k == InterveneComplete) && i.Step == "":
 		return &InvalidError{Field: "intervention step", Reason: fmt.Sprintf("unset; %s needs one", k)}
 	case k == InterveneRetryRevert && i.Step != "":
@@ -55,7 +60,8 @@ func (k InterventionKind) check(i *Intervention) error {
 
 // Intervention is what a person has done to a flow after it had ended. It is
 // recorded first, and then carried out by whoever claims the flow's job: it is
-// *pending* until the flow has been updated under a token that is newer.
+// *pending* until the flow has been updated under a token that is newer, or
+// another has taken it back.
 type Intervention struct {
 	// ID makes a repeat harmless: the caller makes it.
 	ID   uuid.UUID        `json:"id"`
@@ -75,20 +81,52 @@ type Intervention struct {
 	Token Token     `json:"token"`
 }
 
-// Pending are the interventions that nobody has carried out yet.
+// Pending are the interventions that nobody has carried out or taken back yet.
 func (f *FlowDetail) Pending() []Intervention {
 	for i := range f.Interventions {
 		if f.Interventions[i].Token.Compare(f.Fence) > 0 {
-			return f.Interventions[i:]
+			return Standing(f.Interventions[i:])
 		}
 	}
 	return nil
 }
 
+// Standing are those of a list of interventions that none after them has taken
+// back.
+func Standing(said []Intervention) []Intervention {
+	isBack := func(i Intervention) bool { return i.Kind == InterveneTakeBack }
+	if !slices.ContainsFunc(said, isBack) {
+		return said
+	}
+	var standing []Intervention
+	for _, i := range said {
+		if isBack(i) {
+			standing = slices.DeleteFunc(standing, i.takesBack)
+		} else {
+			standing = append(standing, i)
+		}
+	}
+	return standing
+}
+
+// takesBack tells whether an intervention takes back another that is pending.
+func (i Intervention) takesBack(pending Intervention) bool {
+	return i.Step == "" || i.Step == pending.Step
+}
+
+// Forwards tells whether a flow goes on forwards with any of the interventions.
+func Forwards(said []Intervention) bool {
+	return slices.ContainsFunc(said, func(i Intervention) bool { return i.Kind == InterveneComplete || i.Kind == InterveneRerun })
+}
+
 // Resumable tells whether a flow that has come to an end is to go on: among
 // the pending interventions is one that does not hold.
-func (f *FlowDetail) Resumable() bool {
-	return slices.ContainsFunc(f.Pending(), func(i Intervention) bool { return !i.Hold })
+func (f *FlowDetail) Resumable() bool { return Released(f.Pending()) }
+
+// Released tells whether interventions are to be carried out: one of them does
+// not hold.
+func Released(said []Intervention) bool {
+	return slices.ContainsFunc(said, func(i Intervention) bool { return !i.Hold })
 }
 
 // Admit decides whether an intervention can be carried out in the flow as it
@@ -110,6 +148,8 @@ func (f *FlowDetail) admit(i *Intervention) error {
 	switch {
 	case len(f.Interventions) >= MaxInterventions:
 		return &LimitError{Field: "interventions", Limit: MaxInterventions, Size: int64(len(f.Interventions)) + 1, Unit: "interventions"}
+	case i.Kind == InterveneTakeBack:
+		return f.admitTakeBack(i)
 	case i.Kind == InterveneRerun && f.State == FlowReverted:
 	case f.State != FlowFailure:
 		takes := "a flow in FAILURE takes this"
@@ -142,6 +182,16 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		return fmt.Errorf("%w: step %q is %s already", ErrConflict, i.Step, atom.State)
 	}
 	return nil
+}
+
+func (f *FlowDetail) admitTakeBack(i *Intervention) error {
+	switch pending := f.Pending(); {
+	case slices.ContainsFunc(pending, i.takesBack):
+		return nil
+	case i.Step != "":
+		return fmt.Errorf("%w: nothing that was said of step %q waits to be carried out", ErrConflict, i.Step)
+	}
+	return fmt.Errorf("%w: nothing waits to be carried out", ErrConflict)
 }
 
 // knows looks for a step that has not begun among those that the flow began

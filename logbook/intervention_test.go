@@ -2,6 +2,7 @@ package logbook_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -46,6 +47,53 @@ func TestStepsThatHaveNotBegun(t *testing.T) {
 		i := logbook.Intervention{ID: uuid.New(), Kind: row.kind, Step: row.step, By: "ada"}
 		if _, err := detail.Admit(&i); !errors.Is(err, row.want) {
 			t.Errorf("%s %s of %d steps: %v, want %v", row.kind, row.step, len(row.steps), err, row.want)
+		}
+	}
+}
+
+// TestWordsThatAreTakenBack: each row is what was said one after the other, by
+// its kind and step, of which that after the bar is pending and new.
+func TestWordsThatAreTakenBack(t *testing.T) {
+	for _, row := range []struct {
+		said  string
+		stays string
+		want  error // of the last one
+	}{
+		{"| skip:a complete:b", "skip:a complete:b", nil},
+		{"| skip:a take-back:", "", nil},
+		{"| skip:a complete:b take-back:a", "complete:b", nil},
+		{"| skip:a complete:a rerun: take-back:a", "rerun:", nil},
+		{"| skip:a take-back: skip:a", "skip:a", nil},
+		{"| skip:a take-back: skip:b take-back:b", "", nil},
+		{"| take-back:", "", logbook.ErrConflict},
+		{"| skip:a take-back:b", "skip:a", logbook.ErrConflict},
+		{"| rerun: take-back:b", "rerun:", logbook.ErrConflict},
+		{"skip:a | take-back:", "", logbook.ErrConflict},
+		{"skip:a | take-back:a", "", logbook.ErrConflict},
+		{"skip:a | rerun: take-back:", "", nil},
+		{"skip:a take-back:a | complete:a", "complete:a", nil},
+	} {
+		detail := logbook.FlowDetail{State: logbook.FlowFailure, Atoms: []logbook.AtomDetail{
+			{Name: "a", Kind: logbook.KindTask, State: logbook.AtomRevertFailure}, {Name: "b", Kind: logbook.KindTask, State: logbook.AtomRevertFailure},
+		}}
+		var err error
+		for n, word := range strings.Fields(row.said) {
+			if word == "|" {
+				detail.Fence.Index = uint64(n) + 1 // newer than all before
+				continue
+			}
+			kind, step, _ := strings.Cut(word, ":")
+			i := logbook.Intervention{ID: uuid.New(), Kind: logbook.InterventionKind(kind), Step: step, By: "ada", Token: logbook.Token{Index: uint64(n) + 1}}
+			if _, err = detail.Admit(&i); err == nil {
+				detail.Interventions = append(detail.Interventions, i)
+			}
+		}
+		var stays []string
+		for _, i := range detail.Pending() {
+			stays = append(stays, string(i.Kind)+":"+i.Step)
+		}
+		if !errors.Is(err, row.want) || strings.Join(stays, " ") != row.stays {
+			t.Errorf("after %q: %v; %q is pending, not %q", row.said, err, stays, row.stays)
 		}
 	}
 }

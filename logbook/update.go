@@ -87,6 +87,9 @@ func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 		}
 		f.State = u.State
 	}
+	if f.State.Finished() {
+		f.Ended = u.Token // also where it stays so: what was said of it is refused
+	}
 	if u.Cause != nil {
 		f.Cause = u.Cause
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -276,11 +277,15 @@ func definitionText(definition *logbook.Definition) string {
 // interventionLines are the interventions in a flow, one on each line.
 func interventionLines(detail *logbook.FlowDetail) string {
 	lines := make([]string, 0, len(detail.Interventions))
-	pending := len(detail.Interventions) - len(detail.Pending())
+	pending := detail.Pending()
 	for i := range detail.Interventions {
-		line := interventionText(&detail.Interventions[i])
-		if i >= pending {
+		said := &detail.Interventions[i]
+		line := interventionText(said)
+		switch {
+		case slices.ContainsFunc(pending, func(p logbook.Intervention) bool { return p.ID == said.ID }):
 			line += " [to be carried out]"
+		case said.Kind != logbook.InterveneTakeBack && said.Token.Compare(detail.Fence) > 0:
+			line += " [taken back]"
 		}
 		lines = append(lines, line)
 	}

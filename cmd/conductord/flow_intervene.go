@@ -23,11 +23,17 @@ type interveneFlags struct {
 	wait bool
 }
 
-func (f *interveneFlags) add(cmd *cobra.Command) {
+// addSaid adds the flags that all of them have.
+func (f *interveneFlags) addSaid(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.word.By, "by", operatorName(), "who")
 	flags.StringVar(&f.word.Reason, "reason", "", "why, in one sentence")
 	flags.StringVar(&f.id, "id", "", "id of this intervention, which makes it safe to repeat the command (a new one)")
+}
+
+func (f *interveneFlags) add(cmd *cobra.Command) {
+	f.addSaid(cmd)
+	flags := cmd.Flags()
 	flags.BoolVar(&f.wait, "wait", false, "show the steps as they go, until the job has ended; exit 1 unless the flow ended as this was to have it end")
 }
 
@@ -35,14 +41,14 @@ func (f *interveneFlags) addHold(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.word.Hold, "hold", false, "only record it: the flow goes on with the next one that does not hold")
 }
 
-// interventionHelp is what the four commands have in common.
+// interventionHelp is what the commands have in common that have a flow go on.
 const interventionHelp = "\n\nThe flow is named by its id or by that of its job, and must be in FAILURE; rerun also takes one that\n" +
 	"is REVERTED. What is said is recorded with who, when and why; then the flow's last job is claimable\n" +
 	"again, and a conductor carries it out."
 
 func (p *Program) flowInterveneCommands() []*cobra.Command {
 	return []*cobra.Command{
-		p.flowRetryRevertCommand(), p.flowSkipCommand(), p.flowCompleteCommand(), p.flowRerunCommand(),
+		p.flowRetryRevertCommand(), p.flowSkipCommand(), p.flowCompleteCommand(), p.flowRerunCommand(), p.flowTakeBackCommand(),
 	}
 }
 
@@ -146,7 +152,27 @@ func (p *Program) flowRerunCommand() *cobra.Command {
 	return cmd
 }
 
-// Intervened is what the four commands give as JSON.
+func (p *Program) flowTakeBackCommand() *cobra.Command {
+	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneTakeBack}}
+	cmd := &cobra.Command{
+		Use:   "take-back FLOW|JOB [STEP]",
+		Short: "Take back what was said of a failed flow and nobody has carried out yet",
+		Long: "Take back what was said of a failed flow, or of one of its steps, and nobody has carried out yet: what\n" +
+			"holds, and what was said of a job that no conductor has claimed since. If nothing is to be carried out\n" +
+			"then, the job is over again. The flow is named by its id or by that of its job.",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				f.word.Step = args[1]
+			}
+			return p.intervene(cmd.Context(), args[0], &f)
+		},
+	}
+	f.addSaid(cmd)
+	return cmd
+}
+
+// Intervened is what these commands give as JSON.
 type Intervened struct {
 	Intervention logbook.Intervention `json:"intervention"`
 	Flow         logbook.FlowID       `json:"flow"`
@@ -155,6 +181,7 @@ type Intervened struct {
 	Next         string               `json:"next,omitempty"`
 
 	backwards bool // the flow is undone further
+	pending   bool // something is to be carried out, or holds
 }
 
 // intervene records what a person does to a flow, tells what follows from it,
@@ -197,7 +224,7 @@ func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interv
 	if err != nil {
 		return because(err, "read flow %s, in which this is recorded", f.word.Flow)
 	}
-	told := Intervened{Intervention: f.word, Flow: detail.ID, FlowState: detail.State, backwards: back}
+	told := Intervened{Intervention: f.word, Flow: detail.ID, FlowState: detail.State, backwards: back, pending: len(detail.Pending()) > 0}
 	for i := range detail.Interventions {
 		if detail.Interventions[i].ID == f.word.ID {
 			told.Intervention = detail.Interventions[i]
@@ -220,7 +247,7 @@ func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interv
 			return err
 		}
 	}
-	if told.Job == nil || f.word.Hold {
+	if told.Job == nil || f.word.Hold || f.word.Kind == logbook.InterveneTakeBack {
 		return nil
 	}
 	if err := p.noteIdle(ctx, cluster, &job); err != nil || !f.wait {
@@ -257,10 +284,8 @@ func (p *Program) followIntervened(ctx context.Context, cluster Cluster, told *I
 // unless that or one that is carried out together with it goes forwards. Given
 // is the flow as it was before.
 func goesBackwards(before *logbook.FlowDetail, word *logbook.Intervention) bool {
-	forwards := func(i logbook.Intervention) bool {
-		return i.Kind != logbook.InterveneRetryRevert && i.Kind != logbook.InterveneSkip
-	}
-	return !forwards(*word) && !slices.ContainsFunc(before.Pending(), forwards)
+	said := slices.Concat(before.Pending(), []logbook.Intervention{*word})
+	return !logbook.Forwards(logbook.Standing(said))
 }
 
 // nextOf says what follows from an intervention.
@@ -269,7 +294,9 @@ func nextOf(told *Intervened, job *jobs.Job) string {
 	switch {
 	case job == nil:
 		return "nothing: it was recorded before, and its job is kept no longer"
-	case word.Hold:
+	case word.Kind == logbook.InterveneTakeBack && !told.pending:
+		return fmt.Sprintf("nothing: job %s is %s", job.ID, howEnded(job))
+	case word.Hold, word.Kind == logbook.InterveneTakeBack && job.State.Finished():
 		return "nothing, until one follows that does not hold: see `conductord flow show " + job.Flow.String() + "`"
 	case job.State == jobs.StateSuspended:
 		return fmt.Sprintf("job %s is suspended; it goes on after `conductord job resume %s`", job.ID, job.ID)
@@ -411,15 +438,20 @@ func waysOn(detail *logbook.FlowDetail) []string {
 		return nil
 	}
 	if detail.Resumable() {
-		return []string{"nothing is needed: what was said last is carried out when its job is claimed"}
+		return []string{"nothing is needed: what was said last is carried out when its job is claimed",
+			"conductord flow take-back " + detail.ID.String() + "   # if it is not to be"}
 	}
 	id := detail.ID.String()
+	var lines []string
+	if len(detail.Pending()) > 0 {
+		lines = append(lines, fmt.Sprintf("conductord flow take-back %s   # what was said and holds", id))
+	}
 	again := fmt.Sprintf("conductord flow rerun %s   # run all of it again", id)
 	if detail.State == logbook.FlowReverted {
-		return []string{again}
+		return append(lines, again)
 	}
 	const most = 3 // steps to skip; of more, the steps above tell
-	lines := []string{fmt.Sprintf("conductord flow retry-revert %s   # undo further, after you have mended the cause", id)}
+	lines = append(lines, fmt.Sprintf("conductord flow retry-revert %s   # undo further, after you have mended the cause", id))
 	stuck := stuckSteps(detail)
 	for _, step := range stuck[:min(len(stuck), most)] {
 		lines = append(lines, fmt.Sprintf("conductord flow skip %s %s   # nothing of it is left to undo", id, quoted(step)))

@@ -85,6 +85,13 @@ func TestFlowInterventions(t *testing.T) {
 		{"a result that is no JSON", "complete ID wave --result {", main.ExitUsage, "", "--result"},
 		{"a result that is not there", "complete ID wave --result @none.json", main.ExitUsage, "", "none.json"},
 		{"hold and wait", "skip ID make-greeting --hold --wait", main.ExitUsage, "", "--hold exclude"},
+		{"take back", "complete ID say-greeting --hold; take-back ID", 0, "recorded: take-back, at TIME by ann\nnext:     nothing: job ID is completed: failed\n", ""},
+		{"take back one of two", "complete ID say-greeting --hold; skip ID make-greeting; take-back ID say-greeting", 0, "recorded: take-back say-greeting, at TIME by ann\n" + undone, ""},
+		{"take back one of two that hold", "complete ID say-greeting --hold; skip ID make-greeting --hold; take-back ID make-greeting", 0,
+			"recorded: take-back make-greeting, at TIME by ann\nnext:     nothing, until one follows that does not hold: see `conductord flow show ID`\n", ""},
+		{"take back what nobody has begun", "rerun ID; take-back ID", 0, "recorded: take-back, at TIME by ann\nnext:     nothing: job ID is completed: failed\n", ""},
+		{"take back nothing", "take-back ID", main.ExitConflict, "", "nothing waits to be carried out\n"},
+		{"take back what was not said", "skip ID make-greeting; take-back ID wave", main.ExitConflict, "", `nothing that was said of step "wave" waits to be carried out`},
 		{"hold what cannot be held", "rerun ID --hold", main.ExitUsage, "", "unknown flag"},
 		{"no step", "skip ID", main.ExitUsage, "", "accepts 2 arg(s), received 1\nconductord: usage: conductord flow skip FLOW|JOB STEP [flags]"},
 	} {

@@ -92,7 +92,7 @@ func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 	for i := range detail.Interventions {
 		hands[detail.Interventions[i].Token] = true
 	}
-	var last logbook.Token
+	last := detail.Ended // what was said before that is over
 	for i := range detail.Atoms {
 		for _, attempt := range detail.Atoms[i].Attempts {
 			if !hands[attempt.Token] && attempt.Token.Compare(last) > 0 {
@@ -106,7 +106,7 @@ func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 			batch = append(batch, i)
 		}
 	}
-	return batch
+	return logbook.Standing(batch)
 }
 
 // check finds what cannot be carried out. What was refused stays among the

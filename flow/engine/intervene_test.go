@@ -314,3 +314,73 @@ func (w *ward) once(rt *rapid.T, detail logbook.FlowDetail, updates []logbook.Up
 		}
 	}
 }
+
+// TestLaterWordsAloneAreCarriedOut: what was refused of a flow is not carried
+// out after all when a second person has it run again, and the conductor dies
+// between the updates of that, although code has come meanwhile that could.
+func TestLaterWordsAloneAreCarriedOut(t *testing.T) {
+	const steps = 40
+	limits := logbook.Limits{Command: 4 << 10}
+	j := newJournal(newDetail())
+	failing, claims := true, uint64(0)
+	plan := func(options ...flow.Option) *flow.Plan {
+		root := flow.Linear("f", flow.FuncRevert("stuck", func(context.Context, none) (none, error) { return none{}, nil },
+			func(context.Context, none, *none) error { return errors.New("nasty") }))
+		for i := range steps {
+			root.Add(flow.NewStep(fmt.Sprintf("t%d", i), nothing{}))
+		}
+		root.Add(flow.NewStep("s0", anyTask(func() (any, error) {
+			if failing {
+				return nil, errors.New("woot")
+			}
+			return map[string]string{"x": "by the step"}, nil
+		}), options...), flow.NewStep("last", nothing{}, flow.Requires("x")))
+		return compile(t, root)
+	}
+	run := func(plan *flow.Plan, crash int) (engine.End, error) {
+		claims += 10
+		j = newJournal(j.snapshot())
+		j.left = crash
+		end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Workers: 1, Limits: limits,
+			Token: logbook.Token{Index: claims}})
+		if err == nil && end.Update != nil {
+			err = j.apply(*end.Update)
+		}
+		return end, err
+	}
+	said := func(kind logbook.InterventionKind, step string) {
+		claims += 10
+		i := logbook.Intervention{ID: uuid.New(), Kind: kind, Step: step, By: "ada", At: time.Unix(1, 0), Token: logbook.Token{Index: claims}}
+		if _, err := j.detail.Admit(&i); err != nil {
+			t.Fatal(err)
+		}
+		j.detail.Interventions = append(slices.Clip(j.detail.Interventions), i)
+	}
+	ends := func(end engine.End, err error, want logbook.FlowState) {
+		t.Helper()
+		if err != nil || end.State != want {
+			t.Fatalf("%s, %v; want %s\n%s", end.State, err, want, dump(j.snapshot()))
+		}
+	}
+	fields := flow.ProvidesFields("x")
+	end, err := run(plan(fields), -1)
+	ends(end, err, logbook.FlowFailure)
+	said(logbook.InterveneComplete, "s0") // null has no field x
+	end, err = run(plan(fields), -1)
+	if ends(end, err, logbook.FlowFailure); !end.Cause.Matches(logbook.FailureIntervention) {
+		t.Fatalf("it was not refused: %v", end.Cause)
+	}
+	said(logbook.InterveneRerun, "")
+	failing = false
+	whole := flow.Provides("x")
+	if _, err = run(plan(whole), 1); !errors.Is(err, errCrash) || j.snapshot().State != logbook.FlowRunning {
+		t.Fatalf("the conductor was to die between two updates: %v, %s", err, j.snapshot().State)
+	}
+	end, err = run(plan(whole), -1)
+	ends(end, err, logbook.FlowSuccess)
+	detail := j.snapshot()
+	atom, _ := detail.Atom("s0")
+	if result, _ := atom.Result(); string(result) != `{"x":"by the step"}` {
+		t.Errorf("the step that was to run again has the result %s\n%s", result, dump(detail))
+	}
+}

@@ -23,6 +23,7 @@ func FlowDetailToProto(f *logbook.FlowDetail) *v1.FlowDetail {
 		UpdatedAt: TimeToProto(f.UpdatedAt),
 		Fence:     TokenToProto(f.Fence),
 		Sequence:  f.Sequence,
+		Ended:     TokenToProto(f.Ended),
 
 		Targets:    f.Targets,
 		OnChange:   string(f.OnChange),
@@ -53,6 +54,7 @@ func FlowDetailFromProto(message *v1.FlowDetail) (logbook.FlowDetail, error) {
 		UpdatedAt: r.time("flow updated_at", message.GetUpdatedAt()),
 		Fence:     TokenFromProto(message.GetFence()),
 		Sequence:  message.GetSequence(),
+		Ended:     TokenFromProto(message.GetEnded()),
 
 		Targets:    message.GetTargets(),
 		OnChange:   logbook.ChangePolicy(message.GetOnChange()),

@@ -196,6 +196,7 @@ var flows = rapid.Custom(func(t *rapid.T) logbook.FlowDetail {
 		CreatedAt: times.Draw(t, "created"),
 		UpdatedAt: times.Draw(t, "updated"),
 		Fence:     tokens.Draw(t, "fence"),
+		Ended:     tokens.Draw(t, "ended"),
 		Sequence:  rapid.Uint64().Draw(t, "sequence"),
 		Atoms:     list(atoms).Draw(t, "atoms"),
 

@@ -15,6 +15,8 @@ var interventionRows = []row{
 	{"interventions that hold wait for one that does not", holdsWait},
 	{"what carries out an intervention is told all of them", interventionsTravel},
 	{"a cancelled job is undone further", cancelledUndoneFurther},
+	{"what nobody has carried out is taken back", wordsTakenBack},
+	{"a reopened job that nobody has claimed is cancelled", reopenedAndCancelled},
 	{"interventions are refused where they make no sense", senselessInterventions},
 }
 
@@ -186,6 +188,79 @@ func interventionsTravel(k *kit) {
 	flow := k.flow(claimed.Job.Flow)
 	if len(flow.Pending()) != 0 || len(flow.Interventions) != len(words) {
 		k.Errorf("carried out, the flow is %s", render(flow))
+	}
+}
+
+func wordsTakenBack(k *kit) {
+	claimed := k.travelling(k.session("worker"), "travel")
+	k.failing(claimed)
+	back := said(claimed, logbook.InterveneTakeBack, "")
+	k.wants("taking back nothing", k.intervene(back), jobs.ErrConflict)
+	held := said(claimed, logbook.InterveneComplete, "stay")
+	held.Hold = true
+	k.wants("Intervene", k.intervene(held), nil)
+	for range 2 {
+		k.wants("taking back what holds", k.intervene(back), nil)
+	}
+	if job, flow := k.job(claimed.Job.ID), k.flow(claimed.Job.Flow); job.State != jobs.StateCompleted || len(flow.Pending()) != 0 || len(flow.Interventions) != 2 {
+		k.Errorf("the job is %s, and its flow %s", job.State, render(flow))
+	}
+	again := held
+	again.ID = uuid.New()
+	skip := said(claimed, logbook.InterveneSkip, "fly")
+	for _, word := range []logbook.Intervention{again, skip, said(claimed, logbook.InterveneTakeBack, "stay")} {
+		k.wants("Intervene", k.intervene(word), nil)
+	}
+	flow := k.flow(claimed.Job.Flow)
+	if pending := flow.Pending(); len(pending) != 1 || pending[0].ID != skip.ID || k.job(claimed.Job.ID).State != jobs.StateClaimable {
+		k.Errorf("pending are %s", render(pending))
+	}
+	k.wants("taking back all", k.intervene(said(claimed, logbook.InterveneTakeBack, "")), nil)
+	if job := k.job(claimed.Job.ID); job.State != jobs.StateCompleted || job.Outcome != jobs.OutcomeFailed {
+		k.Errorf("the job is %s", render(job))
+	}
+	events := stories(k.events(jobs.Watch{Job: claimed.Job.ID}, 9))
+	k.same("events", events[3:], []string{
+		"intervened travel completed", "intervened travel completed", "intervened travel completed",
+		"reopened travel claimable", "intervened travel claimable", "completed travel completed",
+	})
+}
+
+func reopenedAndCancelled(k *kit) {
+	session := k.session("worker")
+	for _, row := range []struct {
+		kind   logbook.InterventionKind
+		revert bool
+		want   jobs.State
+	}{
+		{logbook.InterveneRerun, false, jobs.StateCompleted},
+		{logbook.InterveneRerun, true, jobs.StateCompleted},
+		{logbook.InterveneRetryRevert, false, jobs.StateCompleted},
+		{logbook.InterveneRetryRevert, true, jobs.StateClaimable}, // to be undone, which both want
+	} {
+		claimed := k.travelling(session, "travel")
+		k.failing(claimed)
+		k.wants("Intervene", k.intervene(said(claimed, row.kind, "")), nil)
+		end := jobs.Order{Job: claimed.Job.ID, By: "bob", Revert: row.revert}
+		for range 2 {
+			k.wants("Cancel", k.Board.Cancel(k.ctx, end), nil)
+		}
+		job, flow := k.job(claimed.Job.ID), k.flow(claimed.Job.Flow)
+		over := row.want == jobs.StateCompleted
+		if job.State != row.want || over != (job.Outcome == jobs.OutcomeFailed) || over != (len(flow.Pending()) == 0) || job.Order == nil || job.Order.Kind != jobs.OrderCancel {
+			k.Errorf("%s, cancelled with revert=%v: the job is %s, its flow %s", row.kind, row.revert, render(job), render(flow))
+		}
+		if last := flow.Interventions[len(flow.Interventions)-1]; over && (last.Kind != logbook.InterveneTakeBack || last.By != "bob") {
+			k.Errorf("the last word is %s", render(last))
+		}
+		if !over {
+			continue
+		}
+		k.wants("Intervene", k.intervene(said(claimed, logbook.InterveneSkip, "fly")), nil)
+		next := k.claim(session, claimed.Job.ID)
+		if pending := next.Flow.Pending(); len(pending) != 1 || pending[0].Kind != logbook.InterveneSkip {
+			k.Errorf("pending are %s", render(pending))
+		}
 	}
 }
 

@@ -374,6 +374,7 @@ type FlowDetail struct {
 	OnChange      string                 `protobuf:"bytes,15,opt,name=on_change,json=onChange,proto3" json:"on_change,omitempty"` // adopt (as if empty), pin or refuse
 	Definition    *Definition            `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"`
 	Interventions []*Intervention        `protobuf:"bytes,17,rep,name=interventions,proto3" json:"interventions,omitempty"`
+	Ended         *Token                 `protobuf:"bytes,18,opt,name=ended,proto3" json:"ended,omitempty"` // under which the flow came to its end last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -527,6 +528,13 @@ func (x *FlowDetail) GetInterventions() []*Intervention {
 	return nil
 }
 
+func (x *FlowDetail) GetEnded() *Token {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
 // Definition is the structure of a flow as it was built.
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -585,7 +593,7 @@ type Intervention struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the caller's making: a repeat changes nothing
 	Flow          string                 `protobuf:"bytes,2,opt,name=flow,proto3" json:"flow,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // retry-revert, skip, complete or rerun
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // retry-revert, skip, complete, rerun or take-back
 	Step          string                 `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
 	Result        *Value                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"` // of complete
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // who, for people
@@ -4508,7 +4516,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"G\n" +
 	"\aFactory\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
-	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xf2\x06\n" +
+	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\x9e\a\n" +
 	"\n" +
 	"FlowDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -4532,7 +4540,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"definition\x18\x10 \x01(\v2\x19.conductord.v1.DefinitionR\n" +
 	"definition\x12A\n" +
-	"\rinterventions\x18\x11 \x03(\v2\x1b.conductord.v1.InterventionR\rinterventions\x1aN\n" +
+	"\rinterventions\x18\x11 \x03(\v2\x1b.conductord.v1.InterventionR\rinterventions\x12*\n" +
+	"\x05ended\x18\x12 \x01(\v2\x14.conductord.v1.TokenR\x05ended\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -5033,127 +5042,128 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	8,   // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	7,   // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
-	0,   // 16: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	53,  // 17: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
-	1,   // 18: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	53,  // 19: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	10,  // 20: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	9,   // 21: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	0,   // 22: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	53,  // 23: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	1,   // 24: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	53,  // 25: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	53,  // 26: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 27: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	2,   // 28: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	2,   // 29: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	1,   // 30: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	2,   // 31: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	12,  // 32: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	6,   // 33: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	53,  // 34: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	10,  // 35: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	9,   // 36: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	3,   // 37: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 38: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	48,  // 39: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	53,  // 40: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	53,  // 41: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	14,  // 42: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	54,  // 43: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	54,  // 44: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	54,  // 45: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 46: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	49,  // 47: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	53,  // 48: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	53,  // 49: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	53,  // 50: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	53,  // 51: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	53,  // 52: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	19,  // 53: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,   // 54: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,   // 55: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	18,  // 56: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	53,  // 57: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	53,  // 58: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	14,  // 59: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	54,  // 60: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	27,  // 61: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	53,  // 62: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	1,   // 63: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	2,   // 64: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	53,  // 65: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	53,  // 66: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	53,  // 67: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,   // 68: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	53,  // 69: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	54,  // 70: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	19,  // 71: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	54,  // 72: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	54,  // 73: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	15,  // 74: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,   // 75: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,   // 76: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,   // 77: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11,  // 78: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,   // 79: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	54,  // 80: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	54,  // 81: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	54,  // 82: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	53,  // 83: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	50,  // 84: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	53,  // 85: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	53,  // 86: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	27,  // 87: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	53,  // 88: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 89: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	29,  // 90: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	18,  // 91: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13,  // 92: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	54,  // 93: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	53,  // 94: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	53,  // 95: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	53,  // 96: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	53,  // 97: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	53,  // 98: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	53,  // 99: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	31,  // 100: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	53,  // 101: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	53,  // 102: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	53,  // 103: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	53,  // 104: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	53,  // 105: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	53,  // 106: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	27,  // 107: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	53,  // 108: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	37,  // 109: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	38,  // 110: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	39,  // 111: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	36,  // 112: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	54,  // 113: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	53,  // 114: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	53,  // 115: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	51,  // 116: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	53,  // 117: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	53,  // 118: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	40,  // 119: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	40,  // 120: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	41,  // 121: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	42,  // 122: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	52,  // 123: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	44,  // 124: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
-	44,  // 125: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
-	0,   // 126: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 127: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 128: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 129: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 130: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 131: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	132, // [132:132] is the sub-list for method output_type
-	132, // [132:132] is the sub-list for method input_type
-	132, // [132:132] is the sub-list for extension type_name
-	132, // [132:132] is the sub-list for extension extendee
-	0,   // [0:132] is the sub-list for field type_name
+	1,   // 16: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
+	0,   // 17: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
+	53,  // 18: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	1,   // 19: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
+	53,  // 20: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	10,  // 21: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	9,   // 22: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	0,   // 23: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	53,  // 24: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	1,   // 25: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	53,  // 26: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	53,  // 27: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 28: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	2,   // 29: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	2,   // 30: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	1,   // 31: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	2,   // 32: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	12,  // 33: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	6,   // 34: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	53,  // 35: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	10,  // 36: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	9,   // 37: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	3,   // 38: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 39: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	48,  // 40: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	53,  // 41: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	53,  // 42: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	14,  // 43: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	54,  // 44: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	54,  // 45: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	54,  // 46: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 47: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	49,  // 48: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	53,  // 49: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	53,  // 50: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	53,  // 51: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	53,  // 52: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	53,  // 53: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	19,  // 54: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	1,   // 55: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	2,   // 56: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	18,  // 57: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	53,  // 58: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	53,  // 59: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	14,  // 60: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	54,  // 61: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	27,  // 62: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	53,  // 63: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	1,   // 64: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	2,   // 65: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	53,  // 66: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	53,  // 67: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	53,  // 68: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,   // 69: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	53,  // 70: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	54,  // 71: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	19,  // 72: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	54,  // 73: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	54,  // 74: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	15,  // 75: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,   // 76: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,   // 77: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,   // 78: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11,  // 79: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,   // 80: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	54,  // 81: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	54,  // 82: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	54,  // 83: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	53,  // 84: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	50,  // 85: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	53,  // 86: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	53,  // 87: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	27,  // 88: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	53,  // 89: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 90: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	29,  // 91: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	18,  // 92: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	13,  // 93: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	54,  // 94: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	53,  // 95: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	53,  // 96: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	53,  // 97: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	53,  // 98: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	53,  // 99: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	53,  // 100: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	31,  // 101: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	53,  // 102: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	53,  // 103: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	53,  // 104: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	53,  // 105: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	53,  // 106: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	53,  // 107: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	27,  // 108: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	53,  // 109: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	37,  // 110: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	38,  // 111: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	39,  // 112: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	36,  // 113: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	54,  // 114: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	53,  // 115: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	53,  // 116: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	51,  // 117: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	53,  // 118: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	53,  // 119: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	40,  // 120: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	40,  // 121: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	41,  // 122: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	42,  // 123: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	52,  // 124: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	44,  // 125: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
+	44,  // 126: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	0,   // 127: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 128: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 129: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 130: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 131: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 132: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	133, // [133:133] is the sub-list for method output_type
+	133, // [133:133] is the sub-list for method input_type
+	133, // [133:133] is the sub-list for extension type_name
+	133, // [133:133] is the sub-list for extension extendee
+	0,   // [0:133] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

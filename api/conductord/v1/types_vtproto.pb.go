@@ -372,6 +372,18 @@ func (m *FlowDetail) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Ended != nil {
+		size, err := m.Ended.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x92
+	}
 	if len(m.Interventions) > 0 {
 		for iNdEx := len(m.Interventions) - 1; iNdEx >= 0; iNdEx-- {
 			size, err := m.Interventions[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
@@ -4733,6 +4745,10 @@ func (m *FlowDetail) SizeVT() (n int) {
 			l = e.SizeVT()
 			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	if m.Ended != nil {
+		l = m.Ended.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
