@@ -3,40 +3,116 @@ package raftboard_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
+	daemon "github.com/conductord/conductord/raftboard/node"
 )
+
+// startOne runs a cluster of one node for an example, and gives its endpoint.
+func startOne() (endpoint string, stop func()) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var addresses []string
+	for len(addresses) < 2 {
+		// Below the ports that systems hand out to outgoing connections.
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
+		if err != nil {
+			continue // taken
+		}
+		addresses = append(addresses, listener.Addr().String())
+		_ = listener.Close()
+	}
+	opened, err := daemon.Open(daemon.Options{
+		Name: "n1", Cluster: "example", DataDir: dir + "/n1", Init: true, Raft: daemon.RaftTimings{Heartbeat: 100 * time.Millisecond},
+		Members: []daemon.Member{{Name: "n1", Raft: addresses[0], API: addresses[1]}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := opened.WaitReady(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	return addresses[1], func() {
+		_ = opened.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// dial connects to such a cluster.
+func dial(ctx context.Context) (client *raftboard.Client, done func()) {
+	endpoint, stop := startOne()
+	client, err := raftboard.Dial(ctx, endpoint)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		client.Close()
+		stop()
+	}
+}
+
+// must ends an example that cannot go on. A program looks at the kind of error.
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func value[T any](v T, err error) T {
+	must(err)
+	return v
+}
 
 // The endpoints are some nodes of one cluster; more are learned from them.
 func ExampleDial() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	endpoint, stop := startOne()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, err := raftboard.Dial(ctx, "10.0.0.1:7070", "10.0.0.2:7070", "10.0.0.3:7070")
+	client, err := raftboard.Dial(ctx, endpoint)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
 	for _, node := range client.Cluster(ctx) {
-		fmt.Println(node.Endpoint, node.Status.State, node.Err)
+		fmt.Println(node.Status.Node, node.Status.State, node.Err)
 	}
+	status, err := client.Status(ctx, endpoint)
+	fmt.Println(status.Leader, err)
+	// Output:
+	// n1 leader <nil>
+	// n1 <nil>
+}
+
+// Whoever is to hear soon that nobody answers says how long to try.
+func ExampleOpen() {
+	ctx := context.Background()
+	_, err := raftboard.Open(ctx, raftboard.Options{Endpoints: []string{"127.0.0.1:1"}, Patience: 100 * time.Millisecond})
+	fmt.Println(errors.Is(err, jobs.ErrUnavailable)) // nothing has happened
+	// Output: true
 }
 
 // A job is posted together with the book that says what is to be done. The id
 // is made first: whoever posts again after an error posts the same job.
 func ExampleClient_Post() {
 	ctx := context.Background()
-	client, err := raftboard.Dial(ctx, "127.0.0.1:7070")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	posted, err := client.Post(ctx, jobs.Posting{
+	client, done := dial(ctx)
+	defer done()
+	posting := jobs.Posting{
 		ID:   jobs.NewJobID(),
 		Name: "trip of Ann",
 		Book: &logbook.Book{ID: logbook.NewBookID(), Name: "trip of Ann", Flows: []logbook.FlowDetail{{
@@ -45,51 +121,230 @@ func ExampleClient_Post() {
 			Factory: logbook.Factory{Name: "travel"},
 			Store:   logbook.Values{"customer": json.RawMessage(`"Ann"`)},
 		}}},
-	})
-	if err != nil {
-		log.Fatal(err) // errors.Is(err, jobs.ErrUncertain): post it again
 	}
-	if posted[0].Err != nil {
-		log.Fatal(posted[0].Err) // this posting was refused, and why
+	for range 2 {
+		posted, err := client.Post(ctx, posting)
+		if err != nil {
+			log.Fatal(err) // errors.Is(err, jobs.ErrUncertain): post it again
+		}
+		if posted[0].Err != nil {
+			log.Fatal(posted[0].Err) // this posting was refused, and why
+		}
+		fmt.Println(posted[0].Job.Name, posted[0].Job.State, posted[0].Existed)
 	}
-	fmt.Println(posted[0].Job.ID, posted[0].Job.State)
+	book := value(client.Book(ctx, posting.Book.ID))
+	fmt.Println(book.Name, len(book.Flows))
+	// Output:
+	// trip of Ann claimable false
+	// trip of Ann claimable true
+	// trip of Ann 1
 }
 
 // Wait returns when the job is finished.
 func ExampleClient_Wait() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, err := raftboard.Dial(ctx, "127.0.0.1:7070")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	id, err := jobs.ParseJobID("01a1fe8c-f068-7924-b66d-3d32adfcc83b")
-	if err != nil {
-		log.Fatal(err)
-	}
-	job, err := client.Wait(ctx, id)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(job.Outcome, job.Failure)
+	client, done := dial(ctx)
+	defer done()
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "paint", Kind: "paint"}))
+	var person sync.WaitGroup
+	person.Go(func() { must(client.Cancel(ctx, jobs.Order{Job: job.ID, By: "ann"})) })
+	finished, err := client.Wait(ctx, job.ID)
+	person.Wait()
+	fmt.Println(finished.State, finished.Outcome, err)
+	// Output: completed cancelled <nil>
 }
 
 // Watch yields what happens on the boards, also over the fall of a node.
 func ExampleClient_Watch() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, err := raftboard.Dial(ctx, "127.0.0.1:7070")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	for event, err := range client.Watch(ctx, jobs.Watch{Board: jobs.DefaultBoard, Flows: true}) {
+	client, done := dial(ctx)
+	defer done()
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "paint", Kind: "paint", Hold: true}))
+	must(client.Change(ctx, jobs.Change{Job: job.ID, Release: true}))
+	must(client.Suspend(ctx, jobs.Order{Job: job.ID, By: "ann"}))
+	must(client.Resume(ctx, jobs.Order{Job: job.ID, By: "ann"}))
+	for event, err := range client.Watch(ctx, jobs.Watch{After: &jobs.Position{}, Job: job.ID}) {
 		if err != nil {
-			log.Fatal(err) // jobs.ErrCompacted: list the jobs, and watch from now on
+			log.Fatal(err) // a *jobs.CompactedError: list the jobs, and watch after its Since
 		}
-		fmt.Println(event.Time, event.Job, event.Kind, event.State)
+		fmt.Println(event.Kind, event.State)
+		if event.Kind == jobs.EventResumed {
+			break
+		}
 	}
+	// Output:
+	// posted held
+	// changed claimable
+	// suspended suspended
+	// resumed claimable
+}
+
+// A session holds claims; each write under a claim shows its token.
+func ExampleClient_ClaimNext() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	session := value(client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "painter"}))
+	must(client.Register(ctx, session.ID, jobs.Entity{Kind: "painter", Name: "p1"}))
+	for _, name := range []string{"shed", "fence", "gate"} {
+		value(jobs.PostOne(ctx, client, jobs.Posting{Name: name, Kind: "paint"}))
+	}
+	must(client.KeepAlive(ctx, session.ID)) // a program sends one every fifth of the TTL
+	claimed := value(client.ClaimNext(ctx, jobs.ClaimRequest{
+		Session: session.ID, Nonce: jobs.NewNonce(), Kinds: []string{"paint"}, Max: 2, Wait: 10 * time.Second,
+	}))
+	third := value(client.Jobs(ctx, jobs.Query{States: []jobs.State{jobs.StateClaimable}})).Jobs[0]
+	claimed = append(claimed, value(client.Claim(ctx, session.ID, third.ID, jobs.NewNonce())))
+	must(client.Extend(ctx, third.ID, claimed[2].Job.Token, time.Hour))
+	for held, err := range jobs.AllClaims(ctx, client, jobs.ClaimQuery{Owner: "painter"}) {
+		fmt.Println(held.Name, held.Claim.Expiry, err)
+	}
+	under := func(i int) jobs.Ending {
+		return jobs.Ending{Job: claimed[i].Job.ID, Token: claimed[i].Job.Token, Reason: "no paint"}
+	}
+	consumed := under(0)
+	consumed.Outcome = jobs.OutcomeSuccess
+	must(client.Consume(ctx, consumed))
+	must(client.Abandon(ctx, under(1)))
+	must(client.Trash(ctx, under(2)))
+	err := client.Abandon(ctx, under(0))
+	fmt.Println(errors.Is(err, jobs.ErrFenced))
+	fmt.Println(len(value(client.Sessions(ctx))), len(value(client.Entities(ctx, "painter"))), len(value(client.Claims(ctx, jobs.ClaimQuery{})).Claims))
+	must(client.CloseSession(ctx, session.ID))
+	// Output:
+	// shed 0s <nil>
+	// fence 0s <nil>
+	// gate 1h0m0s <nil>
+	// true
+	// 1 1 0
+}
+
+// What is finished is found, put back, dealt with in bulk, and removed.
+func ExampleClient_Bulk() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	var last jobs.Job
+	for _, name := range []string{"a", "b", "c"} {
+		last = value(jobs.PostOne(ctx, client, jobs.Posting{Name: name, Kind: "mail", Tags: []string{"eu"}}))
+	}
+	session := value(client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "clerk"}))
+	claimed := value(client.Claim(ctx, session.ID, last.ID, jobs.NewNonce()))
+	must(client.Trash(ctx, jobs.Ending{Job: last.ID, Token: claimed.Job.Token, Reason: "no stamp"}))
+	for _, e := range value(client.Errors(ctx, jobs.ErrorQuery{Job: last.ID})).Errors {
+		fmt.Println(e.How, e.Owner)
+	}
+	must(client.Restore(ctx, jobs.Order{Job: last.ID, By: "ann"}))
+	report := value(client.Bulk(ctx, jobs.Bulk{Action: jobs.ActionCancel, Query: jobs.Query{Tags: []string{"eu"}}, By: "ann"}))
+	fmt.Println(report.Done)
+	must(client.Purge(ctx, jobs.Order{Job: last.ID, By: "ann"}))
+	_, err := client.Job(ctx, last.ID)
+	fmt.Println(errors.Is(err, jobs.ErrNotFound))
+	for job, err := range jobs.All(ctx, client, jobs.Query{Outcomes: []jobs.Outcome{jobs.OutcomeCancelled}}) {
+		fmt.Println(job.Name, err)
+	}
+	// Output:
+	// trashed clerk
+	// 3
+	// true
+	// a <nil>
+	// b <nil>
+}
+
+// A conductor that is drained gets no more jobs, and hands over what it holds.
+func ExampleClient_DrainConductor() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	order := jobs.DrainOrder{Conductor: "node7", Absent: true, By: "ann", Reason: "a new disk"}
+	must(client.DrainConductor(ctx, order))
+	for _, drain := range value(client.Drains(ctx)) {
+		fmt.Println(drain.Conductor, drain.Reason)
+	}
+	must(client.UndrainConductor(ctx, jobs.DrainOrder{Conductor: "node7", By: "ann"}))
+	fmt.Println(len(value(client.Drains(ctx))))
+	// Output:
+	// node7 a new disk
+	// 0
+}
+
+// Boards are made by their first jobs, or before.
+func ExampleClient_CreateBoard() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	must(client.CreateBoard(ctx, "night"))
+	must(client.LimitBoard(ctx, "night", jobs.BoardLimits{Jobs: 1}))
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "a", Kind: "k", Board: "night"}))
+	_, err := jobs.PostOne(ctx, client, jobs.Posting{Name: "b", Kind: "k", Board: "night"})
+	var limit *logbook.LimitError
+	fmt.Println(errors.As(err, &limit), errors.Is(err, jobs.ErrLimit))
+	must(client.PauseBoard(ctx, jobs.BoardOrder{Board: "night", By: "ann", Reason: "stocktaking"}))
+	fmt.Println(value(client.Explain(ctx, job.ID)).Cause)
+	must(client.ResumeBoard(ctx, jobs.BoardOrder{Board: "night", By: "ann"}))
+	status := value(client.BoardStatus(ctx, "night"))
+	fmt.Println(status.Unfinished(), len(value(client.BoardList(ctx, "", 0))))
+	fmt.Println(errors.Is(client.DeleteBoard(ctx, "night"), jobs.ErrConflict)) // it has a job
+	// Output:
+	// true true
+	// board_paused
+	// 1 2
+	// true
+}
+
+// A schedule posts jobs by the clock.
+func ExampleClient_SaveSchedule() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	name := jobs.ScheduleName{Board: "default", Name: "report"}
+	saved := value(client.SaveSchedule(ctx, jobs.Schedule{
+		Board: name.Board, Name: name.Name, Rule: "0 6 * * *", Posting: jobs.Posting{Name: "report", Kind: "report"},
+	}))
+	order := jobs.ScheduleOrder{ScheduleName: name, By: "ann"}
+	must(client.PauseSchedule(ctx, order))
+	must(client.ResumeSchedule(ctx, order))
+	fmt.Println(saved.Name, value(client.RunSchedule(ctx, order)).State)
+	day := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
+	for _, slot := range value(client.BackfillSchedule(ctx, jobs.Backfill{ScheduleName: name, From: day, To: day.Add(48 * time.Hour), By: "ann"})) {
+		fmt.Println(slot.Slot.Format(time.DateTime), slot.State)
+	}
+	fmt.Println(len(value(client.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: 5})).Upcoming), len(value(client.Schedules(ctx, jobs.ScheduleQuery{}))))
+	must(client.DeleteSchedule(ctx, name))
+	// Output:
+	// report posted
+	// 2020-01-02 06:00:00 waiting
+	// 2020-01-03 06:00:00 waiting
+	// 5 1
+}
+
+// A logbook can be kept without jobs.
+func ExampleClient_SaveBook() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "b", Flows: []logbook.FlowDetail{{
+		ID: logbook.NewFlowID(), Name: "f", Factory: logbook.Factory{Name: "mine"},
+	}}}
+	must(client.SaveBook(ctx, book))
+	verdicts := value(client.Update(ctx, logbook.Update{Flow: book.Flows[0].ID, Sequence: 1, State: logbook.FlowRunning}))
+	fmt.Println(verdicts, value(client.FlowDetail(ctx, book.Flows[0].ID)).State)
+	_, err := client.Intervene(ctx, logbook.Intervention{ID: uuid.New(), Flow: book.Flows[0].ID, Kind: logbook.InterveneRerun, By: "ann"})
+	fmt.Println(errors.Is(err, jobs.ErrConflict)) // it has not failed
+	for book, err := range logbook.AllBooks(ctx, client) {
+		fmt.Println(book.Name, err)
+	}
+	fmt.Println(len(value(client.Books(ctx, logbook.BookID{}, 10))))
+	stale, err := client.Stale().Book(ctx, book.ID) // as the node that is asked knows it, however old
+	fmt.Println(stale.Name, err)
+	must(client.DestroyBook(ctx, book.ID))
+	// Output:
+	// [<nil>] RUNNING
+	// true
+	// b <nil>
+	// 1
+	// b <nil>
 }
