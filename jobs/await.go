@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 
 	"github.com/conductord/conductord/logbook"
@@ -243,52 +242,5 @@ func (w *waiter) report() {
 		tally := w.tally
 		tally.Outcomes = maps.Clone(w.tally.Outcomes)
 		w.Progress(tally)
-	}
-}
-
-// All yields the jobs that a query selects, page by page, in posting order. It
-// ends with an error, the last thing that is yielded, or with the last job. A
-// limit of the query is that of a page.
-func All(ctx context.Context, board Reader, query Query) iter.Seq2[Job, error] {
-	return func(yield func(Job, error) bool) {
-		for {
-			page, err := board.Jobs(ctx, query)
-			if err != nil {
-				yield(Job{}, err)
-				return
-			}
-			for _, job := range page.Jobs {
-				if !yield(job, nil) {
-					return
-				}
-			}
-			if page.Next == 0 {
-				return
-			}
-			query.After = page.Next
-		}
-	}
-}
-
-// AllClaims yields the claims that a query selects, page by page, as All does
-// jobs.
-func AllClaims(ctx context.Context, board Attendant, query ClaimQuery) iter.Seq2[HeldClaim, error] {
-	return func(yield func(HeldClaim, error) bool) {
-		for {
-			page, err := board.Claims(ctx, query)
-			if err != nil {
-				yield(HeldClaim{}, err)
-				return
-			}
-			for _, held := range page.Claims {
-				if !yield(held, nil) {
-					return
-				}
-			}
-			if page.Next == "" {
-				return
-			}
-			query.After = page.Next
-		}
 	}
 }

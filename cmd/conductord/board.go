@@ -125,14 +125,13 @@ func (p *Program) boardListCommand() *cobra.Command {
 // allBoards gathers pages; a cluster keeps a bounded number of boards.
 func allBoards(ctx context.Context, cluster Cluster) ([]jobs.BoardStatus, error) {
 	all := []jobs.BoardStatus{}
-	after := ""
-	for {
-		page, err := cluster.BoardList(ctx, after, 0)
-		if err != nil || len(page) == 0 {
+	for board, err := range jobs.AllBoards(ctx, cluster) {
+		if err != nil {
 			return all, err
 		}
-		all, after = append(all, page...), page[len(page)-1].Name
+		all = append(all, board)
 	}
+	return all, nil
 }
 
 func (p *Program) writeBoards(boards []jobs.BoardStatus) error {

@@ -3,6 +3,7 @@ package jobstest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -14,7 +15,7 @@ var awaitRows = []row{
 	{"jobs that are posted meanwhile are waited for too", laterJobsAwaited},
 	{"a board is waited for until no job can be claimed, or until one can", claimableAwaited},
 	{"waiting for nothing ends at once", nothingAwaited},
-	{"all jobs, claims and books are gone through", allGoneThrough},
+	{"all jobs, claims, errors, boards and books are gone through", allGoneThrough},
 }
 
 // outcome of a waiting in a goroutine.
@@ -160,6 +161,25 @@ func allGoneThrough(k *kit) {
 		found = append(found, held.Name)
 	}
 	k.same("claims", found, want)
+	for job, err := range jobs.All(k.ctx, k.Board, jobs.Query{Board: k.board}) {
+		k.wants("All", err, nil)
+		k.wants("Trash", k.Board.Trash(k.ctx, jobs.Ending{Job: job.ID, Token: job.Token}), nil)
+	}
+	found = nil
+	for one, err := range jobs.AllErrors(k.ctx, k.Board, jobs.ErrorQuery{Board: k.board, Limit: 2}) {
+		k.wants("AllErrors", err, nil)
+		found = append(found, one.Name)
+	}
+	slices.Reverse(found)
+	k.same("errors, the earliest first", found, want)
+	boards := 0
+	for board, err := range jobs.AllBoards(k.ctx, k.Board) {
+		k.wants("AllBoards", err, nil)
+		if board.Name == k.board {
+			boards++
+		}
+	}
+	k.same("how often the board is among all of them", boards, 1)
 	book := journey("out")
 	k.wants("SaveBook", k.Logbook.SaveBook(k.ctx, book), nil)
 	seen := false
