@@ -78,8 +78,10 @@ func (l Limits) CheckValue(field string, value json.RawMessage) error {
 	if !utf8.Valid(value) {
 		return &InvalidError{Field: field, Reason: "not UTF-8"}
 	}
-	if depth := jsonDepth(value); depth > MaxJSONDepth {
-		return &LimitError{Field: field, Limit: MaxJSONDepth, Size: int64(depth), Unit: "levels of nesting"}
+	if mayBeDeep(value) {
+		if depth := jsonDepth(value); depth > MaxJSONDepth {
+			return &LimitError{Field: field, Limit: MaxJSONDepth, Size: int64(depth), Unit: "levels of nesting"}
+		}
 	}
 	if !json.Valid(value) {
 		return &InvalidError{Field: field, Reason: "not a JSON value: " + jsonFault(value)}
@@ -104,6 +106,13 @@ func (l Limits) CheckValues(field string, values Values) error {
 		}
 	}
 	return nil
+}
+
+// mayBeDeep tells whether there are brackets enough for too deep a nesting. To
+// count them takes a twentieth of the time that following them takes, and every
+// value that is posted comes by here.
+func mayBeDeep(value []byte) bool {
+	return bytes.Count(value, []byte("{"))+bytes.Count(value, []byte("[")) > MaxJSONDepth
 }
 
 // jsonDepth counts nesting without recursion, in one pass over the bytes.

@@ -119,6 +119,12 @@ const forever = time.Duration(math.MaxInt64)
 func (c *core) bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelCauseFunc) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	detach := context.AfterFunc(c.life, func() { cancel(errClosed) })
+	if limit == forever {
+		return bounded, func(cause error) {
+			detach()
+			cancel(cause)
+		}
+	}
 	timer := time.AfterFunc(limit, func() { cancel(errPatience) })
 	return bounded, func(cause error) {
 		detach()

@@ -23,6 +23,12 @@ const (
 	// entriesInFlight lets one entry fill while another is being written. More
 	// would only make entries smaller.
 	entriesInFlight = 2
+	// An entry costs every node fsyncs and a transaction, whatever it holds. So
+	// one goes beside another only if it holds much, or if both hold so few
+	// commands that their callers gain more than it costs.
+	muchCommands    = maxEntryCommands / 8
+	muchBytes       = maxEntryBytes / 4
+	fewCommands     = 4
 	maxWaiting      = 4096 // proposals in the queue; beyond it callers are told to come back
 	maxWaitingBytes = 64 << 20
 	enqueueTimeout  = 2 * time.Second
@@ -48,9 +54,9 @@ type proposed struct {
 	err     error
 }
 
-// proposer packs the commands that are waiting into one log entry, and does so
-// again while that entry is on its way. There is no timer: under load entries
-// fill by themselves, without load a command goes at once.
+// proposer packs the commands that are waiting into one log entry, and those
+// that come while that entry is on its way into the next. There is no timer:
+// under load entries fill by themselves, without load a command goes at once.
 type proposer struct {
 	raft    *raft.Raft
 	now     func() time.Time
@@ -62,6 +68,7 @@ type proposer struct {
 	queue    chan *proposal
 	waiting  atomic.Int64 // bytes in the queue
 	inFlight chan struct{}
+	landed   chan int // the number of commands of an entry that raft has answered
 	stopped  chan struct{}
 	stopping sync.Once
 	done     sync.WaitGroup
@@ -73,6 +80,7 @@ func newProposer(r *raft.Raft, now func() time.Time, metrics *nodeMetrics, fatal
 		raft: r, now: now, metrics: metrics, fatal: fatal,
 		queue:    make(chan *proposal, maxWaiting),
 		inFlight: make(chan struct{}, entriesInFlight),
+		landed:   make(chan int, entriesInFlight),
 		stopped:  make(chan struct{}),
 	}
 	p.done.Go(p.run)
@@ -136,52 +144,91 @@ func (p *proposer) close() {
 	}
 }
 
+// loading is what the proposer's goroutine knows: the next entry as far as it is
+// filled, and the entries that are on their way.
+type loading struct {
+	batch           []*proposal
+	commands, bytes int
+	held            *proposal // does not fit any more, and is the first of the entry after
+	entries, afloat int       // on their way, and the commands in them
+}
+
 func (p *proposer) run() {
 	defer p.refuseWaiting()
-	var held *proposal // did not fit into the last entry
+	var l loading
 	for {
+		p.fill(&l)
+		if l.mayGo() {
+			p.send(l.depart())
+			continue
+		}
+		var queue chan *proposal
+		if l.open() {
+			queue = p.queue
+		}
 		select {
-		case p.inFlight <- struct{}{}:
+		case one := <-queue:
+			p.waiting.Add(-int64(one.bytes))
+			l.add(one)
+		case commands := <-p.landed:
+			l.entries, l.afloat = l.entries-1, l.afloat-commands
 		case <-p.stopped:
-			if held != nil {
-				held.answer <- proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)}
+			if l.held != nil {
+				l.batch = append(l.batch, l.held)
 			}
+			answerAll(l.batch, proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
 			return
 		}
-		first := held
-		if first == nil {
-			select {
-			case first = <-p.queue:
-				p.waiting.Add(-int64(first.bytes))
-			case <-p.stopped:
-				<-p.inFlight
-				return
-			}
-		}
-		var batch []*proposal
-		batch, held = p.fill(first)
-		p.send(batch)
 	}
 }
 
 // fill takes what is waiting, without waiting for more.
-func (p *proposer) fill(first *proposal) (batch []*proposal, held *proposal) {
-	batch = []*proposal{first}
-	commands, bytes := len(first.commands), first.bytes
-	for {
+func (p *proposer) fill(l *loading) {
+	for l.open() {
 		select {
-		case next := <-p.queue:
-			p.waiting.Add(-int64(next.bytes))
-			if commands+len(next.commands) > maxEntryCommands || bytes+next.bytes > maxEntryBytes {
-				return batch, next
-			}
-			batch = append(batch, next)
-			commands += len(next.commands)
-			bytes += next.bytes
+		case one := <-p.queue:
+			p.waiting.Add(-int64(one.bytes))
+			l.add(one)
 		default:
-			return batch, nil
+			return
 		}
 	}
+}
+
+// open tells whether the entry can still take what comes. While no entry may
+// go, everything stays in the queue, which is bounded.
+func (l *loading) open() bool { return l.held == nil && l.entries < entriesInFlight }
+
+func (l *loading) add(one *proposal) {
+	if len(l.batch) > 0 && (l.commands+len(one.commands) > maxEntryCommands || l.bytes+one.bytes > maxEntryBytes) {
+		l.held = one
+		return
+	}
+	l.batch = append(l.batch, one)
+	l.commands += len(one.commands)
+	l.bytes += one.bytes
+}
+
+// mayGo tells whether the entry is to be proposed now.
+func (l *loading) mayGo() bool {
+	switch {
+	case len(l.batch) == 0 || l.entries == entriesInFlight:
+		return false
+	case l.entries == 0 || l.held != nil || l.commands >= muchCommands || l.bytes >= muchBytes:
+		return true
+	}
+	return l.commands <= fewCommands && l.afloat <= fewCommands
+}
+
+// depart gives the entry, and begins the next.
+func (l *loading) depart() []*proposal {
+	batch := l.batch
+	next := loading{entries: l.entries + 1, afloat: l.afloat + l.commands}
+	if l.held != nil {
+		next.add(l.held)
+	}
+	*l = next
+	return batch
 }
 
 // send proposes an entry and answers its callers when raft has.
@@ -190,16 +237,21 @@ func (p *proposer) send(batch []*proposal) {
 	for _, one := range batch {
 		entry.Commands = append(entry.Commands, one.commands...)
 	}
+	count := len(entry.Commands)
 	data, err := command.EncodeEntry(entry)
 	if err != nil {
-		<-p.inFlight
+		p.landed <- count
 		answerAll(batch, proposed{err: fmt.Errorf("%w: %w", jobs.ErrInvalid, err)})
 		return
 	}
 	p.metrics.proposed(entry, len(data))
+	p.inFlight <- struct{}{}
 	future := p.raft.Apply(data, enqueueTimeout)
 	go func() { // ends when raft answers; raft that shuts down may forget the entry, and callers do not wait for it then
-		defer func() { <-p.inFlight }()
+		defer func() {
+			<-p.inFlight
+			p.landed <- count // there is room for each entry in flight
+		}()
 		err := future.Error()
 		p.watchTransfer(err)
 		if err != nil {
