@@ -334,7 +334,8 @@ func (m *model) remains(j *modelJob, revert bool) string {
 }
 
 func (m *model) closeCancelled(j *modelJob) {
-	j.Outcome, j.Reason, j.Parked, j.gaveUp = jobs.OutcomeCancelled, j.Order.Reason, false, true
+	j.Outcome, j.Reason, j.gaveUp = jobs.OutcomeCancelled, j.Order.Reason, true
+	j.Held, j.Parked = j.Held && !j.Parked, false
 	if flow := m.flowOf(j); flow != nil {
 		switch {
 		case flow.State == logbook.FlowRunning, flow.State == logbook.FlowReverting:
@@ -764,7 +765,7 @@ func (m *model) cancel(c *v1.OrderCommand) error {
 	case j.State.Finished():
 		return jobs.ErrConflict
 	case j.Parked && m.remains(j, order.Revert) == "to consume":
-		j.Order, j.Outcome, j.Parked, j.gaveUp = order, jobs.OutcomeFailed, false, true
+		j.Order, j.Outcome, j.Held, j.Parked, j.gaveUp = order, jobs.OutcomeFailed, false, false, true
 		m.finish(j, jobs.StateCompleted)
 		return nil
 	}

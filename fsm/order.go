@@ -239,7 +239,8 @@ func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed
 // that has failed still needs a person. What was to be carried out in it is
 // taken back. The error is a fault.
 func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) error {
-	j.Outcome, j.Reason, j.Parked = jobs.OutcomeCancelled, j.Order.Reason, false
+	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.Order.Reason
+	j.Held, j.Parked = j.Held && !j.Parked, false // what its policy has held is over; what its poster said stays
 	if flow != nil {
 		if flow.State == logbook.FlowFailure {
 			j.Outcome = jobs.OutcomeFailed

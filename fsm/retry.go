@@ -215,7 +215,8 @@ func (t *txn) letRun(j *jobRecord, r *release) {
 func (t *txn) giveUp(j *jobRecord, flow *flowRecord, order *jobs.StandingOrder) {
 	flow.job = 0
 	t.saveFlow(flow)
-	j.Order, j.Outcome, j.Parked = order, jobs.OutcomeFailed, false
+	j.Order, j.Outcome = order, jobs.OutcomeFailed
+	j.Held, j.Parked = false, false
 	t.move(j, jobs.StateCompleted, time.Time{})
 	t.event(jobs.EventCompleted, j, jobs.Event{Token: j.Token, Outcome: j.Outcome, Reason: order.Reason, Order: order})
 }

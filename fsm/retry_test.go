@@ -231,6 +231,25 @@ func TestParked(t *testing.T) {
 	}
 }
 
+// TestAGivenUpJobComesBackFree: what was parked, and then cancelled, is held no
+// more when a person has its flow undone further after all.
+func TestAGivenUpJobComesBackFree(t *testing.T) {
+	for _, flow := range []string{"REVERTED", "FAILURE"} {
+		r := retrying(t, patient(1, "park"))
+		r.ok(consume(r.attempt(flow)))
+		r.ok(cancel(said()))
+		if job := r.job(id("a")); job.Held || job.Parked {
+			t.Errorf("cancelled after %s, it is %+v", flow, job)
+		}
+		if flow == "FAILURE" {
+			r.ok(intervene(asked("retry-revert", "")))
+			if job := r.job(id("a")); job.State != jobs.StateClaimable || job.Held {
+				t.Errorf("to be undone further, it is %+v", job)
+			}
+		}
+	}
+}
+
 // TestParkedJobsKeepTheirPlace: a released job has all its attempts again, and
 // one that was suspended while it was parked waits until it is resumed.
 func TestParkedJobsKeepTheirPlace(t *testing.T) {
