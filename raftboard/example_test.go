@@ -295,6 +295,18 @@ func ExampleClient_CreateBoard() {
 	// true
 }
 
+// On a board whose jobs age, nothing waits for ever: here an hour counts as much
+// as one step of priority.
+func ExampleClient_AgeBoard() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	must(client.AgeBoard(ctx, jobs.DefaultBoard, time.Hour))
+	fmt.Println(value(client.BoardStatus(ctx, jobs.DefaultBoard)).Ageing.Step)
+	must(client.AgeBoard(ctx, jobs.DefaultBoard, 0)) // no longer
+	// Output: 1h0m0s
+}
+
 // A schedule posts jobs by the clock.
 func ExampleClient_SaveSchedule() {
 	ctx := context.Background()
