@@ -21,6 +21,7 @@ type reasons struct {
 	client *raftboard.Client
 	gate   string // the handler "guarded" waits until this file is there
 	mended string // the handlers "broken" and "stuck" fail until this file is there
+	fixed  string // and the handler "fixable" until this one is
 }
 
 // reason is one cause, and how to come by it.
@@ -38,13 +39,14 @@ type reason struct {
 // does not run, asks the command line why, and does what it says to.
 func TestReasons(t *testing.T) {
 	dir := t.TempDir()
-	r := &reasons{gate: filepath.Join(dir, "gate"), mended: filepath.Join(dir, "mended")}
+	r := &reasons{gate: filepath.Join(dir, "gate"), mended: filepath.Join(dir, "mended"), fixed: filepath.Join(dir, "fixed")}
 	handlers := filepath.Join(dir, "handlers")
 	writeHandler(t, handlers, "done", "echo 1")
 	writeHandler(t, handlers, "guarded", "while [ ! -e '"+r.gate+"' ]; do sleep 0.05; done; echo 1")
 	for _, name := range []string{"broken", "stuck"} {
 		writeHandler(t, handlers, name, "[ -e '"+r.mended+"' ] || exit 65; echo 1")
 	}
+	writeHandler(t, handlers, "fixable", "[ -e '"+r.fixed+"' ] || exit 65; echo 1")
 	r.desk = atDesk(t, handlers)
 	client, err := raftboard.Dial(within(t), r.address)
 	if err != nil {
@@ -137,11 +139,15 @@ func (r *reasons) post(args ...string) string {
 // flow posts a job with a flow of one step, or of two.
 func (r *reasons) flow(steps ...string) string {
 	r.Helper()
+	return r.says(document(steps...), "flow", "run", "-")
+}
+
+func document(steps ...string) string {
 	document := "name = \"f\"\npattern = \"linear\"\n"
 	for _, step := range steps {
 		document += "[[steps]]\n" + step + "\n"
 	}
-	return r.says(document, "flow", "run", "-")
+	return document
 }
 
 // worker opens a session which nobody keeps alive, and claims a job under it.
@@ -262,6 +268,14 @@ func reasonsOfTheJob() []reason {
 			return job
 		}, "conductord job resume ID", nil},
 		{"on hold", jobs.CauseHeld, func(r *reasons) string { return r.post("--hold") }, "conductord job release ID", nil},
+		{"parked", jobs.CauseParked, func(r *reasons) string {
+			return r.says(document(`name = "fixable"`), "job", "post", "--flow", "-", "--attempts", "2", "--on-failure", "park")
+		}, "conductord job release ID", func(r *reasons, job, _ string) {
+			r.becomes(job, jobs.CauseParked) // again: nothing was mended
+			r.open(r.fixed)
+			r.says("", "job", "release", job)
+			r.outcome(job, jobs.OutcomeSuccess)
+		}},
 		{"not due", jobs.CauseDelayed, func(r *reasons) string { return r.post("--not-before", "1h") }, "conductord job delay ID --for 0s", nil},
 		{"cooling", jobs.CauseCooling, func(r *reasons) string {
 			job := r.post()
@@ -307,6 +321,11 @@ func reasonsOfOthers() []reason {
 				r.Errorf("explained as %+v", now)
 			}
 		}},
+		{"all are drained", jobs.CauseDrained, func(r *reasons) string {
+			r.conductor("drained", 1)
+			r.says("", "conductor", "drain", "c", "--reason", "a new disk")
+			return r.post("--board", "drained")
+		}, "conductord conductor undrain c", func(r *reasons, job, _ string) { r.becomes(job, jobs.CauseReady) }},
 		{"behind others", jobs.CauseBehind, func(r *reasons) string {
 			r.conductor("behind", 9)
 			r.post("--board", "behind")
