@@ -37,9 +37,9 @@ func (v *view) kept(j *jobRecord) bool {
 func deadlineText(j *jobRecord) string { return j.Deadline.UTC().Format(time.RFC3339) }
 
 // expireJob cancels a job whose deadline has passed, as a person would who
-// wants it undone. One that is being cancelled already stays as it is, and so
-// does one whose flow has come to an end that waits to be consumed. The error
-// is a fault.
+// wants it undone, also one that a person had reopened and nobody has claimed
+// since. One that is being cancelled already stays as it is, and so does one
+// whose flow has come to an end that waits to be consumed. The error is a fault.
 func (t *txn) expireJob(j *jobRecord) error {
 	t.dropDeadline(j)
 	if isUnder(j, jobs.OrderCancel) {
@@ -63,6 +63,10 @@ func (t *txn) expireJob(j *jobRecord) error {
 		return t.closeCancelled(j, flow, "")
 	case remains == undoing:
 		t.haveUndone(j, order)
+	case remains == ended:
+		if err := t.cancelReopened(j, flow, order); isFault(err) {
+			return err
+		} // of another refusal nothing has come: it waits to be consumed
 	}
 	return nil
 }

@@ -133,3 +133,21 @@ func TestADeadlineDuringTheLastStep(t *testing.T) {
 	r.ok(wake(r.TimerEpoch(), 10))
 	r.ok(consume(success("a", r.claimedAgain("bob", id("a")))))
 }
+
+// TestADeadlineOfAReopenedJob: a job that a person has reopened, and given a
+// deadline, is cancelled then as a person would cancel it: what was to be undone
+// further is, and what was to go on forwards is taken back.
+func TestADeadlineOfAReopenedJob(t *testing.T) {
+	for word, want := range map[*v1.Intervention]string{asked("retry-revert", ""): "claimable ", asked("skip", "x"): "claimable ", asked("rerun", ""): "completed failed"} {
+		r := stuck(t, "FAILURE")
+		r.ok(intervene(word))
+		r.ok(change(&v1.Change{Job: id("a"), Deadline: timestamppb.New(tomorrow)}))
+		r.now = tomorrow
+		r.ok(wake(r.TimerEpoch(), 10))
+		job := r.job(id("a"))
+		if got := fmt.Sprint(job.State, " ", job.Outcome); got != want || job.Order == nil || job.Order.By != jobs.ByDeadline {
+			t.Errorf("after %s the job is %s under %+v; want %s", word.Kind, got, job.Order, want)
+		}
+		r.harmless(wake(r.TimerEpoch(), 10))
+	}
+}
