@@ -219,7 +219,7 @@ func emptyBoardsGo(k *kit) {
 	k.wants("CreateBoard", k.Board.CreateBoard(k.ctx, k.board), nil)
 	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{Jobs: 1}), nil)
 	k.wants("DeleteBoard", k.Board.DeleteBoard(k.ctx, k.board), nil)
-	k.wants("DeleteBoard again", k.Board.DeleteBoard(k.ctx, k.board), jobs.ErrNotFound)
+	k.wantsGone("DeleteBoard again", func() error { return k.Board.DeleteBoard(k.ctx, k.board) })
 	job := k.posted("a")
 	if limits := k.status().Limits; limits != (jobs.BoardLimits{}) {
 		k.Errorf("the new board has the limits %+v", limits)

@@ -272,7 +272,6 @@ func schedulesListed(k *kit) {
 func unknownSchedule(k *kit) {
 	order := k.order("nothing")
 	for what, do := range map[string]func() error{
-		"delete": func() error { return k.Scheduler.DeleteSchedule(k.ctx, order.ScheduleName) },
 		"pause":  func() error { return k.Scheduler.PauseSchedule(k.ctx, order) },
 		"resume": func() error { return k.Scheduler.ResumeSchedule(k.ctx, order) },
 		"run":    func() error { _, err := k.Scheduler.RunSchedule(k.ctx, order); return err },
@@ -287,6 +286,7 @@ func unknownSchedule(k *kit) {
 	} {
 		k.wants(what, do(), jobs.ErrNotFound)
 	}
+	k.wantsGone("delete", func() error { return k.Scheduler.DeleteSchedule(k.ctx, order.ScheduleName) })
 }
 
 func nextFive(k *kit) {
@@ -508,7 +508,7 @@ func deletedSchedule(k *kit) {
 	session := k.session("worker")
 	claimed := k.soon(session)
 	k.wants("DeleteSchedule", k.Scheduler.DeleteSchedule(k.ctx, k.called("goes")), nil)
-	k.wants("DeleteSchedule again", k.Scheduler.DeleteSchedule(k.ctx, k.called("goes")), jobs.ErrNotFound)
+	k.wantsGone("DeleteSchedule again", func() error { return k.Scheduler.DeleteSchedule(k.ctx, k.called("goes")) })
 	k.same("its job", k.job(claimed.Job.ID).State, jobs.StateClaimed)
 
 	anew := k.save(given) // before the job of the other one ends
