@@ -177,7 +177,7 @@ func TestCallerThatLeavesTheQueueHasDoneNothing(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Error(err)
 	}
-	if s.applied["update 2"] != 0 {
+	if s.commands()["update 2"] != 0 {
 		t.Error("the command of the caller that left was sent")
 	}
 }

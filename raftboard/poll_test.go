@@ -68,7 +68,7 @@ func TestClaimNextKeepsItsNonce(t *testing.T) {
 	if err != nil || len(claimed) != 1 || claimed[0].Job.ID != id {
 		t.Errorf("got %+v, %v", claimed, err)
 	}
-	if n := s.applied["nonce "+nonce.String()]; n != 5 || s.total() != 5 {
+	if n := s.commands()["nonce "+nonce.String()]; n != 5 || s.total() != 5 {
 		t.Errorf("%d of %d calls had the nonce, want 5 of 5", n, s.total())
 	}
 }

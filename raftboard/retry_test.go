@@ -81,8 +81,8 @@ func TestWritesTellWhatHappened(t *testing.T) {
 				if n := s.total(); test.applied >= 0 && n != test.applied {
 					t.Errorf("applied %d times, want %d", n, test.applied)
 				}
-				if len(s.applied) > 1 {
-					t.Errorf("the repeats were different commands: %v", s.applied)
+				if commands := s.commands(); len(commands) > 1 {
+					t.Errorf("the repeats were different commands: %v", commands)
 				}
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -109,6 +110,14 @@ func (s *script) apply(name string) int {
 	s.applied[name]++
 	s.order = append(s.order, name)
 	return s.applied[name]
+}
+
+// commands tells how often each command came into effect. Calls that their
+// caller has given up may still be running beside it.
+func (s *script) commands() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.applied)
 }
 
 func (s *script) total() int {
