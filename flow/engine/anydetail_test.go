@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,10 +41,11 @@ func TestAnyDetail(t *testing.T) {
 		detail.State = rapid.SampledFrom([]logbook.FlowState{logbook.FlowRunning, logbook.FlowSuspended, logbook.FlowReverting}).Draw(rt, "flow")
 		// A step is as in a flow that came so far, but for a few that are as chance has it.
 		reached := rapid.IntRange(0, grown.Len()).Draw(rt, "reached")
+		odd := rapid.SliceOfNDistinct(rapid.IntRange(0, grown.Len()-1), 0, grown.Len(), rapid.ID).Draw(rt, "odd")
 		for number, step := range grown.Steps() {
 			atom := logbook.NewAtom(step.Name(), step.Kind())
 			switch {
-			case rapid.IntRange(0, 3).Draw(rt, "odd") == 0:
+			case slices.Contains(odd, number):
 				drawAtom(rt, &atom)
 			case number >= reached, strings.HasSuffix(step.Name(), "[2]"):
 				continue
