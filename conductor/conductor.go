@@ -279,8 +279,9 @@ func (c *Conductor) Drain(ctx context.Context) error {
 
 // Pause keeps the conductor from claiming until Unpause: what it has goes on,
 // and its session with it. A job that it had asked for before is given back
-// at once, and only one such question is under way. A pause holds for later calls of Run too, and another Pause changes nothing. That of a
-// person who is not in this process is jobs.Conductors' DrainConductor.
+// at once, and only one such question is under way. A pause holds for later
+// calls of Run too, and another Pause changes nothing. That of a person who is
+// not in this process is jobs.Conductors' DrainConductor.
 func (c *Conductor) Pause() {
 	if c.pauses.begin() {
 		c.noticePause(MomentPaused)

@@ -30,6 +30,10 @@ type Waiting struct {
 	// Progress is told how it stands: at the beginning and after every change.
 	// The waiting goes on when it returns.
 	Progress func(Tally)
+	// Parked is told of each job that keeps the waiting from its end and that its
+	// retry policy has parked: such a job goes on when a person says so, and not
+	// before. It is told once for each time that a job is parked.
+	Parked func(JobID)
 }
 
 // Tally is how a waiting stands.
@@ -45,13 +49,15 @@ type Tally struct {
 // default until none is unfinished: of the named ones, or of all that are
 // selected, so that the board is empty of them at that moment. It is told
 // by events and does not poll; where those that it needs are no longer kept, it
-// looks at the jobs again and goes on. A named job that does not exist is
-// ErrNotFound, unless it vanishes while it is waited for; more jobs left than
-// MaxAwaited are ErrLimit, and a finished state is ErrInvalid.
+// looks at the jobs again and goes on. What one log entry does and undoes, as
+// where a job is trashed and restored, was never so. A named job that does not
+// exist is ErrNotFound, unless it vanishes while it is waited for; more jobs left
+// than MaxAwaited are ErrLimit, and a finished state is ErrInvalid.
 func Await(ctx context.Context, board Reader, waiting Waiting) (Tally, error) {
 	w := &waiter{
 		Waiting: waiting, board: board, named: make(map[JobID]bool), states: make(map[State]bool), left: make(map[JobID]int64),
-		tally: Tally{Outcomes: make(map[Outcome]int)},
+		parked: make(map[JobID]int64),
+		tally:  Tally{Outcomes: make(map[Outcome]int)},
 	}
 	if err := w.choose(); err != nil {
 		return w.tally, fmt.Errorf("cannot wait for jobs: %w", err)
@@ -79,9 +85,16 @@ type waiter struct {
 	states map[State]bool // those of States, or of all that are unfinished
 	// left are the jobs that are so, each with when it last changed, in
 	// nanoseconds: events of before the look at it are of before that.
-	left  map[JobID]int64
-	tally Tally
-	known bool // it has looked at the jobs once
+	left   map[JobID]int64
+	parked map[JobID]int64 // those that were told as parked, with the time as of left
+	tally  Tally
+	known  bool // it has looked at the jobs once
+
+	entry uint64  // the log entry of the last event
+	moved []JobID // those that its events have put among those left, or taken from them
+	// doubt: the waiting is over by the events so far, and one of the jobs moved
+	// is back where it was: in this very entry, perhaps.
+	doubt bool
 }
 
 // choose settles which states are meant.
@@ -109,7 +122,11 @@ func (w *waiter) changing() []EventKind {
 	if len(w.States) > 0 {
 		return nil
 	}
-	return []EventKind{EventPosted, EventCompleted, EventTrashed, EventReopened, EventRestored, EventPurged}
+	kinds := []EventKind{EventPosted, EventCompleted, EventTrashed, EventReopened, EventRestored, EventPurged}
+	if w.Parked != nil {
+		kinds = append(kinds, EventParked)
+	}
+	return kinds
 }
 
 // follow looks at the jobs once events are told, so that nothing comes between,
@@ -128,16 +145,15 @@ func (w *waiter) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		over := false
 		if event.Kind == EventBegun {
 			err = w.look(ctx)
+			over = w.over()
 		} else {
-			err = w.hear(&event)
+			over, err = w.heed(ctx, &event)
 		}
-		if err != nil {
+		if err != nil || over {
 			return err
-		}
-		if w.over() {
-			return nil
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -146,10 +162,54 @@ func (w *waiter) follow(ctx context.Context) error {
 	return fmt.Errorf("%w: the watch has ended", ErrUnavailable)
 }
 
+// heed keeps count, and tells whether the waiting is over: at the end of a log
+// entry, since those who ask never see the middle of one. Nothing says which
+// event of an entry is the last, so the jobs are asked: if they are where the
+// events have put them, nothing follows in this entry that matters.
+func (w *waiter) heed(ctx context.Context, event *Event) (over bool, err error) {
+	if event.Position.Index != w.entry {
+		if w.doubt {
+			return true, nil // it was so at the end of that entry, whatever followed
+		}
+		w.entry, w.moved = event.Position.Index, w.moved[:0]
+	}
+	if err := w.hear(event); err != nil {
+		return false, err
+	}
+	if !w.over() {
+		w.doubt = false
+		return false, nil
+	}
+	if w.doubt {
+		return false, nil
+	}
+	for _, id := range w.moved {
+		if w.doubt, err = w.returned(ctx, id, event); err != nil || w.doubt {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// returned tells whether a job that was moved by an event has moved again
+// since. Then another event tells of that, so that the doubt has an end.
+func (w *waiter) returned(ctx context.Context, id JobID, event *Event) (bool, error) {
+	_, left := w.left[id]
+	job, err := w.board.Job(ctx, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return left, nil
+	case err != nil:
+		return false, err
+	}
+	again := !left && job.State.Finished() && job.FinishedAt.After(event.Time)
+	return w.states[job.State] != left || again, nil
+}
+
 // look finds the jobs that are left.
 func (w *waiter) look(ctx context.Context) error {
 	before := w.left
-	w.left = make(map[JobID]int64)
+	w.left, w.moved, w.doubt = make(map[JobID]int64), nil, false
 	if len(w.Jobs) > 0 {
 		for _, id := range w.Jobs {
 			job, err := w.board.Job(ctx, id)
@@ -160,7 +220,7 @@ func (w *waiter) look(ctx context.Context) error {
 				return err
 			}
 			if w.states[job.State] {
-				w.left[id] = job.ModifiedAt.UnixNano()
+				w.find(&job)
 			}
 		}
 	} else if err := w.lookAtAll(ctx); err != nil {
@@ -180,6 +240,22 @@ func (w *waiter) look(ctx context.Context) error {
 	return nil
 }
 
+// find counts a job that is left.
+func (w *waiter) find(job *Job) {
+	at := job.ModifiedAt.UnixNano()
+	w.left[job.ID] = at
+	if _, told := w.parked[job.ID]; job.Parked && !told {
+		w.tellParked(job.ID, at)
+	}
+}
+
+func (w *waiter) tellParked(id JobID, at int64) {
+	if w.Parked != nil && !w.Some {
+		w.parked[id] = at
+		w.Parked(id)
+	}
+}
+
 func (w *waiter) lookAtAll(ctx context.Context) error {
 	query := Query{Board: w.Board, Kind: w.Kind, Key: w.Key, Tags: w.Tags}
 	for _, state := range States {
@@ -191,7 +267,7 @@ func (w *waiter) lookAtAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.left[job.ID] = job.ModifiedAt.UnixNano()
+		w.find(&job)
 		if err := w.bounded(); err != nil {
 			return err
 		}
@@ -206,9 +282,13 @@ func (w *waiter) hear(event *Event) error {
 	}
 	since, left := w.left[event.Job]
 	stays, at := w.states[event.State] && event.Kind != EventPurged, event.Time.UnixNano()
+	if told, known := w.parked[event.Job]; event.Kind == EventParked && stays && (!known || at > told) {
+		w.tellParked(event.Job, at)
+	}
 	if stays == left || left && at < since {
 		return nil
 	}
+	w.moved = append(w.moved, event.Job)
 	if stays {
 		w.left[event.Job] = at
 		w.report()

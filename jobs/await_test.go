@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 )
@@ -68,6 +70,117 @@ func TestAwaitKnowsWhatItHasSeen(t *testing.T) {
 		claim(second)
 	}})
 	if err != nil || tally.Left != 0 || tally.Gone != 2 {
+		t.Errorf("ended with %+v, %v", tally, err)
+	}
+}
+
+// ordered makes a command of an order to a job.
+func ordered(kind jobs.OrderKind) func(jobs.Job) *v1.Command {
+	return func(job jobs.Job) *v1.Command {
+		order := command.OrderToProto(&jobs.Order{Job: job.ID, By: "ann"})
+		switch kind {
+		case jobs.OrderCancel:
+			return &v1.Command{Kind: &v1.Command_Cancel{Cancel: order}}
+		case jobs.OrderRestore:
+			return &v1.Command{Kind: &v1.Command_Restore{Restore: order}}
+		case jobs.OrderResume:
+			return &v1.Command{Kind: &v1.Command_Resume{Resume: order}}
+		}
+		return &v1.Command{Kind: &v1.Command_Suspend{Suspend: order}}
+	}
+}
+
+// trashed makes the command of a job's owner to trash it.
+func trashed(job jobs.Job) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Trash{Trash: command.EndingToProto(&jobs.Ending{Job: job.ID, Token: job.Token})}}
+}
+
+// postedAndClaimed posts a job, and claims it if that is wanted.
+func postedAndClaimed(ctx context.Context, t *testing.T, board *fsmtest.Board, claim bool) jobs.Job {
+	t.Helper()
+	session := jobs.NewSessionID()
+	if _, err := board.OpenSession(ctx, jobs.Opening{ID: session, Name: "worker", TTL: jobs.MaxTTL}); err != nil {
+		t.Fatal(err)
+	}
+	job, err := jobs.PostOne(ctx, board, jobs.Posting{Name: "first", Kind: "k"})
+	if err == nil && claim {
+		var claimed jobs.Claimed
+		claimed, err = board.Claim(ctx, session, job.ID, jobs.NewNonce())
+		job = claimed.Job
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// TestAwaitLooksAtWholeEntries: what one log entry does and undoes ends no
+// waiting, whatever is waited for. What is done for good in a later one does.
+func TestAwaitLooksAtWholeEntries(t *testing.T) {
+	type commands []func(jobs.Job) *v1.Command
+	suspend, resume := ordered(jobs.OrderSuspend), ordered(jobs.OrderResume)
+	for name, row := range map[string]struct {
+		waiting              jobs.Waiting
+		entry                commands // undone in itself
+		last                 func(jobs.Job) *v1.Command
+		left, gone, finished int // with what was undone
+	}{
+		"until none is unfinished": {jobs.Waiting{}, commands{trashed, ordered(jobs.OrderRestore)}, ordered(jobs.OrderCancel), 0, 2, 2},
+		"until none is claimable":  {jobs.Waiting{States: []jobs.State{jobs.StateClaimable}}, commands{suspend, resume}, suspend, 0, 2, 0},
+		"until one is suspended":   {jobs.Waiting{States: []jobs.State{jobs.StateSuspended}, Some: true}, commands{suspend, resume}, suspend, 1, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			board := fsmtest.New(t, fsmtest.Options{})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			job := postedAndClaimed(ctx, t, board, len(row.waiting.States) == 0)
+			const first, undone = 1, 3
+			calls := 0
+			row.waiting.Progress = func(jobs.Tally) { // the waiting stands still meanwhile
+				calls++
+				var entry []*v1.Command
+				switch calls {
+				case first:
+					for _, make := range row.entry {
+						entry = append(entry, make(job))
+					}
+				case undone:
+					entry = append(entry, row.last(job))
+				default:
+					return
+				}
+				if err := board.Entry(entry...); err != nil {
+					t.Error(err)
+				}
+			}
+			tally, err := jobs.Await(ctx, board, row.waiting)
+			if err != nil || tally.Left != row.left || tally.Gone != row.gone || tally.Finished != row.finished {
+				t.Errorf("ended with %+v, %v", tally, err)
+			}
+		})
+	}
+}
+
+// TestAwaitEndsWithItsEntry: where a job comes back in a later entry, the
+// waiting was over before.
+func TestAwaitEndsWithItsEntry(t *testing.T) {
+	board := fsmtest.New(t, fsmtest.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	job := postedAndClaimed(ctx, t, board, true)
+	looked := false
+	tally, err := jobs.Await(ctx, board, jobs.Waiting{Progress: func(jobs.Tally) {
+		if looked {
+			return
+		}
+		looked = true
+		for _, make := range []func(jobs.Job) *v1.Command{trashed, ordered(jobs.OrderRestore)} {
+			if err := board.Entry(make(job)); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	if err != nil || tally.Left != 0 || tally.Gone != 1 || tally.Trashed != 1 {
 		t.Errorf("ended with %+v, %v", tally, err)
 	}
 }

@@ -147,5 +147,6 @@ func (w *watcher) advance(to jobs.Position) bool {
 		}
 	}
 	w.request.After = command.PositionToProto(to)
+	w.client.saw(to.Index) // what is read about an event is not older than that
 	return true
 }

@@ -48,6 +48,8 @@ type benchRun struct {
 	call  load.Call
 	timed load.TimedCall
 	end   func(context.Context) error
+	// idle is what to say if there was nothing to do; empty: there always is.
+	idle string
 }
 
 // drive puts the load on.
@@ -172,6 +174,9 @@ func (p *Program) bench(ctx context.Context, cluster Cluster, verb string, f ben
 	if err := p.writeBench(verb, f, result); err != nil {
 		return err
 	}
+	if result.Operations == 0 && run.idle != "" {
+		p.note("%s", run.idle)
+	}
 	if result.First != nil {
 		p.note("%d calls have failed; the first: %v", result.Errors, result.First)
 	}
@@ -208,6 +213,11 @@ type benchResult struct {
 	FirstError string  `json:"first_error,omitempty"`
 }
 
+// benchHeader returns the columns of a result.
+func benchHeader() []string {
+	return []string{"operations", "a second", "p50", "p95", "p99", "p99.9", "max", "errors"}
+}
+
 func (p *Program) writeBench(verb string, f benchFlags, r *load.Result) error {
 	milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	shown := benchResult{
@@ -221,12 +231,15 @@ func (p *Program) writeBench(verb string, f benchFlags, r *load.Result) error {
 	if p.json() {
 		return p.writeJSON(shown)
 	}
+	if r.Operations == 0 {
+		return p.writeTable(benchHeader(), nil) // times of nothing mean nothing
+	}
 	row := []string{strconv.FormatUint(shown.Operations, 10), fmt.Sprintf("%.0f", shown.PerSecond)}
 	for _, value := range []float64{shown.P50, shown.P95, shown.P99, shown.P999, shown.Max} {
 		row = append(row, fmt.Sprintf("%.2f ms", value))
 	}
 	row = append(row, strconv.FormatUint(shown.Errors, 10))
-	return p.writeTable([]string{"operations", "a second", "p50", "p95", "p99", "p99.9", "max", "errors"}, [][]string{row})
+	return p.writeTable(benchHeader(), [][]string{row})
 }
 
 // benchPost posts jobs that nobody takes.

@@ -65,6 +65,22 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestBenchClaimNeedsPosts: where there is nothing to claim, that is said, and
+// no figures are made of it.
+func TestBenchClaimNeedsPosts(t *testing.T) {
+	t.Parallel()
+	cluster := openCluster(t)
+	const says = "conductord: no job of `conductord bench post` waits on board bench: post some first\n"
+	table := run(t, cluster, "bench", "claim", "--clients", "1", "--duration", "100ms")
+	if table.code != 0 || strings.Count(table.out, "\n") != 1 || table.err != says {
+		t.Errorf("as a table: %+v", table)
+	}
+	document := run(t, cluster, "bench", "claim", "--clients", "1", "--duration", "100ms", "-o", "json")
+	if document.code != 0 || !strings.Contains(document.out, `"operations": 0`) || document.err != says {
+		t.Errorf("as JSON: %+v", document)
+	}
+}
+
 // fitful is a cluster of which every other post fails, or all.
 type fitful struct {
 	main.Cluster

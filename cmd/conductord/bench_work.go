@@ -50,6 +50,7 @@ func (p *Program) benchClaim(ctx context.Context, cluster Cluster, f benchFlags)
 			keeping.Wait()
 			return cluster.CloseSession(ctx, session)
 		},
+		idle: fmt.Sprintf("no job of `conductord bench post` waits on board %s: post some first", f.board),
 	}, nil
 }
 

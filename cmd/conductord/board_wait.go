@@ -21,7 +21,10 @@ func (p *Program) boardWaitCommand() *cobra.Command {
 		Short: "Wait until a board has no unfinished job, or none in certain states",
 		Long: "Waits until a board has no unfinished job; with --state, until none is in any of these states; with --some, until\n" +
 			"one is. --kind, --key and --tag say of which jobs. Exit 0 however they ended, and 5 after --timeout;\n" +
-			"`conductord job wait --board BOARD` also tells by its exit code whether all were successes.",
+			"`conductord job wait --board BOARD` also tells by its exit code whether all were successes.\n\n" +
+			"A job that its retry policy has parked is held, and so not finished: it is waited for until a person lets it\n" +
+			"go or cancels it, and stderr tells of it. To wait until only such jobs are left, name the other states:\n" +
+			"--state delayed,claimable,cooling,claimed,suspended.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if waiting.States, err = parseStates(states); err != nil {
@@ -52,6 +55,7 @@ func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting job
 	waiting.Progress = p.saying(func(tally jobs.Tally) string {
 		return fmt.Sprintf("board %s: %d %s, %d gone", waiting.Board, tally.Left, what, tally.Gone)
 	})
+	waiting.Parked = p.tellParked(ctx, cluster)
 	tally, err := jobs.Await(ctx, cluster, waiting)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("cannot wait any longer: board %s has %d %s jobs: %w", waiting.Board, tally.Left, what, err)

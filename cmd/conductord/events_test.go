@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	main "github.com/conductord/conductord/cmd/conductord"
 	"github.com/conductord/conductord/fsm/fsmtest"
@@ -106,5 +107,59 @@ func TestJobsAreWaitedFor(t *testing.T) {
 		if got := run(t, cluster, strings.Fields(args)...); got.code != main.ExitUsage {
 			t.Errorf("%s: %+v", args, got)
 		}
+	}
+}
+
+// TestParkedJobsAreToldOf: who waits for a job that is parked hears of that on
+// stderr, why, and what lets it go; and goes on waiting.
+func TestParkedJobsAreToldOf(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		park bool // before the command is given, and not while it waits
+		args func(jobs.JobID) []string
+		out  string // what stdout begins with
+	}{
+		{"one job", true, func(id jobs.JobID) []string { return []string{"job", "wait", id.String()} }, "id: "},
+		{"one job, meanwhile, as JSON", false, func(id jobs.JobID) []string { return []string{"-o", "json", "job", "wait", id.String()} }, "{\n  \"id\": "},
+		{"all of a kind", true, func(jobs.JobID) []string { return []string{"job", "wait", "--kind", "k"} }, "1 finished, 1 cancelled\n"},
+		{"a board", false, func(jobs.JobID) []string { return []string{"board", "wait", "default"} }, "default has 0 unfinished, 1 finished, 1 cancelled\n"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			cluster := openCluster(t)
+			id := post(t, cluster, "--kind", "k", "--on-failure", "park")
+			worker := newWorker(t, cluster, id)
+			park := func() {
+				worker.must(cluster.Consume(context.WithoutCancel(t.Context()), jobs.Ending{
+					Job: id, Token: worker.claimed.Job.Token, Outcome: jobs.OutcomeFailed, Reason: "no snow",
+				}))
+			}
+			if row.park {
+				park()
+			}
+			seen, done := make(chan struct{}), make(chan said, 1)
+			stderr := &signalling{Writer: new(strings.Builder), seen: seen}
+			go func() { // ends with the job
+				done <- runWith(t, t.Context(), cluster, func(p *main.Program) { p.Err = stderr }, append(row.args(id), "--timeout", "1m")...)
+			}()
+			if !row.park {
+				park()
+			}
+			select {
+			case <-seen:
+			case <-time.After(time.Minute):
+				t.Fatal("nothing is said of the parked job")
+			}
+			run(t, cluster, "job", "cancel", id.String())
+			got := <-done
+			if text := strings.Join(strings.Fields(got.out), " "); !strings.HasPrefix(text, strings.Join(strings.Fields(row.out), " ")) || strings.Contains(got.out, "waits for a person") {
+				t.Errorf("it wrote %q", got.out)
+			}
+			text := stderr.Writer.(*strings.Builder).String()
+			release := "to let it go: `conductord job release " + id.String() + "`\n"
+			if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "conductord: job "+id.String()+" waits for a person: it was parked at ") ||
+				!strings.Contains(text, "no snow") || !strings.HasSuffix(text, release) {
+				t.Errorf("it said %q", text)
+			}
+		})
 	}
 }

@@ -13,8 +13,13 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// progressPause is how often a command that waits says how it stands.
-const progressPause = time.Second
+const (
+	// progressPause is how often a command that waits says how it stands.
+	progressPause = time.Second
+	// maxParkedNotes bounds the parked jobs that a command that waits tells of one
+	// by one: a person reads no more.
+	maxParkedNotes = 10
+)
 
 func (p *Program) jobWaitCommand() *cobra.Command {
 	var waiting jobs.Waiting
@@ -22,7 +27,9 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 		Use:   "wait [ID…]",
 		Short: "Wait until jobs are finished; exit 1 unless all are successes",
 		Long: "Waits for the jobs that are named, and shows them; or, with --board, --kind, --key or --tag, until no such\n" +
-			"job is unfinished, those that are posted meanwhile included, and says how they ended.",
+			"job is unfinished, those that are posted meanwhile included, and says how they ended.\n\n" +
+			"A job that its retry policy has parked is waited for too, until a person lets it go or cancels it: stderr\n" +
+			"tells that it is parked, why, and which command lets it go.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {
 				id, err := jobs.ParseJobID(arg)
@@ -56,6 +63,7 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting jobs
 	if len(waiting.Jobs) > 1 {
 		waiting.Progress = p.progress()
 	}
+	waiting.Parked = p.tellParked(ctx, cluster)
 	if _, err := jobs.Await(ctx, cluster, waiting); err != nil {
 		return because(err, "wait for jobs")
 	}
@@ -83,7 +91,7 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting jobs
 
 // waitForAll says how the jobs ended that were waited for.
 func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting jobs.Waiting) error {
-	waiting.Progress = p.progress()
+	waiting.Progress, waiting.Parked = p.progress(), p.tellParked(ctx, cluster)
 	tally, err := jobs.Await(ctx, cluster, waiting)
 	if err != nil {
 		return because(err, "wait for jobs")
@@ -113,6 +121,29 @@ func (p *Program) saying(text func(jobs.Tally) string) func(jobs.Tally) {
 		}
 		last = time.Now()
 		p.note("%s", text(tally))
+	}
+}
+
+// tellParked tells on stderr of jobs that nobody but a person lets go, while
+// the command goes on waiting for them.
+func (p *Program) tellParked(ctx context.Context, reader jobs.Reader) func(jobs.JobID) {
+	told := 0
+	return func(id jobs.JobID) {
+		told++
+		switch {
+		case told == maxParkedNotes+1:
+			p.note("more jobs are parked: `conductord job list --state %s`", jobs.StateHeld)
+			return
+		case told > maxParkedNotes:
+			return
+		}
+		why, err := reader.Explain(ctx, id)
+		switch {
+		case err != nil:
+			p.note("job %s is parked: `conductord job explain %s` tells why", id, id) // the waiting tells what is wrong
+		case why.Cause == jobs.CauseParked:
+			p.note("job %s waits for a person: %s; to let it go: `%s`", id, why.Text, why.Remedy)
+		}
 	}
 }
 

@@ -200,6 +200,21 @@ func (b *Board) run(ctx context.Context, c *v1.Command) (*v1.Result, error) {
 	return results[0], command.ErrorFromProto(results[0].GetError())
 }
 
+// Entry applies commands in one entry, as a leader packs those of several
+// callers, and gives the first error that a result holds.
+func (b *Board) Entry(commands ...*v1.Command) error {
+	for _, c := range commands {
+		if err := command.Check(b.options.Limits, c); err != nil {
+			return err
+		}
+	}
+	results, err := b.propose(commands...)
+	for _, result := range results {
+		err = errors.Join(err, command.ErrorFromProto(result.GetError()))
+	}
+	return err
+}
+
 // propose applies commands in one entry.
 func (b *Board) propose(commands ...*v1.Command) ([]*v1.Result, error) {
 	b.mu.Lock()

@@ -14,6 +14,7 @@ var awaitRows = []row{
 	{"named jobs are waited for, and no others", jobsAwaited},
 	{"jobs that are posted meanwhile are waited for too", laterJobsAwaited},
 	{"a board is waited for until no job can be claimed, or until one can", claimableAwaited},
+	{"who waits is told of a job that is parked, each time", parkedAwaited},
 	{"waiting for nothing ends at once", nothingAwaited},
 	{"all jobs, claims, errors, boards and books are gone through", allGoneThrough},
 }
@@ -124,6 +125,33 @@ func claimableAwaited(k *kit) {
 	}
 	_, err := jobs.Await(k.ctx, k.Board, jobs.Waiting{Board: k.board, States: []jobs.State{jobs.StateTrashed}})
 	k.wants("Await of finished jobs", err, jobs.ErrInvalid)
+}
+
+func parkedAwaited(k *kit) {
+	session := k.session("worker")
+	policy := &jobs.RetryPolicy{OnFailure: jobs.FailureParks}
+	posting := k.posting("early")
+	posting.Retry = policy
+	early := k.post(posting)[0]
+	k.failed(k.claim(session, early.ID), nil)
+	posting = k.posting("late")
+	posting.Retry = policy
+	late := k.post(posting)[0]
+	claimed := k.claim(session, late.ID)
+	told := make(chan jobs.JobID, 8)
+	_, end := k.await(jobs.Waiting{Board: k.board, Parked: func(id jobs.JobID) { told <- id }})
+	k.same("parked before", answer(k, "Await", told), early.ID)
+	k.failed(claimed, nil)
+	k.same("parked meanwhile", answer(k, "Await", told), late.ID)
+	k.change(jobs.Change{Job: early.ID, Release: true})
+	k.failed(k.claim(session, early.ID), nil)
+	k.same("parked again", answer(k, "Await", told), early.ID)
+	for _, id := range []jobs.JobID{early.ID, late.ID} {
+		k.wants("Cancel", k.Board.Cancel(k.ctx, order(id)), nil)
+	}
+	if got := answer(k, "Await", end); got.err != nil || got.tally.Left != 0 || got.tally.Finished != 2 || len(told) > 0 {
+		k.Errorf("ended with %+v, %v; %d more were told as parked", got.tally, got.err, len(told))
+	}
 }
 
 func nothingAwaited(k *kit) {
