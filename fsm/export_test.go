@@ -227,7 +227,7 @@ func (c *census) countJob(value []byte) error {
 		want  bool
 	}{
 		{"claimable", c.get(claimableKey(j)) != nil, j.State == jobs.StateClaimable},
-		{"line", c.get(tableLine, lineKey(j)) != nil, j.State == jobs.StateClaimable && len(j.Labels) == 0},
+		{"line", c.get(lineKey(j)) != nil, j.State == jobs.StateClaimable},
 		{"due", c.get(tableDue, dueKey(j.DueAt, j.Sequence)) != nil, waits},
 		{"claim", j.Claim != nil, j.State == jobs.StateClaimed},
 	} {
@@ -448,6 +448,7 @@ func (c *census) agrees(l ledger) error {
 		{"job ids", c.rows[tableJobID], c.rows[tableJob]},
 		{"claimable", c.rows[tableClaimable] + c.rows[tableLabelled], count(jobs.StateClaimable)},
 		{"line", c.rows[tableLine], c.rows[tableClaimable]},
+		{"labelled line", c.rows[tableLabelledLine], c.rows[tableLabelled]},
 		{"due", c.rows[tableDue], count(jobs.StateDelayed) + count(jobs.StateCooling)},
 		{"waiting", c.rows[tableWaiting], count(jobs.StateClaimable) + count(jobs.StateDelayed) + count(jobs.StateCooling)},
 		{"number of boards", c.boardCount(), c.rows[tableBoard]},

@@ -146,9 +146,7 @@ func (t *txn) leave(j *jobRecord) {
 	switch j.State {
 	case jobs.StateClaimable:
 		t.delete(claimableKey(j))
-		if len(j.Labels) == 0 {
-			t.delete(tableLine, lineKey(j))
-		}
+		t.delete(lineKey(j))
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.delete(tableDue, dueKey(j.DueAt, j.Sequence))
 	case jobs.StateCompleted, jobs.StateTrashed:
@@ -163,11 +161,10 @@ func (t *txn) enter(j *jobRecord) {
 	switch j.State {
 	case jobs.StateClaimable:
 		t.age(j)
-		where, key := claimableKey(j)
-		t.put(where, key, nil)
-		if len(j.Labels) == 0 {
-			t.put(tableLine, lineKey(j), nil)
-		}
+		lane, inLane := claimableKey(j)
+		t.put(lane, inLane, nil)
+		line, inLine := lineKey(j)
+		t.put(line, inLine, nil)
 		t.becameClaimable(laneOf(j))
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)

@@ -89,6 +89,8 @@ const (
 	tableChange // sequence → ids and digests of the last changes that had an id, oldest first
 
 	tableOwn // until when it is kept, sequence → sequence, time: as finished, of jobs with a retention of their own
+
+	tableLabelledLine // board, labels, inverted priority, sequence → nothing: as labelled, for who takes any kind
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -110,6 +112,7 @@ var tableNames = [...]string{
 	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
 	tableStuck: "stuck", tableDebris: "debris",
 	tableDrain: "drain", tableChange: "change", tableOwn: "own",
+	tableLabelledLine: "labelled_line",
 }
 
 const (
@@ -165,28 +168,41 @@ func labelText(labels []string) string { return strings.Join(labels, labelEnd) }
 
 const labelEnd = "\n"
 
-// claimableKey puts higher ranks first, which are priorities where nothing ages, and earlier postings first among
-// those of one priority. A zero where no sequence is stands for the front of a
-// priority: behind it, what was put there last comes first.
+// claimableKey is the place of a claimable job in its lane.
 func claimableKey(job *jobRecord) (table, []byte) {
 	lane := laneOf(job)
-	const rest = 3 + prioritySize + 3*sequenceSize // the lengths of three names, and all that can stand behind them
-	where, key := appendLane(make([]byte, 0, len(lane.Board)+len(lane.Kind)+len(lane.Labels)+rest), lane)
+	where, key := appendLane(make([]byte, 0, len(lane.Board)+len(lane.Kind)+len(lane.Labels)+orderRoom), lane)
+	return where, appendOrder(key, job)
+}
+
+// lineKey is the place of a claimable job among those of all kinds of its board
+// that want the same labels.
+func lineKey(job *jobRecord) (table, []byte) {
+	labels := labelText(job.Labels)
+	key := appendName(make([]byte, 0, len(job.Board)+len(labels)+orderRoom), job.Board)
+	if labels == "" {
+		return tableLine, appendOrder(key, job)
+	}
+	return tableLabelledLine, appendOrder(appendName(key, labels), job)
+}
+
+// orderRoom is what keys of claimable jobs take beside names: the lengths of
+// three, and all that can stand behind them.
+const orderRoom = 3 + prioritySize + 3*sequenceSize
+
+// appendOrder puts higher ranks first, which are priorities where nothing ages,
+// and earlier postings first among those of one rank. A zero where no sequence is
+// stands for the front of a rank: behind it, what was put there last comes first.
+func appendOrder(key []byte, job *jobRecord) []byte {
 	key = appendPriority(key, job.rank())
 	if job.Front != 0 {
 		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)
 	}
-	return where, binary.BigEndian.AppendUint64(key, job.Sequence)
+	return binary.BigEndian.AppendUint64(key, job.Sequence)
 }
 
-// lineKey is the place of a claimable job among those of all kinds of its board.
-func lineKey(job *jobRecord) []byte {
-	_, lane := laneKey(laneOf(job))
-	_, key := claimableKey(job)
-	return append(boardKey(job.Board), key[len(lane):]...)
-}
-
-// lineOfClaimable is the key of the line that belongs to one of the lanes.
+// lineOfClaimable is the key of the line that belongs to one of the lanes: all
+// of it but the kind.
 func lineOfClaimable(key []byte) ([]byte, error) {
 	board := 1
 	if len(key) > 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"container/heap"
+	"iter"
 	"slices"
 	"strings"
 
@@ -27,16 +28,13 @@ const maxPassed = 1_000
 // follows the lanes and the answer, not the jobs that wait.
 func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord, error) {
 	var heads laneHeads
-	for _, lane := range t.lanesOf(request) {
-		head := &laneHead{lane: lane.prefix, cursor: t.cursor(lane.table), raised: lane.ageing.Raised(t.now)}
-		if key, _ := head.cursor.Seek(lane.prefix); head.stand(key) {
-			heads = append(heads, head)
-		}
+	for lane := range t.lanesOf(request) {
+		heads = append(heads, &laneHead{laneStart: lane, order: lane.first[len(lane.prefix):], raised: lane.ageing.Raised(t.now)})
 	}
 	heap.Init(&heads)
 	var found []*jobRecord
 	passed := 0
-	for size := 0; len(heads) > 0 && len(found) < most; {
+	for size := 0; len(heads) > 0; {
 		sequence, err := sequenceAtEnd(heads[0].order)
 		if err != nil {
 			return nil, err
@@ -57,9 +55,11 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 			if size += t.answerSize(j); size > maxGrantedBytes && len(found) > 0 {
 				return found, nil
 			}
-			found = append(found, j)
+			if found = append(found, j); len(found) == most {
+				return found, nil
+			}
 		}
-		if key, _ := heads[0].cursor.Next(); heads[0].stand(key) {
+		if heads[0].advance(&t.view) {
 			heap.Fix(&heads, 0)
 		} else {
 			heap.Pop(&heads)
@@ -96,43 +96,110 @@ func offersAll(offered []string, text string) bool {
 	return true
 }
 
-// laneStart is where the keys of a lane begin in a table.
+// laneStart is a lane in which a job stands.
 type laneStart struct {
 	table  table
-	prefix []byte
+	prefix []byte           // with which the keys of the lane begin
+	first  []byte           // the key of its first job
 	ageing jobs.BoardAgeing // of its board
 }
 
-// lanesOf are the lanes in which a request looks, each once; those of a paused
-// board are left out. Where it names no kinds, the line of the board stands for
-// all of those without labels; those of jobs that want labels are then found by
-// leaping from kind to kind, as many as have such jobs.
-func (v *view) lanesOf(request jobs.ClaimRequest) []laneStart {
-	var lanes []laneStart
+// lanesOf are the lanes in which a request finds jobs, each once; those of a
+// paused board are left out. Where it names no kinds, the line of the board stands
+// for all of those without labels, and a line for each set of them for the others.
+func (v *view) lanesOf(request jobs.ClaimRequest) iter.Seq[laneStart] {
+	f := laneFinder{offered: slices.Sorted(slices.Values(request.Labels)), plain: shelf{table: tableClaimable}, labelled: shelf{table: tableLabelled}}
+	if len(request.Kinds) == 0 {
+		f.plain.table, f.labelled.table = tableLine, tableLabelledLine
+	}
+	f.plain.cursor = v.cursor(f.plain.table)
+	if len(f.offered) > 0 {
+		f.labelled.cursor = v.cursor(f.labelled.table)
+	}
 	boards := request.Boards
 	if len(boards) == 0 {
 		boards = []string{jobs.DefaultBoard}
 	}
-	for _, board := range distinct(boards) {
-		head, _, err := v.board(board)
-		if err != nil || head.Pause != nil {
-			continue // what cannot be read is found by whoever reads it for more
-		}
-		first := len(lanes)
-		if len(request.Kinds) == 0 {
-			lanes = append(lanes, laneStart{table: tableLine, prefix: boardKey(board)})
-			lanes = append(lanes, v.labelled(request.Labels, boardKey(board))...)
-		}
-		for _, kind := range distinct(request.Kinds) {
-			_, prefix := laneKey(Lane{Board: board, Kind: kind})
-			lanes = append(lanes, laneStart{table: tableClaimable, prefix: prefix})
-			lanes = append(lanes, v.labelledOf(request.Labels, prefix)...)
-		}
-		for i := range lanes[first:] {
-			lanes[first+i].ageing = head.Ageing
+	return func(yield func(laneStart) bool) {
+		for _, board := range distinct(boards) {
+			head, _, err := v.board(board)
+			if err != nil || head.Pause != nil {
+				continue // what cannot be read is found by whoever reads it for more
+			}
+			found := func(lane laneStart) bool {
+				lane.ageing = head.Ageing
+				return yield(lane)
+			}
+			if !f.onBoard(board, request.Kinds, found) {
+				return
+			}
 		}
 	}
-	return lanes
+}
+
+// laneFinder looks for the lanes of one request.
+type laneFinder struct {
+	offered         []string // labels, in their order
+	plain, labelled shelf    // jobs that want no labels, and some
+}
+
+// shelf is a table of lanes, with a cursor for all that is looked for in it.
+type shelf struct {
+	table  table
+	cursor *tables.Cursor
+}
+
+// onBoard, and what it calls, tell whether to go on.
+func (f *laneFinder) onBoard(board string, kinds []string, found func(laneStart) bool) bool {
+	if len(kinds) == 0 {
+		return f.beginningWith(boardKey(board), found)
+	}
+	for _, kind := range distinct(kinds) {
+		if _, prefix := laneKey(Lane{Board: board, Kind: kind}); !f.beginningWith(prefix, found) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *laneFinder) beginningWith(prefix []byte, found func(laneStart) bool) bool {
+	first, _ := f.plain.cursor.Seek(prefix)
+	if bytes.HasPrefix(first, prefix) && !found(laneStart{table: f.plain.table, prefix: prefix, first: first}) {
+		return false
+	}
+	return len(f.offered) == 0 || f.wantingSome(prefix, found)
+}
+
+// wantingSome finds the lanes of jobs that want no other labels than those that
+// are offered. Wanted labels stand in their order, so that all sets which begin
+// like one that does not suit are passed by with it: the cost follows the sets of
+// which as many as one label are offered, and not those that wait. The key at
+// which a leap ends is the first one of the next lane, so each lane costs one.
+func (f *laneFinder) wantingSome(prefix []byte, found func(laneStart) bool) bool {
+	cursor, size := f.labelled.cursor, len(prefix)
+	for key, _ := cursor.Seek(prefix); bytes.HasPrefix(key, prefix) && len(key) > size; {
+		end := size + 1 + int(key[size])
+		if end > len(key) {
+			return true // no key of a lane; whoever reads it for more says so
+		}
+		lane := key[:end]
+		next, suits := nextWanted(f.offered, string(lane[size+1:]))
+		switch {
+		case suits:
+			if !found(laneStart{table: f.labelled.table, prefix: lane, first: key}) {
+				return false
+			}
+			key, _ = cursor.Seek(afterLane(lane))
+		case next != "":
+			// Behind this very text too, of which the next may be a longer one.
+			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(lane[:size+1]), next...), afterLane(lane)}, bytes.Compare))
+		case lane[size] == maxKeyName:
+			return true
+		default: // texts stand by their size first
+			key, _ = cursor.Seek(append(bytes.Clone(prefix), lane[size]+1))
+		}
+	}
+	return true
 }
 
 // distinct leaves out names that stand twice, and those that no job has.
@@ -144,54 +211,6 @@ func distinct(names []string) []string {
 		}
 	}
 	return found
-}
-
-// labelled finds the lanes of jobs that want no other labels than those that are
-// offered, in all kinds of a board.
-func (v *view) labelled(offered []string, board []byte) []laneStart {
-	if len(offered) == 0 {
-		return nil
-	}
-	var lanes []laneStart
-	for _, kind := range v.leap(tableLabelled, board, 1) {
-		lanes = append(lanes, v.labelledOf(offered, kind)...)
-	}
-	return lanes
-}
-
-// labelledOf is labelled for one kind, with which the keys begin. Wanted labels
-// stand in their order, so that all sets which begin like one that does not suit
-// are passed by with it: the cost follows the sets of which as many as one label
-// are offered, and not those that wait.
-func (v *view) labelledOf(offered []string, kind []byte) []laneStart {
-	if len(offered) == 0 {
-		return nil
-	}
-	offered = slices.Sorted(slices.Values(offered))
-	var lanes []laneStart
-	cursor := v.cursor(tableLabelled)
-	for key, _ := cursor.Seek(kind); bytes.HasPrefix(key, kind) && len(key) > len(kind); {
-		size := int(key[len(kind)])
-		end := len(kind) + 1 + size
-		if end > len(key) {
-			break
-		}
-		lane := bytes.Clone(key[:end])
-		next, suits := nextWanted(offered, string(lane[len(kind)+1:]))
-		switch {
-		case suits:
-			lanes = append(lanes, laneStart{table: tableLabelled, prefix: lane})
-			key, _ = cursor.Seek(afterLane(lane))
-		case next != "":
-			// Behind this very text too, of which the next may be a longer one.
-			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(lane[:len(kind)+1]), next...), afterLane(lane)}, bytes.Compare))
-		case size == maxKeyName:
-			return lanes
-		default: // texts stand by their size first
-			key, _ = cursor.Seek(append(bytes.Clone(kind), byte(size+1)))
-		}
-	}
-	return lanes
 }
 
 // nextWanted tells whether all labels of a text are offered. If they are not, it
@@ -250,18 +269,23 @@ func afterLane(lane []byte) []byte {
 
 // laneHead is the first job of a lane that has not been looked at.
 type laneHead struct {
-	lane   []byte
-	order  []byte // inverted rank and sequence
-	raised int64  // see counts: by that, and the rest of the order, the lanes are merged
-	cursor *tables.Cursor
+	laneStart
+	order  []byte         // inverted rank and sequence
+	raised int64          // see counts: by that, and the rest of the order, the lanes are merged
+	cursor *tables.Cursor // nil as long as the first job of the lane is the head
 }
 
-// stand moves the head to a key; false if the lane is over.
-func (h *laneHead) stand(key []byte) bool {
-	if !bytes.HasPrefix(key, h.lane) {
+// advance moves the head to the next job; false if the lane is over.
+func (h *laneHead) advance(v *view) bool {
+	if h.cursor == nil {
+		h.cursor = v.cursor(h.table)
+		h.cursor.Seek(h.first)
+	}
+	key, _ := h.cursor.Next()
+	if !bytes.HasPrefix(key, h.prefix) {
 		return false
 	}
-	h.order = key[len(h.lane):]
+	h.order = key[len(h.prefix):]
 	return true
 }
 

@@ -312,7 +312,7 @@ func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (*status, er
 }
 
 // fillLaterTables fills the tables that a snapshot of an earlier program lacked.
-// All but three of them were empty: the line follows from the lanes, and the
+// All but four of them were empty: the lines follow from the lanes, and the
 // index and the tallies from the jobs.
 func (t *txn) fillLaterTables(restored *tables.DB) error {
 	if restored.Made(tableFound) {
@@ -325,15 +325,25 @@ func (t *txn) fillLaterTables(restored *tables.DB) error {
 			return err
 		}
 	}
-	if !restored.Made(tableLine) {
-		return nil
+	if restored.Made(tableLine) {
+		if err := t.lineUp(tableLine, tableClaimable); err != nil {
+			return err
+		}
 	}
-	return t.scan(tableClaimable, nil, func(key, _ []byte) (bool, error) {
+	if restored.Made(tableLabelledLine) {
+		return t.lineUp(tableLabelledLine, tableLabelled)
+	}
+	return nil
+}
+
+// lineUp makes a line of the lanes.
+func (t *txn) lineUp(line, lanes table) error {
+	return t.scan(lanes, nil, func(key, _ []byte) (bool, error) {
 		place, err := lineOfClaimable(key)
 		if err != nil {
 			return false, err
 		}
-		t.put(tableLine, place, nil)
+		t.put(line, place, nil)
 		return t.fault == nil, nil
 	})
 }
