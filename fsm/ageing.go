@@ -56,6 +56,17 @@ func (t *txn) age(j *jobRecord) {
 	j.lag = &lag
 }
 
+// ageAnew has a job that was finished wait from now: it has not waited since.
+func (t *txn) ageAnew(j *jobRecord) {
+	lag, ages, err := t.lagNow(j.Board)
+	switch {
+	case err != nil && t.fault == nil:
+		t.fault = err
+	case ages:
+		j.lag = &lag
+	}
+}
+
 // lagNow is the lag of a job that becomes claimable now.
 func (t *txn) lagNow(name string) (lag int64, ages bool, err error) {
 	board, _, err := t.board(name)

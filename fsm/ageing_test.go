@@ -32,6 +32,8 @@ func TestAgeing(t *testing.T) {
 		{"switched on again", "age:1 a:0 +4 age:0 +60 age:1 +2 b:7 c:8 d:9", "a b c d"},
 		{"the front is before its equals of then", "age:10 a:0 +9 b:0 f:0:front g:1:front", "g a f b"},
 		{"another priority keeps the age", "age:1 a:0 b:5 +2 a=5 c:0", "a b c"},
+		{"who is suspended for a while keeps its age", "a:0 age:1 +5 a| b:3", "a b"},
+		{"who comes back from its end waits anew", "age:1 a:0 +5 a^ b:1", "b a"},
 		{"who is given back keeps its age", "age:1 a:0 +5 a! b:3", "a b"},
 		{"of two boards, each by its own", "age:1 a:0 +3 b:2@other +1 c:5@other d:5", "a d c b"},
 		{"at the end of all priorities nothing rises", fmt.Sprintf("age:1 a:%d +5 b:%d", math.MinInt32, math.MinInt32), "a b"},
@@ -77,6 +79,13 @@ func (r *rig) ageingWord(word string) {
 	case strings.HasSuffix(word, "!"):
 		token := r.claimedAgain("ann", id(word[:1]))
 		r.ok(abandon(&v1.Ending{Job: id(word[:1]), Token: command.TokenToProto(token)}))
+	case strings.HasSuffix(word, "|"):
+		r.ok(suspend(&v1.OrderCommand{Job: id(word[:1])}))
+		r.ok(resume(&v1.OrderCommand{Job: id(word[:1])}))
+	case strings.HasSuffix(word, "^"):
+		token := r.claimedAgain("ann", id(word[:1]))
+		r.ok(trash(&v1.Ending{Job: id(word[:1]), Token: command.TokenToProto(token)}))
+		r.ok(restore(&v1.OrderCommand{Job: id(word[:1])}))
 	case strings.Contains(word, "="):
 		priority := number(word[2:])
 		r.ok(&v1.Command{Kind: &v1.Command_Change{Change: &v1.Change{Job: id(word[:1]), Priority: &priority}}})
@@ -87,6 +96,20 @@ func (r *rig) ageingWord(word string) {
 		p.Priority, p.Front, p.Board = number(text), front, board
 		r.posted(p)
 		r.now = r.now.Add(time.Second)
+	}
+}
+
+// TestReopenedJobsWaitAnew: while a job was finished it has not waited.
+func TestReopenedJobsWaitAnew(t *testing.T) {
+	r := stuck(t, "FAILURE")
+	r.ok(ageBoard("", time.Second))
+	r.now = r.now.Add(5 * time.Second)
+	r.ok(intervene(asked("rerun", "")))
+	p := posting("b", "k")
+	p.Priority = 1
+	r.posted(p)
+	if granted := r.ok(claimNext("bob", "n", 1, nil, nil)).GetClaim().Granted; len(granted) != 1 || granted[0].Job != id("b") {
+		t.Errorf("claimed %v", granted)
 	}
 }
 

@@ -62,8 +62,9 @@ type txn struct {
 	posting v1.Job  // to encode what does not change of a job; empty between
 	digest  []byte  // memory for the next digest
 
-	now  time.Time // of the present entry
-	item uint32    // number of the last event of the present entry
+	now   time.Time // of the present entry
+	item  uint32    // number of the last event of the present entry
+	spent spent     // in the present entry
 
 	changes Changes
 	lanes   map[Lane]bool // those in changes.Claimable
@@ -150,7 +151,7 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 	if e.Index <= t.Index {
 		return nil, nil
 	}
-	t.Index, t.Term, t.item, t.begun = e.Index, e.Term, 0, t.writes
+	t.Index, t.Term, t.item, t.begun, t.spent = e.Index, e.Term, 0, t.writes, spent{}
 	if len(e.Data) == 0 {
 		return nil, nil
 	}

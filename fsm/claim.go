@@ -53,8 +53,8 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 		return nil, fmt.Errorf("cannot claim job %s: %w: board %q is paused", id, jobs.ErrUnclaimable, j.Board)
 	case t.overdue(j):
 		return nil, fmt.Errorf("cannot claim job %s: %w: its deadline, %s, has passed", id, jobs.ErrUnclaimable, deadlineText(j))
-	case j.Token == t.token():
-		return nil, fmt.Errorf("cannot claim job %s: %w: it was given back this moment", id, jobs.ErrUnclaimable)
+	case !t.mayGrant(j):
+		return nil, fmt.Errorf("cannot claim job %s: %w: it was given back, or something was said of its flow, this moment", id, jobs.ErrUnclaimable)
 	case len(claims.held) >= jobs.MaxClaims:
 		return nil, tooManyClaims(len(claims.held))
 	}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,9 +56,15 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	if err := checkPending(detail, &intervention); err != nil {
 		return nil, err
 	}
+	if err := t.roomToGoOn(j, detail.Pending(), &intervention); err != nil {
+		return nil, prefixed(fmt.Sprintf("cannot intervene in flow %s", record.ID), err)
+	}
 	released := detail.Resumable()
 	t.keepIntervention(record, detail, &intervention)
 	t.steer(j, &intervention, detail.Pending(), record, released)
+	if j.State == jobs.StateClaimable {
+		t.becameClaimable(laneOf(j)) // who was passed over in this very entry asks again
+	}
 	return intervened(j), nil
 }
 
@@ -65,10 +72,9 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 // The record knows whether anything is pending: of a last one that was taken
 // back, or carried out, it keeps no token.
 func (t *txn) keepIntervention(record *flowRecord, detail *logbook.FlowDetail, said *logbook.Intervention) {
-	number := uint32(len(detail.Interventions))
-	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(said))
+	t.addIntervention(record, uint32(len(detail.Interventions)), said)
 	detail.Interventions = append(detail.Interventions, *said)
-	record.Interventions, record.UpdatedAt = []logbook.Intervention{{}}, t.now
+	record.Interventions = []logbook.Intervention{{}}
 	if pending := detail.Pending(); len(pending) > 0 {
 		record.Interventions[0].Token = pending[len(pending)-1].Token
 	}
@@ -153,12 +159,21 @@ func (t *txn) checkReopening(record *flowRecord, j *jobRecord) error {
 		return fmt.Errorf("its last job, number %d, is kept no longer: %w", record.last, jobs.ErrNotFound)
 	case j.State == jobs.StateClaimed:
 		return fmt.Errorf("%w: %s holds its job %s under token %s; wait until that has ended", jobs.ErrConflict, j.Claim.Owner, j.ID, j.Token)
-	case record.Fence.Compare(t.token()) >= 0:
-		// What is recorded in the entry of the flow's last update could not be
-		// told from what that update has carried out.
+	case t.owns(j):
 		return fmt.Errorf("%w: its job %s was let go of this moment; do it again", jobs.ErrConflict, j.ID)
 	}
 	return nil
+}
+
+// roomToGoOn refuses an intervention that would put the flow's finished job
+// back on a board without room for it, as a restoration is refused.
+func (t *txn) roomToGoOn(j *jobRecord, pending []logbook.Intervention, next *logbook.Intervention) error {
+	if !j.State.Finished() || next.Hold || next.Kind == logbook.InterveneTakeBack {
+		return nil
+	}
+	reopened := *j
+	lift(&reopened, append(slices.Clone(pending), *next))
+	return t.roomAgain(&reopened)
 }
 
 // checkPending bounds what whoever claims the flow's job is to be told.
@@ -204,7 +219,7 @@ func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.
 	parked := j.Parked && j.State == jobs.StateHeld
 	if j.Parked {
 		j.unpark()
-		j.Token, j.end = last.Token, endNone
+		j.end = endNone
 	}
 	if !j.State.Finished() && !parked {
 		t.saveFlow(record)
@@ -215,12 +230,11 @@ func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.
 	}
 	record.job = j.Sequence
 	t.saveFlow(record)
-	// The token keeps the job from being claimed in this very entry, under a
-	// token that would not be newer than the intervention's. What had gone wrong
-	// before a person looked does not count against the job.
-	j.Token, j.end = last.Token, endNone
+	// What had gone wrong before a person looked does not count against the job.
+	j.end = endNone
 	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
 	t.setEvidence(j, nil)
+	t.ageAnew(j)
 	t.move(j, jobs.StateClaimable, time.Time{})
 	t.event(jobs.EventReopened, j, evidence)
 }

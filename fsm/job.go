@@ -147,6 +147,9 @@ func (t *txn) leave(j *jobRecord) {
 	case jobs.StateClaimable:
 		t.delete(claimableKey(j))
 		t.delete(lineKey(j))
+		if j.Claims == 0 {
+			t.age(j) // it keeps what it has waited, however it comes back
+		}
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.delete(tableDue, dueKey(j.DueAt, j.Sequence))
 	case jobs.StateCompleted, jobs.StateTrashed:
@@ -169,6 +172,7 @@ func (t *txn) enter(j *jobRecord) {
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)
 	case jobs.StateCompleted, jobs.StateTrashed:
+		t.spent.finish(j, t.token())
 		t.freeKey(j)
 		t.dropDeadline(j)
 		j.FinishedAt = t.now

@@ -15,9 +15,10 @@ import (
 
 // modelBoard is a board that somebody has made, or posted to.
 type modelBoard struct {
-	jobs.BoardStatus           // without what is counted
-	missing          uint64    // what postings have taken out of a second's bucket, in billionths of one
-	charged          time.Time // when that was so
+	jobs.BoardStatus              // without what is counted, and without ageing
+	missing          uint64       // what postings have taken out of a second's bucket, in billionths of one
+	charged          time.Time    // when that was so
+	spans            []ageingSpan // see model.age
 }
 
 func boardNamed(name string) string { return cmp.Or(name, jobs.DefaultBoard) }
@@ -160,6 +161,7 @@ func (m *model) boardLines() []string {
 		}
 		board.Jobs = map[jobs.State]uint64{}
 		_, board.Bytes = m.load(name)
+		board.Ageing = m.ageing(name)
 		kinds, holders := map[string]map[jobs.State]uint64{}, map[string]uint64{}
 		for _, j := range m.jobs {
 			if j.Board != name {

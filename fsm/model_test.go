@@ -24,7 +24,7 @@ import (
 // times, deadlines, labels, tags and retry policies; claims, by job and next, with times of
 // their own; their ends; orders, changes and bulk operations, which are one of
 // these for each job; trash, restore and purge; books, flows, updates and
-// interventions; boards with limits, pauses and what is counted of them;
+// interventions; boards with limits, pauses, ageing and what is counted of them;
 // schedules with their slots; sessions, entities, drains, leaders, expiry,
 // retention.
 //
@@ -49,7 +49,8 @@ type model struct {
 	vacated   []*modelSchedule // whose last unfinished job the present command has finished
 
 	ended  map[string]bool          // sessions that are over
-	tokens map[string]logbook.Token // the last of each job that ever was
+	tokens map[string]logbook.Token // the last of each job and of each flow that ever was, and of what was said of one
+	aged   int                      // requests that were given other jobs than priority alone would have given
 }
 
 type modelJob struct {
@@ -62,6 +63,7 @@ type modelJob struct {
 	gaveUp   bool         // a person has cancelled it when it was parked, half undone
 	watched  bool         // its deadline has not been dealt with
 	finish   uint64       // the number of its finish
+	lag      *int64       // the steps that its board had raised others by when it was claimable first; nil: not yet
 }
 
 type modelSession struct {
@@ -130,6 +132,7 @@ func (m *model) apply(c *v1.Command) string {
 		said, err = m.applyOther(c)
 	}
 	m.postWaiting()
+	m.age()
 	if err != nil {
 		return command.ErrorToProto(err).GetCode()
 	}
@@ -149,6 +152,8 @@ func (m *model) applyOther(c *v1.Command) (said string, err error) {
 		m.stored(boardNamed(kind.CreateBoard.Board))
 	case *v1.Command_LimitBoard:
 		err = m.limitBoard(kind.LimitBoard)
+	case *v1.Command_AgeBoard:
+		err = m.ageBoard(kind.AgeBoard)
 	case *v1.Command_PauseBoard:
 		err = m.pauseBoard(kind.PauseBoard)
 	case *v1.Command_ResumeBoard:
@@ -344,10 +349,15 @@ func (m *model) closeCancelled(j *modelJob) {
 			j.Outcome = jobs.OutcomeFailed
 		}
 		if len(flow.Pending()) > 0 {
-			flow.Interventions = append(slices.Clone(flow.Interventions), logbook.Intervention{Kind: logbook.InterveneTakeBack, Token: m.token()})
+			m.takeBack(flow)
 		}
 	}
 	m.finish(j, jobs.StateCompleted)
+}
+
+func (m *model) takeBack(flow *modelFlow) {
+	flow.Interventions = append(slices.Clone(flow.Interventions), logbook.Intervention{Kind: logbook.InterveneTakeBack, Token: m.token()})
+	m.said(flow)
 }
 
 // Claims.
@@ -363,7 +373,7 @@ func (m *model) claim(c *v1.ClaimCommand) (string, error) {
 		return "", jobs.ErrNotFound
 	case j.Claim != nil && j.Claim.Session.String() == c.Session && j.nonce == c.Nonce:
 		return grants(j), nil
-	case s.nonces[c.Nonce], j.State != jobs.StateClaimable, m.drained(c.Session), m.paused(j.Board), m.overdue(j), j.Token == m.token():
+	case s.nonces[c.Nonce], j.State != jobs.StateClaimable, m.drained(c.Session), m.paused(j.Board), m.overdue(j), m.isSpent(j):
 		return "", jobs.ErrUnclaimable
 	}
 	m.grant(c.Session, c.Nonce, 0, j)
@@ -390,14 +400,33 @@ func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
 	found := m.list(func(j *modelJob) bool {
 		lacks := slices.ContainsFunc(j.Labels, func(label string) bool { return !slices.Contains(c.Labels, label) })
 		return j.State == jobs.StateClaimable && !lacks && !m.paused(j.Board) && slices.Contains(boards, j.Board) &&
-			(len(c.Kinds) == 0 || slices.Contains(c.Kinds, j.Kind)) && !m.overdue(j) && j.Token != m.token()
-	}, inLine)
-	found = found[:min(len(found), max(int(c.Max), 1))]
+			(len(c.Kinds) == 0 || slices.Contains(c.Kinds, j.Kind)) && !m.overdue(j) && !m.isSpent(j)
+	}, m.inLine)
+	most := min(len(found), max(int(c.Max), 1))
+	if unaged := slices.SortedFunc(slices.Values(found), inLine); !slices.Equal(unaged[:most], found[:most]) {
+		m.aged++
+	}
+	found = found[:most]
 	m.grant(c.Session, c.Nonce, c.Expiry.AsDuration(), found...)
 	return grants(found...), nil
 }
 
-// inLine is the order of claims.
+// isSpent tells whether a job cannot be claimed in the present entry, whose
+// token has gone to an owner of it or of its flow, or to something that was said
+// of that.
+func (m *model) isSpent(j *modelJob) bool {
+	return m.tokens[j.ID.String()] == m.token() || m.isOwned(j) || m.tokens["said of "+j.Flow.String()] == m.token()
+}
+
+// isOwned tells whether the flow of a job has been claimed in the present entry.
+func (m *model) isOwned(j *modelJob) bool {
+	return !j.Flow.IsZero() && m.tokens[j.Flow.String()] == m.token()
+}
+
+// said notes that something was said of a flow in the present entry.
+func (m *model) said(flow *modelFlow) { m.tokens["said of "+flow.ID.String()] = m.token() }
+
+// inLine is the order of claims on boards that do not age jobs.
 func inLine(a, b *modelJob) int {
 	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), -cmp.Compare(a.Front, b.Front), cmp.Compare(a.Sequence, b.Sequence))
 }
@@ -431,7 +460,10 @@ func (m *model) grant(session, nonce string, expiry time.Duration, found ...*mod
 		if last := m.tokens[j.ID.String()]; m.token().Compare(last) <= 0 {
 			panic(fmt.Sprintf("internal error: job %s gets token %s after %s", j.ID, m.token(), last))
 		}
-		m.tokens[j.ID.String()] = m.token()
+		if last := m.tokens[j.Flow.String()]; !j.Flow.IsZero() && m.token().Compare(last) <= 0 {
+			panic(fmt.Sprintf("internal error: flow %s gets token %s after %s", j.Flow, m.token(), last))
+		}
+		m.tokens[j.ID.String()], m.tokens[j.Flow.String()] = m.token(), m.token()
 		j.Claim = &jobs.Claim{Session: parsedSession(session), Owner: s.name, Token: m.token(), Since: m.now, Expiry: expiry}
 		j.Token, j.nonce, j.ended = m.token(), nonce, ""
 		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimed, time.Time{}, time.Time{}, m.now
@@ -464,7 +496,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 			return err
 		}
 		if next, due := m.goesOn(j, after, c); next != "" {
-			if next == jobs.FailureRetries && flow != nil && token.Compare(m.token()) >= 0 {
+			if next == jobs.FailureRetries && flow != nil && m.isOwned(j) {
 				return jobs.ErrConflict
 			}
 			if flow != nil {
@@ -610,12 +642,19 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 		return "", jobs.ErrConflict
 	case job == "": // it is kept no longer
 		return "", jobs.ErrNotFound
-	case flow.last.Claim != nil, flow.Fence.Compare(m.token()) >= 0:
+	case flow.last.Claim != nil, m.isOwned(flow.last):
 		return "", jobs.ErrConflict
 	}
 	intervention.At, intervention.Token = m.now, m.token()
 	j, released := flow.last, flow.Resumable()
-	flow.Interventions = append(slices.Clone(flow.Interventions), intervention)
+	all := append(slices.Clone(flow.Interventions), intervention)
+	if opens := intervention.Kind != logbook.InterveneTakeBack && !intervention.Hold; opens && j.State.Finished() && !m.onlyUndone(j, flow, all) {
+		if err := m.room(j.Board, j.Size); err != nil {
+			return "", err
+		}
+	}
+	flow.Interventions = all
+	m.said(flow)
 	switch back := intervention.Kind == logbook.InterveneTakeBack; {
 	case back && released && !j.State.Finished() && !flow.Resumable():
 		j.gaveUp = true
@@ -630,25 +669,30 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 	return job, nil
 }
 
+// onlyUndone tells whether a cancelled job is to be undone further when all has
+// been said of its flow that is to be.
+func (m *model) onlyUndone(j *modelJob, flow *modelFlow, all []logbook.Intervention) bool {
+	said := logbook.FlowDetail{Fence: flow.Fence, Interventions: all}
+	return under(j, jobs.OrderCancel) && j.Order.Revert && !logbook.Forwards(said.Pending())
+}
+
 // steer has a job carry out what was said of its flow.
 func (m *model) steer(j *modelJob, flow *modelFlow) {
-	undone := under(j, jobs.OrderCancel) && j.Order.Revert && !logbook.Forwards(flow.Pending())
-	if j.State != jobs.StateSuspended && !undone {
+	if j.State != jobs.StateSuspended && !m.onlyUndone(j, flow, flow.Interventions) {
 		j.Order = nil
 	}
 	j.ModifiedAt = m.now
 	parked := j.Parked && j.State == jobs.StateHeld
 	if j.Parked {
 		j.unpark()
-		j.Token, j.ended = m.token(), ""
+		j.ended = ""
 	}
 	if !j.State.Finished() && !parked {
 		return
 	}
 	m.reopen(j)
 	flow.busy = j
-	j.Token, j.ended = m.token(), ""
-	j.State = jobs.StateClaimable
+	j.State, j.ended = jobs.StateClaimable, ""
 }
 
 // reopen takes from a job what it has come to. Its key may be another's by now.
@@ -657,6 +701,7 @@ func (m *model) reopen(j *modelJob) {
 		j.Key = ""
 	}
 	j.gaveUp = false
+	m.ageAnew(j)
 	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures, j.Attempts, j.FinishedAt = "", "", nil, 0, 0, 0, time.Time{}
 }
 
@@ -766,6 +811,9 @@ func (m *model) cancel(c *v1.OrderCommand) error {
 		return jobs.ErrConflict
 	case j.Parked && m.remains(j, order.Revert) == "to consume":
 		j.Order, j.Outcome, j.Held, j.Parked, j.gaveUp = order, jobs.OutcomeFailed, false, false, true
+		if flow := m.flowOf(j); len(flow.Pending()) > 0 {
+			m.takeBack(flow)
+		}
 		m.finish(j, jobs.StateCompleted)
 		return nil
 	}

@@ -59,6 +59,7 @@ func (m *model) runAgain(flow *modelFlow) {
 	if flow != nil {
 		flow.Interventions = append(flow.Interventions[:len(flow.Interventions):len(flow.Interventions)],
 			logbook.Intervention{Kind: logbook.InterveneRerun, At: m.now, Token: m.token()})
+		m.said(flow)
 	}
 }
 
@@ -67,11 +68,11 @@ func (j *modelJob) unpark() { j.Held, j.Parked, j.Attempts = false, false, 0 }
 // unparked releases a parked job, whose flow runs again if it can.
 func (m *model) unparked(j *modelJob) error {
 	if flow := m.flowOf(j); flow != nil {
-		if flow.State != logbook.FlowReverted || flow.Fence.Compare(m.token()) >= 0 {
+		if flow.State != logbook.FlowReverted || m.isOwned(j) {
 			return jobs.ErrConflict
 		}
 		m.runAgain(flow)
-		j.Token, j.ended = m.token(), ""
+		j.ended = ""
 	}
 	j.unpark()
 	return nil

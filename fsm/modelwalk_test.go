@@ -62,8 +62,8 @@ func boardLine(b jobs.BoardStatus) string {
 	for _, holder := range b.Holders {
 		holders = append(holders, fmt.Sprint(holder.Owner, " ", holder.Jobs))
 	}
-	return fmt.Sprintf("board %s, made %s, limits %v, paused by %s, holds %v, %d bytes, next due %s, of kinds %v, held by %v",
-		b.Name, ago(b.CreatedAt), b.Limits, pause, b.Jobs, b.Bytes, ago(b.NextDue), kinds, holders)
+	return fmt.Sprintf("board %s, made %s, limits %v, %d steps until %s and one each %s, paused by %s, holds %v, %d bytes, next due %s, of kinds %v, held by %v",
+		b.Name, ago(b.CreatedAt), b.Limits, b.Ageing.Steps, ago(b.Ageing.Since), b.Ageing.Step, pause, b.Jobs, b.Bytes, ago(b.NextDue), kinds, holders)
 }
 
 func entityLine(e jobs.Entity) string {
@@ -199,6 +199,7 @@ func (c *coverage) move(before, after map[string]jobs.State) {
 // end counts the slots that a walk has left.
 func (c *coverage) end(m *model) {
 	c.sequences++
+	c.answers["claim_next by age"] += m.aged
 	for _, s := range m.schedules {
 		for _, r := range s.records {
 			why, _, _ := strings.Cut(r.Reason, ":") // behind it are numbers
@@ -219,7 +220,7 @@ func (w *walker) next() *v1.Command {
 		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
 		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
 		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again, w.failed, w.failed,
-		w.savedPost, w.saveBook, w.destroyBook, w.register, w.boards, w.boards, w.drains, w.planned, w.planned, w.planned, w.planned, w.planned,
+		w.savedPost, w.saveBook, w.destroyBook, w.register, w.boards, w.boards, w.age, w.age, w.drains, w.planned, w.planned, w.planned, w.planned, w.planned,
 	}
 	return draws[w.draw("command", len(draws)-1)]()
 }
@@ -463,6 +464,7 @@ func TestBoardAgreesWithItsModel(t *testing.T) {
 // and code, verdicts on postings, and ways from state to state.
 var (
 	wantedAnswers = []string{
+		"age_board", "age_board not_found", "claim_next by age", "intervene over_limit",
 		"abandon", "abandon conflict", "abandon fenced", "abandon not_found", "begin_leadership", "cancel", "cancel conflict",
 		"change", "change conflict", "claim", "claim not_found", "claim session_expired", "claim unclaimable", "claim_next",
 		"claim_next session_expired", "close_session", "close_session session_expired", "consume", "consume fenced", "consume invalid",

@@ -84,8 +84,7 @@ func (t *txn) cancel(c *v1.OrderCommand) error {
 	case err != nil:
 		return err
 	case remains == ended && j.Parked:
-		t.giveUp(j, flow, order)
-		return nil
+		return t.giveUp(j, flow, order)
 	case remains == ended:
 		return t.cancelReopened(j, flow, order)
 	case remains == nothing:

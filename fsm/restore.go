@@ -28,11 +28,7 @@ func (t *txn) restore(c *v1.OrderCommand) error {
 	if isUnder(j, jobs.OrderSuspend) {
 		j.Order = nil
 	}
-	if lag, ages, err := t.lagNow(j.Board); err != nil {
-		return err
-	} else if ages {
-		j.lag = &lag
-	}
+	t.ageAnew(j)
 	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
 	t.setEvidence(j, nil)
 	if flow != nil {

@@ -78,9 +78,7 @@ func (t *txn) sequel(p *parting, outcome jobs.Outcome) (*sequel, error) {
 	if s.parks || j.Flow.IsZero() {
 		return s, nil
 	}
-	if p.Token.Compare(t.token()) >= 0 {
-		// What is recorded in the entry of the claim could not be told from what
-		// its owner has carried out.
+	if t.owns(j) {
 		return nil, fmt.Errorf("%w: job %s was claimed this moment; do it again", jobs.ErrConflict, j.ID)
 	}
 	s.rerun = t.rerun(j, jobs.ByRetryPolicy, attemptText(s.failed, policy.Tries())+" has failed")
@@ -107,6 +105,7 @@ func (v *view) interventionCount(id logbook.FlowID) uint32 {
 
 // addIntervention adds an intervention to a flow, which the caller writes.
 func (t *txn) addIntervention(record *flowRecord, number uint32, i *logbook.Intervention) {
+	t.spent.say(record.ID)
 	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(i))
 	record.Interventions, record.UpdatedAt = []logbook.Intervention{*i}, t.now
 }
@@ -193,30 +192,34 @@ func (t *txn) planRelease(j *jobRecord, c jobs.Change) (*release, error) {
 		return nil, fmt.Errorf("%w: its flow %s is %s, and a person has to say what becomes of it, by an intervention", jobs.ErrConflict, record.ID, record.State)
 	case number >= logbook.MaxInterventions:
 		return nil, &logbook.LimitError{Field: "interventions", Limit: logbook.MaxInterventions, Size: int64(number) + 1, Unit: "interventions"}
-	case record.Fence.Compare(t.token()) >= 0:
+	case t.owns(j):
 		return nil, fmt.Errorf("%w: it was let go of this moment; do it again", jobs.ErrConflict)
 	}
 	return &release{record, t.rerun(j, cmp.Or(c.By, "somebody"), c.Reason), number}, nil
 }
 
-// letRun writes that. The token keeps the job from being claimed in this very
-// entry, as in steer.
+// letRun writes that.
 func (t *txn) letRun(j *jobRecord, r *release) {
 	if r == nil {
 		return
 	}
 	t.addIntervention(r.record, r.number, r.rerun)
 	t.saveFlow(r.record)
-	j.Token, j.end = r.rerun.Token, endNone
+	j.end = endNone
 }
 
 // giveUp ends a parked job whose flow is half undone, as a person wants who
-// cancels it: there is nothing that an owner could do.
-func (t *txn) giveUp(j *jobRecord, flow *flowRecord, order *jobs.StandingOrder) {
+// cancels it: there is nothing that an owner could do. What was said of the flow
+// and holds is taken back. The error is a fault.
+func (t *txn) giveUp(j *jobRecord, flow *flowRecord, order *jobs.StandingOrder) error {
+	if err := t.takeBack(flow, order); err != nil {
+		return err
+	}
 	flow.job = 0
 	t.saveFlow(flow)
 	j.Order, j.Outcome = order, jobs.OutcomeFailed
 	j.Held, j.Parked = false, false
 	t.move(j, jobs.StateCompleted, time.Time{})
 	t.event(jobs.EventCompleted, j, jobs.Event{Token: j.Token, Outcome: j.Outcome, Reason: order.Reason, Order: order})
+	return nil
 }

@@ -237,7 +237,14 @@ func TestAGivenUpJobComesBackFree(t *testing.T) {
 	for _, flow := range []string{"REVERTED", "FAILURE"} {
 		r := retrying(t, patient(1, "park"))
 		r.ok(consume(r.attempt(flow)))
+		if flow == "FAILURE" {
+			r.ok(held(asked("complete", "x")))
+		}
 		r.ok(cancel(said()))
+		r.harmless(cancel(said()))
+		if after := r.flow("flow of a"); len(after.Pending()) != 0 {
+			t.Errorf("of a job that was given up, it is still to be carried out: %+v", after.Pending())
+		}
 		if job := r.job(id("a")); job.Held || job.Parked {
 			t.Errorf("cancelled after %s, it is %+v", flow, job)
 		}

@@ -61,7 +61,8 @@ type StandingOrder struct {
 //
 // A job that its RetryPolicy has parked is HELD. One whose flow could not be
 // undone is COMPLETED by a cancellation too, with OutcomeFailed and its flow as
-// it stands, and cannot be released: ErrConflict. Released, a job has all its
+// it stands and what was said of that and holds taken back, and cannot be
+// released: ErrConflict. Released, a job has all its
 // attempts again, and a flow that was reverted is run again.
 //
 // An unclaimed job is there to be undone if the cancellation says Revert and
@@ -142,7 +143,9 @@ type Controller interface {
 	// where the flow goes on backwards, and one to suspend where the job is
 	// suspended. ErrNotFound if there is no such flow or step; ErrConflict for a flow or a
 	// step in another state than the kind of intervention needs; ErrLimit at
-	// logbook.MaxInterventions, and where those that wait to be carried out are
-	// too long together.
+	// logbook.MaxInterventions, where those that wait to be carried out are too
+	// long together, and where a finished job has no room on its board any more:
+	// as for Restore, one that is cancelled and only to be undone further needs
+	// none.
 	Intervene(ctx context.Context, intervention logbook.Intervention) (JobID, error)
 }

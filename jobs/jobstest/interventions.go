@@ -17,6 +17,7 @@ var interventionRows = []row{
 	{"a cancelled job is undone further", cancelledUndoneFurther},
 	{"what nobody has carried out is taken back", wordsTakenBack},
 	{"a reopened job that nobody has claimed is cancelled", reopenedAndCancelled},
+	{"a reopened job needs room on its board", reopenedNeedsRoom},
 	{"interventions are refused where they make no sense", senselessInterventions},
 }
 
@@ -262,6 +263,21 @@ func reopenedAndCancelled(k *kit) {
 			k.Errorf("pending are %s", render(pending))
 		}
 	}
+}
+
+func reopenedNeedsRoom(k *kit) {
+	claimed := k.travelling(k.session("worker"), "travel")
+	k.failing(claimed)
+	next := k.posted("the only one")
+	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{Jobs: 1}), nil)
+	held, word := said(claimed, logbook.InterveneComplete, "stay"), said(claimed, logbook.InterveneRerun, "")
+	held.Hold = true
+	k.wants("what holds", k.intervene(held), nil)
+	k.wantsLimit("what reopens the job", k.intervene(word), 1, 2)
+	k.same("state", k.job(claimed.Job.ID).State, jobs.StateCompleted)
+	k.wants("Cancel", k.Board.Cancel(k.ctx, order(next.ID)), nil)
+	k.wants("Intervene", k.intervene(word), nil)
+	k.same("state", k.job(claimed.Job.ID).State, jobs.StateClaimable)
 }
 
 func cancelledUndoneFurther(k *kit) {

@@ -13,6 +13,7 @@ var retryRows = []row{
 	{"a flow that was reverted is run again from its beginning", runAgain},
 	{"a parked job waits for a person", parkedWaits},
 	{"a flow that is half undone is never run again by itself", halfUndoneParks},
+	{"a parked job that is given up leaves nothing to be carried out", givenUpWhole},
 	{"a retry policy that makes no sense is refused", senselessPolicies},
 }
 
@@ -143,6 +144,26 @@ func halfUndoneParks(k *kit) {
 	}
 	if again := k.soon(session); again.Job.ID != job.ID || !again.Flow.Resumable() {
 		k.Errorf("got %s", render(again))
+	}
+}
+
+func givenUpWhole(k *kit) {
+	posting := k.withFlow("travel")
+	posting.Retry = &jobs.RetryPolicy{OnFailure: jobs.FailureParks}
+	claimed := k.claim(k.session("worker"), k.post(posting)[0].ID)
+	k.failing(claimed)
+	held := said(claimed, logbook.InterveneComplete, "stay")
+	held.Hold = true
+	k.wants("Intervene", k.intervene(held), nil)
+	for range 2 {
+		k.wants("Cancel", k.Board.Cancel(k.ctx, order(claimed.Job.ID)), nil)
+	}
+	flow := k.flow(claimed.Job.Flow)
+	if got := k.stands(claimed.Job.ID, jobs.StateCompleted); got.Outcome != jobs.OutcomeFailed || len(flow.Pending()) != 0 {
+		k.Errorf("given up, it is %s, and its flow %s", render(got), render(flow))
+	}
+	if last := flow.Interventions[len(flow.Interventions)-1]; last.Kind != logbook.InterveneTakeBack || last.By != "ann" {
+		k.Errorf("the last word is %s", render(last))
 	}
 }
 
