@@ -27,13 +27,16 @@ func startOne() (endpoint string, stop func()) {
 		log.Fatal(err)
 	}
 	var addresses []string
+	var listeners []net.Listener // held until both are found, so that they differ
 	for len(addresses) < 2 {
 		// Below the ports that systems hand out to outgoing connections.
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
 		if err != nil {
 			continue // taken
 		}
-		addresses = append(addresses, listener.Addr().String())
+		addresses, listeners = append(addresses, listener.Addr().String()), append(listeners, listener)
+	}
+	for _, listener := range listeners {
 		_ = listener.Close()
 	}
 	opened, err := daemon.Open(daemon.Options{

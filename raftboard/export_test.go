@@ -1,5 +1,18 @@
 package raftboard
 
+import (
+	"context"
+	"net"
+	"net/http"
+)
+
+// NewTransport is that of a client, over connections that dial makes.
+func NewTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	transport := newTransport(nil)
+	transport.DialContext = dial
+	return transport
+}
+
 // Waiting tells how many updates and endings wait for their call.
 func Waiting(c *Client) int {
 	c.ordered.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -50,40 +51,45 @@ func TestWritesTellWhatHappened(t *testing.T) {
 		name     string
 		faults   []fault
 		patience time.Duration
-		deadline time.Duration // of the caller's context
-		want     []error       // of kinds
-		applied  int           // -1: any number
+		ends     int     // the caller's context, with the call of this number
+		want     []error // of kinds
+		applied  int     // -1: any number
 	}{
-		{"at once", []fault{answers}, never, never, nil, 1},
-		{"answer lost before", []fault{dropBefore, answers}, never, never, nil, 1},
-		{"answer lost after", []fault{dropAfter, answers}, never, never, nil, 2},
-		{"refused for a while", []fault{refuses, refuses, refuses, answers}, never, never, nil, 1},
-		{"uncertain for a while", []fault{unsure, answers}, never, never, nil, 1},
-		{"refused for ever", []fault{refuses}, 100 * time.Millisecond, never, []error{jobs.ErrUnavailable}, 0},
-		{"lost for ever", []fault{dropBefore}, 100 * time.Millisecond, never, []error{jobs.ErrUncertain}, 0},
-		{"lost once, then refused", []fault{dropAfter, refuses}, 100 * time.Millisecond, never, []error{jobs.ErrUncertain}, 1},
-		{"refused, then lost", []fault{refuses, dropAfter}, 100 * time.Millisecond, never, []error{jobs.ErrUncertain}, -1},
-		{"hangs until the context ends", []fault{hangs}, never, 100 * time.Millisecond, []error{jobs.ErrUncertain, context.DeadlineExceeded}, -1},
-		{"lost, then refused until the context ends", []fault{dropAfter, refuses}, never, 100 * time.Millisecond, []error{jobs.ErrUncertain, context.DeadlineExceeded}, 1},
-		{"refused for good", []fault{invalid}, never, never, []error{jobs.ErrInvalid}, 0},
-		{"breaks", []fault{breaks}, never, never, []error{jobs.ErrUncertain}, 0},
+		{"at once", []fault{answers}, never, 0, nil, 1},
+		{"answer lost before", []fault{dropBefore, answers}, never, 0, nil, 1},
+		{"answer lost after", []fault{dropAfter, answers}, never, 0, nil, 2},
+		{"refused for a while", []fault{refuses, refuses, refuses, answers}, never, 0, nil, 1},
+		{"uncertain for a while", []fault{unsure, answers}, never, 0, nil, 1},
+		{"refused for ever", []fault{refuses}, 100 * time.Millisecond, 0, []error{jobs.ErrUnavailable}, 0},
+		{"lost for ever", []fault{dropBefore}, 100 * time.Millisecond, 0, []error{jobs.ErrUncertain}, 0},
+		{"lost once, then refused", []fault{dropAfter, refuses}, 100 * time.Millisecond, 0, []error{jobs.ErrUncertain}, 1},
+		{"refused, then lost", []fault{refuses, dropAfter}, 100 * time.Millisecond, 0, []error{jobs.ErrUncertain}, -1},
+		{"hangs until the context ends", []fault{hangs}, never, 1, []error{jobs.ErrUncertain, context.DeadlineExceeded}, -1},
+		{"lost, then refused until the context ends", []fault{dropAfter, refuses}, never, 5, []error{jobs.ErrUncertain, context.DeadlineExceeded}, 1},
+		{"refused for good", []fault{invalid}, never, 0, []error{jobs.ErrInvalid}, 0},
+		{"breaks", []fault{breaks}, never, 0, []error{jobs.ErrUncertain}, 0},
 	}
 	for _, test := range tests {
 		for name, write := range writes {
 			t.Run(test.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				s := &script{faults: test.faults}
-				client := open(t, test.patience, start(t, s, "a", "b")...)
-				ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
-				defer cancel()
-				err := write(ctx, client)
-				checkKinds(t, err, test.want)
-				if n := s.total(); test.applied >= 0 && n != test.applied {
-					t.Errorf("applied %d times, want %d", n, test.applied)
-				}
-				if commands := s.commands(); len(commands) > 1 {
-					t.Errorf("the repeats were different commands: %v", commands)
-				}
+				synctest.Test(t, func(t *testing.T) {
+					ctx := newEnding(t.Context())
+					defer ctx.end()
+					s := &script{faults: test.faults, begun: func(call int) {
+						if call == test.ends {
+							ctx.end()
+						}
+					}}
+					client := open(t, test.patience, start(t, s, "a", "b")...)
+					err := write(ctx, client)
+					checkKinds(t, err, test.want)
+					if n := s.total(); test.applied >= 0 && n != test.applied {
+						t.Errorf("applied %d times, want %d", n, test.applied)
+					}
+					if commands := s.commands(); len(commands) > 1 {
+						t.Errorf("the repeats were different commands: %v", commands)
+					}
+				})
 			})
 		}
 	}
@@ -101,30 +107,27 @@ func (l logger) Debug(string, ...any) { l.failed() }
 func TestRefusedUntilTheContextEnds(t *testing.T) {
 	for name, write := range writes {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := &script{faults: []fault{refuses}}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			failures := 0
-			client, err := raftboard.Open(ctx, raftboard.Options{
-				Endpoints: start(t, s, "a", "b"),
-				Logger: logger{hclog.NewNullLogger(), func() {
-					if failures++; failures == 8 { // the fourth round is over: a long pause follows
-						cancel()
-					}
-				}},
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{faults: []fault{refuses}}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				failures := 0
+				client := openWith(t, raftboard.Options{
+					Endpoints: start(t, s, "a", "b"),
+					Logger: logger{hclog.NewNullLogger(), func() {
+						if failures++; failures == 8 { // the fourth round is over: a long pause follows
+							cancel()
+						}
+					}},
+				})
+				err := write(ctx, client)
+				if errors.Is(err, jobs.ErrUncertain) || !errors.Is(err, jobs.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want unavailable and canceled", err)
+				}
+				if calls := s.count("", "Execute") + s.count("", "Post") + s.count("", "Claim") + s.count("", "KeepAlive"); calls != 8 {
+					t.Errorf("%d calls, want 8", calls)
+				}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			err = write(ctx, client)
-			if errors.Is(err, jobs.ErrUncertain) || !errors.Is(err, jobs.ErrUnavailable) || !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v, want unavailable and canceled", err)
-			}
-			if calls := len(s.calls); calls != 8 {
-				t.Errorf("%d calls, want 8", calls)
-			}
 		})
 	}
 }
@@ -146,158 +149,177 @@ func checkKinds(t *testing.T, err error, want []error) {
 }
 
 func TestReadsAreNeverUncertain(t *testing.T) {
-	tests := []struct {
-		name     string
-		faults   []fault
-		patience time.Duration
-		want     []error
-	}{
-		{"lost, then answered", []fault{dropBefore, answers}, time.Minute, nil},
-		{"lost for ever", []fault{dropAfter}, 100 * time.Millisecond, []error{jobs.ErrUnavailable}},
-		{"refused for ever", []fault{refuses}, 100 * time.Millisecond, []error{jobs.ErrUnavailable}},
-		{"refused for good", []fault{invalid}, time.Minute, []error{jobs.ErrInvalid}},
-	}
-	for _, test := range tests {
-		client := open(t, test.patience, start(t, &script{faults: test.faults}, "a")...)
-		_, err := client.Job(t.Context(), jobs.NewJobID())
-		checkKinds(t, err, test.want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		tests := []struct {
+			name     string
+			faults   []fault
+			patience time.Duration
+			want     []error
+		}{
+			{"lost, then answered", []fault{dropBefore, answers}, time.Minute, nil},
+			{"lost for ever", []fault{dropAfter}, 100 * time.Millisecond, []error{jobs.ErrUnavailable}},
+			{"refused for ever", []fault{refuses}, 100 * time.Millisecond, []error{jobs.ErrUnavailable}},
+			{"refused for good", []fault{invalid}, time.Minute, []error{jobs.ErrInvalid}},
+		}
+		for _, test := range tests {
+			client := open(t, test.patience, start(t, &script{faults: test.faults}, "a")...)
+			_, err := client.Job(t.Context(), jobs.NewJobID())
+			checkKinds(t, err, test.want)
+		}
+	})
 }
 
 func TestNobodyThere(t *testing.T) {
-	address := nobody(t)
+	address := nobodyHere(t)
 	_, err := raftboard.Open(t.Context(), raftboard.Options{Endpoints: []string{address}, Patience: 50 * time.Millisecond})
 	checkKinds(t, err, []error{jobs.ErrUnavailable})
 	if !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("the error does not say what was tried: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err = raftboard.Dial(ctx, address)
+	ctx := newEnding(t.Context()) // it ends when somebody was asked
+	_, err = raftboard.Open(ctx, raftboard.Options{Endpoints: []string{address}, Logger: logger{hclog.NewNullLogger(), ctx.end}})
 	checkKinds(t, err, []error{jobs.ErrUnavailable, context.DeadlineExceeded})
 }
 
 func TestNodeThatIsDownIsPassedBy(t *testing.T) {
-	s := &script{}
-	client := open(t, time.Minute, nobody(t), start(t, s, "b")[0])
-	for name, write := range writes {
-		if err := write(t.Context(), client); err != nil {
-			t.Errorf("%s: %v", name, err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		client := open(t, time.Minute, nobody(), start(t, s, "b")[0])
+		for name, write := range writes {
+			if err := write(t.Context(), client); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
-	}
+	})
 }
 
 func TestNothingSentIsUnavailable(t *testing.T) {
-	s := &script{}
-	address := start(t, s, "a")[0]
-	client := open(t, time.Minute, address)
-	closed, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, write := range writes {
-		err := write(closed, client)
-		if errors.Is(err, jobs.ErrUncertain) || !errors.Is(err, jobs.ErrUnavailable) || !errors.Is(err, context.Canceled) {
-			t.Errorf("%s under a context that had ended: %v", name, err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		address := start(t, s, "a")[0]
+		client := open(t, time.Minute, address)
+		closed, cancel := context.WithCancel(t.Context())
+		cancel()
+		for name, write := range writes {
+			err := write(closed, client)
+			if errors.Is(err, jobs.ErrUncertain) || !errors.Is(err, jobs.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+				t.Errorf("%s under a context that had ended: %v", name, err)
+			}
 		}
-	}
-	if n := s.total(); n != 0 {
-		t.Errorf("%d commands were sent", n)
-	}
+		if n := s.total(); n != 0 {
+			t.Errorf("%d commands were sent", n)
+		}
+	})
 }
 
 func TestTextThatCannotBeSentIsInvalid(t *testing.T) {
-	s := &script{}
-	client := open(t, time.Minute, start(t, s, "a")...)
-	_, err := client.Jobs(t.Context(), jobs.Query{Board: "\xff"})
-	checkKinds(t, err, []error{jobs.ErrInvalid})
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		client := open(t, time.Minute, start(t, s, "a")...)
+		_, err := client.Jobs(t.Context(), jobs.Query{Board: "\xff"})
+		checkKinds(t, err, []error{jobs.ErrInvalid})
+	})
 }
 
 func TestFollowsTheLeader(t *testing.T) {
-	s := &script{faults: []fault{refuses, answers}}
-	leader := startNode(t, s, "leader", func() string { return "" })
-	follower := startNode(t, s, "follower", func() string { return leader })
-	client := open(t, time.Minute, follower)
-	for range 3 {
-		if _, err := client.Post(t.Context(), jobs.Posting{Name: "j"}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{faults: []fault{refuses, answers}}
+		leader := startNode(t, s, "leader", func() string { return "" })
+		follower := startNode(t, s, "follower", func() string { return leader })
+		client := open(t, time.Minute, follower)
+		for range 3 {
+			if _, err := client.Post(t.Context(), jobs.Posting{Name: "j"}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if f, l := s.count("follower", "Post"), s.count("leader", "Post"); f != 1 || l != 3 {
-		t.Errorf("the follower got %d calls and the leader %d, want 1 and 3", f, l)
-	}
+		if f, l := s.count("follower", "Post"), s.count("leader", "Post"); f != 1 || l != 3 {
+			t.Errorf("the follower got %d calls and the leader %d, want 1 and 3", f, l)
+		}
+	})
 }
 
 // TestOneEndpointIsEnough: a client that was told of one node goes on when that
 // node is gone, with those that it was told of by the node.
 func TestOneEndpointIsEnough(t *testing.T) {
-	others := &script{}
-	address := start(t, others, "b")[0]
-	given := &script{faults: []fault{refuses}, members: []*v1.Member{{Name: "b", ApiAddress: address}, {Name: "c", ApiAddress: "?"}}}
-	client := open(t, time.Minute, start(t, given, "a")...)
-	if _, err := client.Job(t.Context(), jobs.NewJobID()); err != nil || others.count("b", "GetJob") != 1 {
-		t.Errorf("%d calls at the other node, %v", others.count("b", "GetJob"), err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		others := &script{}
+		address := start(t, others, "b")[0]
+		given := &script{faults: []fault{refuses}, members: []*v1.Member{{Name: "b", ApiAddress: address}, {Name: "c", ApiAddress: "?"}}}
+		client := open(t, time.Minute, start(t, given, "a")...)
+		if _, err := client.Job(t.Context(), jobs.NewJobID()); err != nil || others.count("b", "GetJob") != 1 {
+			t.Errorf("%d calls at the other node, %v", others.count("b", "GetJob"), err)
+		}
+	})
 }
 
 func TestLeaderThatCannotBeReached(t *testing.T) {
-	s := &script{}
-	gone := nobody(t)
-	client := open(t, time.Minute, startNode(t, s, "follower", func() string { return gone }))
-	for range 3 {
-		if _, err := client.Post(t.Context(), jobs.Posting{Name: "j"}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		gone := nobody()
+		client := open(t, time.Minute, startNode(t, s, "follower", func() string { return gone }))
+		for range 3 {
+			if _, err := client.Post(t.Context(), jobs.Posting{Name: "j"}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if n := s.total(); n != 3 {
-		t.Errorf("applied %d commands, want 3", n)
-	}
+		if n := s.total(); n != 3 {
+			t.Errorf("applied %d commands, want 3", n)
+		}
+	})
 }
 
 func TestExistedIsOnlySaidOfOthers(t *testing.T) {
-	s := &script{faults: []fault{dropAfter, answers, dropAfter, answers}}
-	client := open(t, time.Minute, start(t, s, "a")...)
-	posted, err := client.Post(t.Context(), jobs.Posting{Name: "j"})
-	if err != nil || posted[0].Existed {
-		t.Errorf("a job whose id was made by Post: %+v, %v", posted, err)
-	}
-	posted, err = client.Post(t.Context(), jobs.Posting{ID: jobs.NewJobID(), Name: "j"})
-	if err != nil || !posted[0].Existed {
-		t.Errorf("a job whose id the caller made, sent twice: %+v, %v", posted, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{faults: []fault{dropAfter, answers, dropAfter, answers}}
+		client := open(t, time.Minute, start(t, s, "a")...)
+		posted, err := client.Post(t.Context(), jobs.Posting{Name: "j"})
+		if err != nil || posted[0].Existed {
+			t.Errorf("a job whose id was made by Post: %+v, %v", posted, err)
+		}
+		posted, err = client.Post(t.Context(), jobs.Posting{ID: jobs.NewJobID(), Name: "j"})
+		if err != nil || !posted[0].Existed {
+			t.Errorf("a job whose id the caller made, sent twice: %+v, %v", posted, err)
+		}
+	})
 }
 
 func TestGoneAlreadyIsAnErrorTheFirstTime(t *testing.T) {
-	client := open(t, time.Minute, start(t, &script{}, "a")...)
-	id, book := jobs.NewSessionID(), logbook.NewBookID()
-	for call := range 2 {
-		if err := client.CloseSession(t.Context(), id); errors.Is(err, jobs.ErrSessionExpired) != (call == 1) {
-			t.Errorf("close session, call %d: %v", call, err)
+	synctest.Test(t, func(t *testing.T) {
+		client := open(t, time.Minute, start(t, &script{}, "a")...)
+		id, book := jobs.NewSessionID(), logbook.NewBookID()
+		for call := range 2 {
+			if err := client.CloseSession(t.Context(), id); errors.Is(err, jobs.ErrSessionExpired) != (call == 1) {
+				t.Errorf("close session, call %d: %v", call, err)
+			}
+			if err := client.DestroyBook(t.Context(), book); errors.Is(err, jobs.ErrNotFound) != (call == 1) {
+				t.Errorf("destroy book, call %d: %v", call, err)
+			}
 		}
-		if err := client.DestroyBook(t.Context(), book); errors.Is(err, jobs.ErrNotFound) != (call == 1) {
-			t.Errorf("destroy book, call %d: %v", call, err)
-		}
-	}
+	})
 }
 
 func TestCloseEndsCalls(t *testing.T) {
-	s := &script{faults: []fault{hangs}}
-	client := open(t, time.Minute, start(t, s, "a")...)
-	ended := make(chan error)
-	go func() {
-		_, err := client.Update(t.Context(), logbook.Update{Flow: logbook.NewFlowID(), Sequence: 1})
-		ended <- err
-	}()
-	go func() { ended <- client.KeepAlive(t.Context(), jobs.NewSessionID()) }()
-	waitFor(t, "both calls", func() bool { return s.total() >= 2 })
-	client.Close()
-	client.Close()
-	for range 2 {
-		if err := <-ended; !errors.Is(err, jobs.ErrUncertain) || !strings.Contains(err.Error(), "closed") {
-			t.Errorf("got %v, want uncertain, and that the client is closed", err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{faults: []fault{hangs}}
+		client := open(t, time.Minute, start(t, s, "a")...)
+		ended := make(chan error)
+		go func() {
+			_, err := client.Update(t.Context(), logbook.Update{Flow: logbook.NewFlowID(), Sequence: 1})
+			ended <- err
+		}()
+		go func() { ended <- client.KeepAlive(t.Context(), jobs.NewSessionID()) }()
+		settled(t, "both calls", func() bool { return s.total() == 2 })
+		client.Close()
+		client.Close()
+		for range 2 {
+			if err := <-ended; !errors.Is(err, jobs.ErrUncertain) || !strings.Contains(err.Error(), "closed") {
+				t.Errorf("got %v, want uncertain, and that the client is closed", err)
+			}
 		}
-	}
-	if _, err := client.Post(t.Context(), jobs.Posting{Name: "j"}); !errors.Is(err, jobs.ErrUnavailable) {
-		t.Errorf("after Close: %v", err)
-	}
+		if _, err := client.Post(t.Context(), jobs.Posting{Name: "j"}); !errors.Is(err, jobs.ErrUnavailable) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
 }
 
 func TestOptions(t *testing.T) {
@@ -329,7 +351,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	for _, endpoint := range []string{"%s", "http://%s", "http://%s/"} {
-		address := start(t, &script{}, "a")[0]
-		open(t, time.Minute, strings.ReplaceAll(endpoint, "%s", address))
+		address := startHere(t, &script{}, "a")[0]
+		openHere(t, strings.ReplaceAll(endpoint, "%s", address))
 	}
 }

@@ -7,9 +7,12 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -40,7 +43,8 @@ const (
 
 // script is what a cluster does: one fault for each call, in the order in
 // which calls arrive at any node, and the last one for all that follow.
-// Calls of ClusterService have none.
+// Calls of ClusterService have none. A call that its caller has given up may
+// still be running beside the test, which therefore asks the methods below.
 type script struct {
 	mu      sync.Mutex
 	faults  []fault
@@ -48,17 +52,17 @@ type script struct {
 	applied map[string]int      // how often each command came into effect
 	order   []string            // the commands, as they came into effect
 	headers map[string][]string // Conductord-Min-Index of calls, by method
+	waits   []time.Duration     // that ClaimNext was asked for
+	index   uint64              // of Conductord-Index
 
-	hold    chan struct{} // if set, Execute and Post wait for it
-	entered chan struct{} // gets one for each of these that has begun
+	// What follows is set before the first call, and stays.
 
-	members []*v1.Member // of Status, besides the node itself
-
-	waits []time.Duration // that ClaimNext was asked for
-
-	index uint64 // of Conductord-Index
-	poll  func(method string, n int) any
-	watch func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
+	hold    chan struct{}  // if set, Execute and Post wait for it
+	entered chan struct{}  // gets one for each of these that has begun
+	begun   func(call int) // if set, it is told of each call that has begun
+	members []*v1.Member   // of Status, besides the node itself
+	poll    func(method string, n int) any
+	watch   func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
 }
 
 // begin notes a call and gives its fault.
@@ -66,6 +70,9 @@ func (s *script) begin(node, method string, header http.Header) fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, node+" "+method)
+	if s.begun != nil {
+		s.begun(len(s.calls))
+	}
 	if s.headers == nil {
 		s.headers = make(map[string][]string)
 	}
@@ -120,10 +127,41 @@ func (s *script) commands() map[string]int {
 	return maps.Clone(s.applied)
 }
 
-func (s *script) total() int {
+func (s *script) total() int { return len(s.ordered()) }
+
+// ordered are the commands, as they came into effect.
+func (s *script) ordered() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.order)
+	return slices.Clone(s.order)
+}
+
+// waited is for how long each ClaimNext was asked to wait.
+func (s *script) waited() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.waits)
+}
+
+// indexes gives the Conductord-Min-Index of the calls of a method.
+func (s *script) indexes(method string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.headers[method])
+}
+
+// at sets the index of the answers.
+func (s *script) at(index uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index = index
+}
+
+// answered is the index of an answer.
+func (s *script) answered() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.index
 }
 
 // node is one server of a scripted cluster.
@@ -159,16 +197,18 @@ func start(t *testing.T, s *script, names ...string) []string {
 
 func startNode(t *testing.T, s *script, name string, leader func() string) string {
 	t.Helper()
+	return serve(t, inMemory.listen(), s, name, leader)
+}
+
+// serve runs a node until the test ends.
+func serve(t *testing.T, listener net.Listener, s *script, name string, leader func() string) string {
+	t.Helper()
 	n := &node{script: s, name: name, leader: leader}
 	mux := http.NewServeMux()
 	mux.Handle(conductordv1connect.NewBoardServiceHandler(boardService{n}, wire.HandlerOptions()...))
 	mux.Handle(conductordv1connect.NewSessionServiceHandler(sessionService{n}, wire.HandlerOptions()...))
 	mux.Handle(conductordv1connect.NewLogbookServiceHandler(logbookService{n}, wire.HandlerOptions()...))
 	mux.Handle(conductordv1connect.NewClusterServiceHandler(clusterService{n}, wire.HandlerOptions()...))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	n.address = listener.Addr().String()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -180,20 +220,115 @@ func startNode(t *testing.T, s *script, name string, leader func() string) strin
 	return n.address
 }
 
-// nobody is an address at which nothing listens.
-func nobody(t *testing.T) string {
+// memory is a network within the process. Whoever waits for it waits for
+// another goroutine and not for the system, so that a test in a bubble has
+// time pass only when all have done what they can: none of the client's times
+// is up because the machine is busy.
+type memory struct {
+	mu        sync.Mutex
+	listeners map[string]*memoryListener // by address
+	last      int                        // port
+}
+
+var inMemory = &memory{listeners: make(map[string]*memoryListener)}
+
+func (m *memory) listen() net.Listener {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last++
+	address := fmt.Sprintf("in-memory:%d", m.last)
+	l := &memoryListener{address: address, conns: make(chan net.Conn), closed: make(chan struct{})}
+	m.listeners[address] = l
+	return l
+}
+
+func (m *memory) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	m.mu.Lock()
+	l := m.listeners[address]
+	m.mu.Unlock()
+	refused := &net.OpError{Op: "dial", Net: "memory", Err: syscall.ECONNREFUSED}
+	if l == nil {
+		return nil, refused
+	}
+	here, there := net.Pipe()
+	select {
+	case l.conns <- there:
+		return here, nil
+	case <-l.closed:
+		return nil, refused
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type memoryListener struct {
+	address string
+	conns   chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (l *memoryListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *memoryListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *memoryListener) Addr() net.Addr  { return l }
+func (l *memoryListener) Network() string { return "memory" }
+func (l *memoryListener) String() string  { return l.address }
+
+// listen gives a port of this machine.
+func listen(t *testing.T) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return listener
+}
+
+// startHere runs nodes at ports of this machine.
+func startHere(t *testing.T, s *script, names ...string) []string {
+	t.Helper()
+	var addresses []string
+	for _, name := range names {
+		addresses = append(addresses, serve(t, listen(t), s, name, func() string { return "" }))
+	}
+	return addresses
+}
+
+// nobody is an address at which nothing listens.
+func nobody() string { return "in-memory:65535" }
+
+// nobodyHere is one of this machine.
+func nobodyHere(t *testing.T) string {
+	t.Helper()
+	listener := listen(t)
 	defer listener.Close()
 	return listener.Addr().String()
 }
 
+// open makes a client of nodes in memory.
 func open(t *testing.T, patience time.Duration, endpoints ...string) *raftboard.Client {
 	t.Helper()
-	client, err := raftboard.Open(t.Context(), raftboard.Options{Endpoints: endpoints, Patience: patience})
+	return openWith(t, raftboard.Options{Endpoints: endpoints, Patience: patience})
+}
+
+func openWith(t *testing.T, o raftboard.Options) *raftboard.Client {
+	t.Helper()
+	transport := raftboard.NewTransport(inMemory.dial)
+	t.Cleanup(transport.CloseIdleConnections)
+	o.HTTPClient = &http.Client{Transport: transport}
+	client, err := raftboard.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,18 +336,46 @@ func open(t *testing.T, patience time.Duration, endpoints ...string) *raftboard.
 	return client
 }
 
-// waitFor waits for a condition that other goroutines bring about.
-func waitFor(t *testing.T, what string, condition func() bool) {
+// openHere makes a client of nodes at ports of this machine.
+func openHere(t *testing.T, endpoints ...string) *raftboard.Client {
 	t.Helper()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(10 * time.Second)
-	for !condition() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
-		}
+	client, err := raftboard.Open(t.Context(), raftboard.Options{Endpoints: endpoints, Patience: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// settled checks what the goroutines of a bubble have brought about, when none
+// of them has anything left to do.
+func settled(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	synctest.Wait()
+	if !condition() {
+		t.Fatalf("waited in vain for %s", what)
+	}
+}
+
+// ending is a context whose deadline comes when the test says so: a call can
+// be on its way by then for certain.
+type ending struct {
+	context.Context
+	over chan struct{}
+	once sync.Once
+}
+
+func newEnding(ctx context.Context) *ending { return &ending{Context: ctx, over: make(chan struct{})} }
+
+func (e *ending) end()                  { e.once.Do(func() { close(e.over) }) }
+func (e *ending) Done() <-chan struct{} { return e.over }
+
+func (e *ending) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
 	}
 }
 
@@ -244,8 +407,8 @@ func handle[Req, Res any](ctx context.Context, n *node, method string, request *
 	if leader := n.leader(); leader != "" {
 		answer.Header().Set(wire.HeaderLeader, leader)
 	}
-	if n.script.index > 0 {
-		answer.Header().Set(wire.HeaderIndex, strconv.FormatUint(n.script.index, 10))
+	if index := n.script.answered(); index > 0 {
+		answer.Header().Set(wire.HeaderIndex, strconv.FormatUint(index, 10))
 	}
 	return answer, nil
 }
