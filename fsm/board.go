@@ -262,8 +262,8 @@ func (m *Machine) BoardStatus(name string, now time.Time) (jobs.BoardStatus, err
 }
 
 // BoardList reads up to limit boards by name, from the first one after a name,
-// without kinds and holders. A limit of 0 or over logbook.MaxPage means
-// logbook.MaxPage.
+// without kinds and holders; fewer where they are long, and none only if none
+// follow. A limit of 0 or over logbook.MaxPage means logbook.MaxPage.
 func (m *Machine) BoardList(after string, limit int, now time.Time) ([]jobs.BoardStatus, error) {
 	limit = pageSize(limit)
 	var boards []jobs.BoardStatus
@@ -276,10 +276,15 @@ func (m *Machine) BoardList(after string, limit int, now time.Time) ([]jobs.Boar
 			return err
 		}
 		cursor := v.cursor(tableBoard)
+		size := 0
 		for key, value := cursor.Seek([]byte(after)); key != nil && len(boards) < limit; key, value = cursor.Next() {
 			if string(key) <= after {
 				continue
 			}
+			if size >= maxPageBytes {
+				return nil
+			}
+			size += len(value)
 			board, err := decode(value, &v1.Board{}, command.BoardFromProto)
 			if err != nil {
 				return err

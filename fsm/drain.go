@@ -106,23 +106,3 @@ func (v *view) drainOf(session jobs.SessionID) (drain *jobs.Drain, err error) {
 	})
 	return drain, scanned
 }
-
-// drains reads the drains that stand, by name.
-func (v *view) drains() ([]jobs.Drain, error) {
-	var drains []jobs.Drain
-	err := v.scan(tableDrain, nil, func(_, value []byte) (bool, error) {
-		drain, err := decode(value, &v1.Drain{}, command.DrainFromProto)
-		drains = append(drains, drain)
-		return err == nil, err
-	})
-	return drains, err
-}
-
-// Drains reads the drains that stand, by name.
-func (m *Machine) Drains() (drains []jobs.Drain, err error) {
-	err = m.read(func(v *view) error {
-		drains, err = v.drains()
-		return err
-	})
-	return drains, err
-}

@@ -1,9 +1,7 @@
 package fsm
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -220,8 +218,16 @@ func (v *view) atomValues(record *flowRecord) ([][]byte, error) {
 
 // Book reads a book with its flows, without their atoms. ErrNotFound.
 func (m *Machine) Book(id logbook.BookID) (logbook.Book, error) {
-	var book logbook.Book
-	err := m.read(func(v *view) error {
+	book, _, err := m.BookPart(id, 0, Unbounded)
+	return book, err
+}
+
+// BookPart reads a book with a part of its flows, without their atoms: those
+// after the first ones that are to be skipped, in the order in which they were
+// added, as many as fit into so many bytes as stored, and at least one. More
+// tells whether flows follow. ErrNotFound.
+func (m *Machine) BookPart(id logbook.BookID, skip, maxBytes int) (book logbook.Book, more bool, err error) {
+	err = m.read(func(v *view) error {
 		found := false
 		var err error
 		if book, found, err = v.book(id); err != nil {
@@ -234,8 +240,15 @@ func (m *Machine) Book(id logbook.BookID) (logbook.Book, error) {
 		if err != nil {
 			return err
 		}
-		for _, flow := range flows {
-			record, err := v.existingFlow(flow)
+		size := len(v.get(tableBook, id.UUID[:]))
+		for i := max(skip, 0); i < len(flows); i++ {
+			key := flows[i].UUID[:]
+			size += len(v.get(tableFlow, key)) + len(v.get(tableFlowBody, key))
+			if maxBytes >= 0 && size > maxBytes && len(book.Flows) > 0 {
+				more = true
+				return nil
+			}
+			record, err := v.existingFlow(flows[i])
 			if err != nil {
 				return err
 			}
@@ -247,7 +260,7 @@ func (m *Machine) Book(id logbook.BookID) (logbook.Book, error) {
 		}
 		return nil
 	})
-	return book, err
+	return book, more, err
 }
 
 // Books reads up to limit books in the order of their ids, from the first one
@@ -293,55 +306,4 @@ func (m *Machine) Session(id jobs.SessionID) (jobs.Session, error) {
 		return err
 	})
 	return session, err
-}
-
-// Sessions reads the open sessions in the order of their ids.
-func (m *Machine) Sessions() ([]jobs.Session, error) {
-	var sessions []jobs.Session
-	err := m.read(func(v *view) error {
-		return v.scan(tableSession, nil, func(_, value []byte) (bool, error) {
-			session, err := decode(value, &v1.Session{}, command.SessionFromProto)
-			if err != nil {
-				return false, err
-			}
-			claims, err := v.claims(session.ID)
-			if err != nil {
-				return false, err
-			}
-			session.Claims = len(claims.held)
-			sessions = append(sessions, session)
-			return true, nil
-		})
-	})
-	return sessions, err
-}
-
-// Entities reads the entities of a kind, or of all kinds if it is empty, by
-// kind and name.
-func (m *Machine) Entities(kind string) (entities []jobs.Entity, err error) {
-	err = m.read(func(v *view) error {
-		entities, err = v.entities(kind)
-		return err
-	})
-	return entities, err
-}
-
-func (v *view) entities(kind string) ([]jobs.Entity, error) {
-	if len(kind) > maxKeyName {
-		return nil, nil // there is no such entity
-	}
-	var prefix []byte
-	if kind != "" {
-		prefix = appendName(nil, kind)
-	}
-	var entities []jobs.Entity
-	err := v.scan(tableEntity, prefix, func(_, value []byte) (bool, error) {
-		entity, err := decode(value, &v1.Entity{}, command.EntityFromProto)
-		entities = append(entities, entity)
-		return err == nil, err
-	})
-	slices.SortStableFunc(entities, func(a, b jobs.Entity) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
-	return entities, err
 }

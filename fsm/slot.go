@@ -218,7 +218,7 @@ func (v *view) lastRecord(id jobs.ScheduleID) (*jobs.SlotRecord, error) {
 	return &records[0], nil
 }
 
-// latestRecords reads records, the latest first.
+// latestRecords reads records, the latest first; fewer where they are long.
 func (v *view) latestRecords(id jobs.ScheduleID, most int) ([]jobs.SlotRecord, error) {
 	cursor := v.cursor(tableSlot)
 	before := cursor.Prev
@@ -226,8 +226,10 @@ func (v *view) latestRecords(id jobs.ScheduleID, most int) ([]jobs.SlotRecord, e
 		before = cursor.Last
 	}
 	var records []jobs.SlotRecord
+	size := 0
 	key, value := before()
-	for ; bytes.HasPrefix(key, id.UUID[:]) && len(records) < most; key, value = cursor.Prev() {
+	for ; bytes.HasPrefix(key, id.UUID[:]) && len(records) < most && size < maxPageBytes; key, value = cursor.Prev() {
+		size += len(value)
 		record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
 		if err != nil {
 			return nil, err
@@ -324,7 +326,8 @@ func (m *Machine) Schedule(name jobs.ScheduleName, records int) (jobs.Schedule, 
 }
 
 // Schedules reads a page of schedules without their postings, board by board,
-// and those of a board by name. A shorter name of a board comes first.
+// and those of a board by name; fewer where they are long, and none only if none
+// follow. A shorter name of a board comes first.
 func (m *Machine) Schedules(query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
 	limit := pageSize(query.Limit)
 	var prefix, after []byte
@@ -344,10 +347,15 @@ func (m *Machine) Schedules(query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
 		if bytes.Compare(after, start) > 0 {
 			start = after
 		}
+		size := 0
 		for key, value := cursor.Seek(start); bytes.HasPrefix(key, prefix) && key != nil && len(schedules) < limit; key, value = cursor.Next() {
 			if bytes.Equal(key, after) {
 				continue
 			}
+			if size >= maxPageBytes {
+				return nil
+			}
+			size += len(v.get(tableSchedule, value))
 			id, err := uuid.FromBytes(value)
 			if err != nil {
 				return corrupt("a schedule has no id: %w", err)

@@ -288,6 +288,8 @@ type Scheduler interface {
 	// and answers with a record for each slot. Unless overlap is allowed they
 	// run one after the other. A slot that was skipped is posted, unless that is
 	// a refusal of a call with the same nonce. ErrNotFound; ErrInvalid if there
-	// is no slot; ErrLimit over MaxBackfill slots.
+	// is no slot; ErrLimit over MaxBackfill slots. Where overlap is allowed, large
+	// postings take several writes (MaxSlotBytes): after an error some of them
+	// may have been made, and a repeat with the same nonce makes the others.
 	BackfillSchedule(ctx context.Context, backfill Backfill) ([]SlotRecord, error)
 }

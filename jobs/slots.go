@@ -39,6 +39,10 @@ const (
 	// MaxSlotDecisions bounds the slots that one command posts, so that it does
 	// not keep others waiting for long.
 	MaxSlotDecisions = 100
+	// MaxSlotBytes bounds the postings that one command makes of slots, so that
+	// no log entry writes much more than its size lets on: a command names
+	// slots, and each stands for a whole posting, of which there is always one.
+	MaxSlotBytes = 4 << 20
 	// maxWalk bounds the slots that are looked at in one go. More that were
 	// missed are decided in several.
 	maxWalk = 10_000
@@ -114,6 +118,10 @@ func (r *Rule) Span(decided, now time.Time, why string) (span *SlotDecision, nex
 	}
 	return span, next
 }
+
+// SlotsAtOnce is how many jobs of a posting of this size one command makes of
+// slots.
+func SlotsAtOnce(size int) int { return max(1, MaxSlotBytes/max(1, size)) }
 
 // Between are the slots of a time, at most most and one more.
 func (r *Rule) Between(from, to time.Time, most int) []time.Time {

@@ -26,15 +26,37 @@ func (c *Client) SaveBook(ctx context.Context, book logbook.Book) error {
 	return err
 }
 
-// Book implements logbook.Connection.
+// Book implements logbook.Connection, in as many parts as its flows take. Flows
+// are added behind those that a book has, and none is taken from it.
 func (c *Client) Book(ctx context.Context, id logbook.BookID) (logbook.Book, error) {
 	op := operation{name: "read book " + id.String(), reads: true, stale: c.stale}
-	request := &v1.GetBookRequest{Id: id.String(), Stale: c.stale}
-	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetBookRequest, v1.GetBookResponse] { return p.logbook.GetBook })
-	if err != nil {
-		return logbook.Book{}, err
+	var whole logbook.Book
+	for {
+		request := &v1.GetBookRequest{Id: id.String(), Skip: uint32(len(whole.Flows)), Stale: c.stale}
+		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetBookRequest, v1.GetBookResponse] { return p.logbook.GetBook })
+		if err != nil {
+			return logbook.Book{}, err
+		}
+		part, err := readBook(op, answer.GetBook())
+		if err != nil {
+			return logbook.Book{}, err
+		}
+		added := len(part.Flows)
+		part.Flows = append(whole.Flows, part.Flows...)
+		whole = part
+		switch {
+		case !answer.GetMore():
+			return whole, nil
+		case added == 0:
+			return logbook.Book{}, endless(op)
+		}
 	}
-	return readBook(op, answer.GetBook())
+}
+
+// endless is the error of a list whose node says that more follows, and gives
+// no more.
+func endless(op operation) error {
+	return fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
 }
 
 func readBook(op operation, message *v1.Book) (logbook.Book, error) {
@@ -113,7 +135,7 @@ func (c *Client) flowOnce(ctx context.Context, op operation, id logbook.FlowID) 
 			return whole, nil
 		}
 		if len(part.Atoms) == 0 || len(whole.Atoms) > logbook.MaxLimits.Steps {
-			return logbook.FlowDetail{}, fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
+			return logbook.FlowDetail{}, endless(op)
 		}
 	}
 }

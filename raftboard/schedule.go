@@ -125,7 +125,7 @@ func (c *Client) RunSchedule(ctx context.Context, order jobs.ScheduleOrder) (job
 	return record, nil
 }
 
-// BackfillSchedule implements jobs.Scheduler.
+// BackfillSchedule implements jobs.Scheduler, in as many calls as it takes.
 func (c *Client) BackfillSchedule(ctx context.Context, backfill jobs.Backfill) ([]jobs.SlotRecord, error) {
 	op := operation{name: "backfill schedule " + backfill.Name}
 	if backfill.Nonce.IsZero() {
@@ -138,15 +138,25 @@ func (c *Client) BackfillSchedule(ctx context.Context, backfill jobs.Backfill) (
 		}
 	}
 	message.From, message.To = command.TimeToProto(backfill.From), command.TimeToProto(backfill.To)
-	answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse] {
-		return p.schedule.Backfill
-	})
-	if err != nil {
-		return nil, err
+	var records []jobs.SlotRecord
+	for {
+		answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse] {
+			return p.schedule.Backfill
+		})
+		if err != nil {
+			return nil, err
+		}
+		part, err := command.SlotRecordsFromProto(answer.GetSlots())
+		if err != nil {
+			return nil, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
+		}
+		records = append(records, part...)
+		switch {
+		case answer.GetNext() == nil:
+			return records, nil
+		case len(part) == 0:
+			return nil, endless(op)
+		}
+		message.From = answer.GetNext()
 	}
-	records, err := command.SlotRecordsFromProto(answer.GetSlots())
-	if err != nil {
-		return nil, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
-	}
-	return records, nil
 }

@@ -1,8 +1,10 @@
 package raftboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -56,46 +58,72 @@ func (c *Client) Register(ctx context.Context, id jobs.SessionID, entity jobs.En
 	return err
 }
 
-// Sessions implements jobs.Attendant.
+// Sessions implements jobs.Attendant, with as many calls as the list takes.
 func (c *Client) Sessions(ctx context.Context) ([]jobs.Session, error) {
 	op := operation{name: "list sessions", reads: true, stale: c.stale}
-	request := &v1.ListSessionsRequest{Stale: c.stale}
-	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListSessionsRequest, v1.ListSessionsResponse] {
-		return p.sessions.ListSessions
-	})
-	if err != nil {
-		return nil, err
-	}
 	var sessions []jobs.Session
-	for _, message := range answer.GetSessions() {
-		session, err := command.SessionFromProto(message)
+	for after := ""; ; {
+		request := &v1.ListSessionsRequest{Stale: c.stale, After: after}
+		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListSessionsRequest, v1.ListSessionsResponse] {
+			return p.sessions.ListSessions
+		})
 		if err != nil {
-			return nil, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+			return nil, err
 		}
-		sessions = append(sessions, session)
+		if sessions, err = listed(op, sessions, answer.GetSessions(), command.SessionFromProto); err != nil {
+			return nil, err
+		}
+		if after, err = onward(op, len(answer.GetSessions()), answer.GetNext()); err != nil || after == "" {
+			return sessions, err
+		}
 	}
-	return sessions, nil
 }
 
-// Entities implements jobs.Attendant.
+// Entities implements jobs.Attendant, with as many calls as the list takes.
 func (c *Client) Entities(ctx context.Context, kind string) ([]jobs.Entity, error) {
 	op := operation{name: "list entities", reads: true, stale: c.stale}
-	request := &v1.ListEntitiesRequest{Kind: kind, Stale: c.stale}
-	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListEntitiesRequest, v1.ListEntitiesResponse] {
-		return p.sessions.ListEntities
-	})
-	if err != nil {
-		return nil, err
-	}
 	var entities []jobs.Entity
-	for _, message := range answer.GetEntities() {
-		entity, err := command.EntityFromProto(message)
+	for after := ""; ; {
+		request := &v1.ListEntitiesRequest{Kind: kind, Stale: c.stale, After: after}
+		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListEntitiesRequest, v1.ListEntitiesResponse] {
+			return p.sessions.ListEntities
+		})
+		if err != nil {
+			return nil, err
+		}
+		if entities, err = listed(op, entities, answer.GetEntities(), command.EntityFromProto); err != nil {
+			return nil, err
+		}
+		if after, err = onward(op, len(answer.GetEntities()), answer.GetNext()); err != nil {
+			return nil, err
+		}
+		if after == "" { // each page is in this order, and not the pages
+			slices.SortStableFunc(entities, func(a, b jobs.Entity) int {
+				return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+			})
+			return entities, nil
+		}
+	}
+}
+
+// listed adds a page to a list.
+func listed[T, M any](op operation, list []T, page []M, read func(M) (T, error)) ([]T, error) {
+	for _, message := range page {
+		one, err := read(message)
 		if err != nil {
 			return nil, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
 		}
-		entities = append(entities, entity)
+		list = append(list, one)
 	}
-	return entities, nil
+	return list, nil
+}
+
+// onward is where a list goes on behind a page; empty if it does not.
+func onward(op operation, length int, next string) (string, error) {
+	if length == 0 && next != "" {
+		return "", endless(op)
+	}
+	return next, nil
 }
 
 // DrainConductor implements jobs.Conductors.
@@ -119,23 +147,23 @@ func (c *Client) UndrainConductor(ctx context.Context, order jobs.DrainOrder) er
 	return c.remove(ctx, name, message, jobs.ErrNotFound)
 }
 
-// Drains implements jobs.Conductors.
+// Drains implements jobs.Conductors, with as many calls as the list takes.
 func (c *Client) Drains(ctx context.Context) ([]jobs.Drain, error) {
 	op := operation{name: "list drains", reads: true, stale: c.stale}
-	request := &v1.ListDrainsRequest{Stale: c.stale}
-	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListDrainsRequest, v1.ListDrainsResponse] {
-		return p.sessions.ListDrains
-	})
-	if err != nil {
-		return nil, err
-	}
 	var drains []jobs.Drain
-	for _, message := range answer.GetDrains() {
-		drain, err := command.DrainFromProto(message)
+	for after := ""; ; {
+		request := &v1.ListDrainsRequest{Stale: c.stale, After: after}
+		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListDrainsRequest, v1.ListDrainsResponse] {
+			return p.sessions.ListDrains
+		})
 		if err != nil {
-			return nil, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+			return nil, err
 		}
-		drains = append(drains, drain)
+		if drains, err = listed(op, drains, answer.GetDrains(), command.DrainFromProto); err != nil {
+			return nil, err
+		}
+		if after, err = onward(op, len(answer.GetDrains()), answer.GetNext()); err != nil || after == "" {
+			return drains, err
+		}
 	}
-	return drains, nil
 }

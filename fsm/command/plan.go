@@ -65,13 +65,14 @@ func PlanResume(known *jobs.Schedule, now time.Time) (*v1.Command, error) {
 	}}}, nil
 }
 
-// PlanBackfill finds the slots of a time. Those to which the schedule has not
-// come yet are its own. ErrInvalid if there are none, ErrLimit if there are
-// more than one backfill posts.
-func PlanBackfill(known *jobs.Schedule, backfill *jobs.Backfill) (*v1.Command, error) {
+// PlanBackfill finds the slots of a time, as many as one command may post. Next
+// is where to go on with the others, and zero if there are none. Those to which
+// the schedule has not come yet are its own. ErrInvalid if there are none,
+// ErrLimit if there are more than one backfill posts.
+func PlanBackfill(known *jobs.Schedule, backfill *jobs.Backfill) (c *v1.Command, next time.Time, err error) {
 	rule, err := jobs.ParseRule(known)
 	if err != nil {
-		return nil, err
+		return nil, next, err
 	}
 	to := backfill.To
 	if past := known.Decided.Add(1); to.After(past) {
@@ -80,15 +81,20 @@ func PlanBackfill(known *jobs.Schedule, backfill *jobs.Backfill) (*v1.Command, e
 	slots := rule.Between(backfill.From, to, jobs.MaxBackfill)
 	switch n := len(slots); {
 	case n == 0:
-		return nil, &logbook.InvalidError{Field: "backfill from", Reason: fmt.Sprintf(
+		return nil, next, &logbook.InvalidError{Field: "backfill from", Reason: fmt.Sprintf(
 			"no slot between %s and %s, in the past of the schedule", jobs.SlotText(backfill.From), jobs.SlotText(backfill.To))}
 	case n > jobs.MaxBackfill:
-		return nil, &logbook.LimitError{Field: "backfill slots", Limit: jobs.MaxBackfill, Size: int64(n), Unit: "slots or more"}
+		return nil, next, &logbook.LimitError{Field: "backfill slots", Limit: jobs.MaxBackfill, Size: int64(n), Unit: "slots or more"}
+	}
+	if known.Overlap == jobs.OverlapAllow { // else one is posted, and the others wait
+		if most := jobs.SlotsAtOnce(SizeOf(PostingToProto(&known.Posting))); most < len(slots) {
+			slots, next = slots[:most], slots[most]
+		}
 	}
 	return &v1.Command{Kind: &v1.Command_BackfillSchedule{BackfillSchedule: &v1.BackfillScheduleCommand{
 		Board: known.Board, Name: known.Name, Revision: known.Revision, Slots: TimesToProto(slots),
 		By: backfill.By, Nonce: idText(backfill.Nonce.UUID),
-	}}}, nil
+	}}}, next, nil
 }
 
 // PlanFire decides the slots of a schedule that have come. Rule is its rule.

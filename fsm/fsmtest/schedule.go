@@ -143,13 +143,22 @@ func (b *Board) BackfillSchedule(ctx context.Context, backfill jobs.Backfill) ([
 	if backfill.Nonce.IsZero() {
 		backfill.Nonce = jobs.NewNonce()
 	}
-	result, err := b.planKnown(ctx, backfill.ScheduleName, func(known *jobs.Schedule) (*v1.Command, error) {
-		return command.PlanBackfill(known, &backfill)
-	})
-	if err != nil {
-		return nil, err
+	var records []jobs.SlotRecord
+	for {
+		var next time.Time
+		result, err := b.planKnown(ctx, backfill.ScheduleName, func(known *jobs.Schedule) (c *v1.Command, err error) {
+			c, next, err = command.PlanBackfill(known, &backfill)
+			return c, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		part, err := command.SlotRecordsFromProto(result.GetSchedule().GetSlots())
+		if records = append(records, part...); err != nil || next.IsZero() {
+			return records, err
+		}
+		backfill.From = next
 	}
-	return command.SlotRecordsFromProto(result.GetSchedule().GetSlots())
 }
 
 // fireLocked decides the slots that are due.

@@ -36,6 +36,7 @@ var scheduleRows = []row{
 	{"a pause holds slots back, and skips them at its end", pausedSchedule},
 	{"a job is run now, once for each request", runNow},
 	{"slots of the past are posted once", backfilled},
+	{"large postings of the past take several writes", backfilledByParts},
 	{"a schedule that is deleted leaves its jobs", deletedSchedule},
 }
 
@@ -480,6 +481,36 @@ func backfilled(k *kit) {
 	}
 	k.same("at last", states(k.fill(wanted)), want)
 	k.refusedBackfills(given.Start)
+}
+
+func backfilledByParts(k *kit) {
+	const slots, size = 20, 250 << 10
+	given := k.hourly("large", jobs.OverlapAllow, slots)
+	given.Missed = jobs.Missed{Policy: jobs.MissedNone}
+	given.Posting.Details = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
+	k.late(given)
+	wanted := jobs.Backfill{ScheduleName: k.called("large"), From: given.Start, To: time.Now(), Nonce: jobs.NewNonce()}
+	records := k.fill(wanted)
+	k.same("filled in again", k.fill(wanted), records)
+	var hours []int
+	for i, record := range records {
+		hours = append(hours, int(record.Slot.Sub(given.Start)/time.Hour))
+		if record.State != jobs.SlotPosted || hours[i] != i {
+			k.Fatalf("slot %d is %s", i, render(record))
+		}
+	}
+	writes := map[uint64]int{}
+	for _, event := range k.events(jobs.Watch{Board: k.board, Kinds: []jobs.EventKind{jobs.EventPosted}}, slots) {
+		writes[event.Position.Index]++
+	}
+	for index, count := range writes {
+		if count*size > jobs.MaxSlotBytes {
+			k.Errorf("entry %d posts %d jobs of %d bytes", index, count, size)
+		}
+	}
+	if len(hours) != slots || len(writes) != 2 {
+		k.Errorf("%d slots in %d writes", len(hours), len(writes))
+	}
 }
 
 // refusedBackfills are those of no slot, and of too many.

@@ -38,11 +38,11 @@ func (s *logbookService) GetBook(ctx context.Context, request *connect.Request[c
 			if err != nil {
 				return nil, err
 			}
-			book, err := s.machine.Book(id)
+			book, more, err := s.machine.BookPart(id, int(message.Skip), wire.PageBytes)
 			if err != nil {
 				return nil, err
 			}
-			return &conductordv1.GetBookResponse{Book: command.BookToProto(&book)}, nil
+			return &conductordv1.GetBookResponse{Book: command.BookToProto(&book), More: more}, nil
 		})
 }
 

@@ -75,6 +75,7 @@ type Node struct {
 	wall       *wallClock
 	parking    *parking
 	clock      clock
+	backfills  chan struct{} // holds one for the backfill that is under way
 	leadership *moments
 	forward    *forwarder
 
@@ -109,6 +110,7 @@ func Open(options Options) (*Node, error) {
 		logger:     options.Logger,
 		started:    time.Now(),
 		parking:    newParking(),
+		backfills:  make(chan struct{}, 1),
 		leadership: newMoments(),
 		met:        map[string]error{},
 

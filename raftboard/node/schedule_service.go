@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
@@ -219,23 +220,34 @@ func (s *scheduleService) Backfill(ctx context.Context, request *connect.Request
 			return c.schedule.Backfill
 		},
 		func(ctx context.Context, message *conductordv1.BackfillScheduleRequest) (*conductordv1.BackfillScheduleResponse, uint64, error) {
-			index, result, err := s.planned(ctx, func(time.Time) (*conductordv1.Command, error) { return s.planBackfill(message) })
-			return &conductordv1.BackfillScheduleResponse{Slots: result.GetSchedule().GetSlots()}, index, err
+			// One at a time: several in one entry would together write too much.
+			select {
+			case s.backfills <- struct{}{}:
+			case <-ctx.Done():
+				return nil, 0, fmt.Errorf("%w: others are filled in: %w", jobs.ErrUnavailable, ctx.Err())
+			}
+			defer func() { <-s.backfills }()
+			var next time.Time
+			index, result, err := s.planned(ctx, func(time.Time) (c *conductordv1.Command, err error) {
+				c, next, err = s.planBackfill(message)
+				return c, err
+			})
+			return &conductordv1.BackfillScheduleResponse{Slots: result.GetSchedule().GetSlots(), Next: command.TimeToProto(next)}, index, err
 		})
 }
 
-func (s *scheduleService) planBackfill(message *conductordv1.BackfillScheduleRequest) (*conductordv1.Command, error) {
+func (s *scheduleService) planBackfill(message *conductordv1.BackfillScheduleRequest) (c *conductordv1.Command, next time.Time, err error) {
 	bounds, err := command.TimesFromProto("backfill from or to", []*timestamppb.Timestamp{message.From, message.To})
 	if err != nil {
-		return nil, err
+		return nil, next, err
 	}
 	nonce, err := jobs.ParseNonce(message.Nonce)
 	if err != nil {
-		return nil, err
+		return nil, next, err
 	}
 	known, _, err := s.machine.Schedule(jobs.ScheduleName{Board: message.Board, Name: message.Name}, 0)
 	if err != nil {
-		return nil, err
+		return nil, next, err
 	}
 	return command.PlanBackfill(&known, &jobs.Backfill{From: bounds[0], To: bounds[1], By: message.By, Nonce: nonce})
 }

@@ -75,9 +75,19 @@ func (s *sessionService) ListSessions(ctx context.Context, request *connect.Requ
 		func(c *clients) method[conductordv1.ListSessionsRequest, conductordv1.ListSessionsResponse] {
 			return c.sessions.ListSessions
 		},
-		func(*conductordv1.ListSessionsRequest) (*conductordv1.ListSessionsResponse, error) {
-			sessions, err := s.machine.Sessions()
+		func(message *conductordv1.ListSessionsRequest) (*conductordv1.ListSessionsResponse, error) {
+			var after jobs.SessionID
+			if message.After != "" {
+				var err error
+				if after, err = jobs.ParseSessionID(message.After); err != nil {
+					return nil, err
+				}
+			}
+			sessions, next, err := s.machine.SessionPage(after)
 			answer := &conductordv1.ListSessionsResponse{}
+			if !next.IsZero() {
+				answer.Next = next.String()
+			}
 			for i := range sessions {
 				answer.Sessions = append(answer.Sessions, command.SessionToProto(&sessions[i]))
 			}
@@ -92,8 +102,8 @@ func (s *sessionService) ListEntities(ctx context.Context, request *connect.Requ
 			return c.sessions.ListEntities
 		},
 		func(message *conductordv1.ListEntitiesRequest) (*conductordv1.ListEntitiesResponse, error) {
-			entities, err := s.machine.Entities(message.Kind)
-			answer := &conductordv1.ListEntitiesResponse{}
+			entities, next, err := s.machine.EntityPage(message.Kind, message.After)
+			answer := &conductordv1.ListEntitiesResponse{Next: next}
 			for i := range entities {
 				answer.Entities = append(answer.Entities, command.EntityToProto(&entities[i]))
 			}
@@ -137,9 +147,9 @@ func (s *sessionService) ListDrains(ctx context.Context, request *connect.Reques
 		func(c *clients) method[conductordv1.ListDrainsRequest, conductordv1.ListDrainsResponse] {
 			return c.sessions.ListDrains
 		},
-		func(*conductordv1.ListDrainsRequest) (*conductordv1.ListDrainsResponse, error) {
-			drains, err := s.machine.Drains()
-			answer := &conductordv1.ListDrainsResponse{}
+		func(message *conductordv1.ListDrainsRequest) (*conductordv1.ListDrainsResponse, error) {
+			drains, next, err := s.machine.DrainPage(message.After)
+			answer := &conductordv1.ListDrainsResponse{Next: next}
 			for i := range drains {
 				answer.Drains = append(answer.Drains, command.DrainToProto(&drains[i]))
 			}

@@ -3167,6 +3167,7 @@ func (*UndrainConductorResponse) Descriptor() ([]byte, []int) {
 type ListDrainsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3208,9 +3209,17 @@ func (x *ListDrainsRequest) GetStale() bool {
 	return false
 }
 
+func (x *ListDrainsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 type ListDrainsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Drains        []*Drain               `protobuf:"bytes,1,rep,name=drains,proto3" json:"drains,omitempty"` // by name
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // empty: none follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3250,6 +3259,13 @@ func (x *ListDrainsResponse) GetDrains() []*Drain {
 		return x.Drains
 	}
 	return nil
+}
+
+func (x *ListDrainsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type OpenRequest struct {
@@ -3591,6 +3607,7 @@ func (*RegisterResponse) Descriptor() ([]byte, []int) {
 type ListSessionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3632,9 +3649,17 @@ func (x *ListSessionsRequest) GetStale() bool {
 	return false
 }
 
+func (x *ListSessionsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 type ListSessionsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sessions      []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	Sessions      []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"` // by id
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`         // empty: none follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3676,10 +3701,18 @@ func (x *ListSessionsResponse) GetSessions() []*Session {
 	return nil
 }
 
+func (x *ListSessionsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type ListEntitiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3728,9 +3761,17 @@ func (x *ListEntitiesRequest) GetStale() bool {
 	return false
 }
 
+func (x *ListEntitiesRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 type ListEntitiesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entities      []*Entity              `protobuf:"bytes,1,rep,name=entities,proto3" json:"entities,omitempty"`
+	Entities      []*Entity              `protobuf:"bytes,1,rep,name=entities,proto3" json:"entities,omitempty"` // by kind and name within a page
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`         // empty: none follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3770,6 +3811,13 @@ func (x *ListEntitiesResponse) GetEntities() []*Entity {
 		return x.Entities
 	}
 	return nil
+}
+
+func (x *ListEntitiesResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type SaveBookRequest struct {
@@ -3856,6 +3904,7 @@ type GetBookRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	Skip          uint32                 `protobuf:"varint,3,opt,name=skip,proto3" json:"skip,omitempty"` // flows that the caller has already
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3904,9 +3953,17 @@ func (x *GetBookRequest) GetStale() bool {
 	return false
 }
 
+func (x *GetBookRequest) GetSkip() uint32 {
+	if x != nil {
+		return x.Skip
+	}
+	return 0
+}
+
 type GetBookResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Book          *Book                  `protobuf:"bytes,1,opt,name=book,proto3" json:"book,omitempty"` // its flows without atoms
+	Book          *Book                  `protobuf:"bytes,1,opt,name=book,proto3" json:"book,omitempty"`  // its flows without atoms, after those to skip, as many as fit
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // flows follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3946,6 +4003,13 @@ func (x *GetBookResponse) GetBook() *Book {
 		return x.Book
 	}
 	return nil
+}
+
+func (x *GetBookResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 type ListBooksRequest struct {
@@ -5209,6 +5273,7 @@ func (x *BackfillScheduleRequest) GetNonce() string {
 type BackfillScheduleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Slots         []*SlotRecord          `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
+	Next          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // go on from here, with the same nonce; unset: none follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5246,6 +5311,13 @@ func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
 	if x != nil {
 		return x.Slots
+	}
+	return nil
+}
+
+func (x *BackfillScheduleResponse) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
 	}
 	return nil
 }
@@ -5740,11 +5812,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\tconductor\x18\x01 \x01(\tR\tconductor\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x1a\n" +
-	"\x18UndrainConductorResponse\")\n" +
+	"\x18UndrainConductorResponse\"?\n" +
 	"\x11ListDrainsRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"B\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"V\n" +
 	"\x12ListDrainsResponse\x12,\n" +
-	"\x06drains\x18\x01 \x03(\v2\x14.conductord.v1.DrainR\x06drains\"?\n" +
+	"\x06drains\x18\x01 \x03(\v2\x14.conductord.v1.DrainR\x06drains\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"?\n" +
 	"\vOpenRequest\x120\n" +
 	"\aopening\x18\x01 \x01(\v2\x16.conductord.v1.OpeningR\aopening\"@\n" +
 	"\fOpenResponse\x120\n" +
@@ -5758,24 +5832,30 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0fRegisterRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12-\n" +
 	"\x06entity\x18\x02 \x01(\v2\x15.conductord.v1.EntityR\x06entity\"\x12\n" +
-	"\x10RegisterResponse\"+\n" +
+	"\x10RegisterResponse\"A\n" +
 	"\x13ListSessionsRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"J\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"^\n" +
 	"\x14ListSessionsResponse\x122\n" +
-	"\bsessions\x18\x01 \x03(\v2\x16.conductord.v1.SessionR\bsessions\"?\n" +
+	"\bsessions\x18\x01 \x03(\v2\x16.conductord.v1.SessionR\bsessions\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"U\n" +
 	"\x13ListEntitiesRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\"I\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"]\n" +
 	"\x14ListEntitiesResponse\x121\n" +
-	"\bentities\x18\x01 \x03(\v2\x15.conductord.v1.EntityR\bentities\":\n" +
+	"\bentities\x18\x01 \x03(\v2\x15.conductord.v1.EntityR\bentities\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\":\n" +
 	"\x0fSaveBookRequest\x12'\n" +
 	"\x04book\x18\x01 \x01(\v2\x13.conductord.v1.BookR\x04book\"\x12\n" +
-	"\x10SaveBookResponse\"6\n" +
+	"\x10SaveBookResponse\"J\n" +
 	"\x0eGetBookRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\":\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x12\n" +
+	"\x04skip\x18\x03 \x01(\rR\x04skip\"N\n" +
 	"\x0fGetBookResponse\x12'\n" +
-	"\x04book\x18\x01 \x01(\v2\x13.conductord.v1.BookR\x04book\"T\n" +
+	"\x04book\x18\x01 \x01(\v2\x13.conductord.v1.BookR\x04book\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"T\n" +
 	"\x10ListBooksRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
@@ -5851,9 +5931,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x14\n" +
-	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"K\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"{\n" +
 	"\x18BackfillScheduleResponse\x12/\n" +
-	"\x05slots\x18\x01 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slots\"\x0f\n" +
+	"\x05slots\x18\x01 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slots\x12.\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"\x0f\n" +
 	"\rStatusRequest\"\xb5\x05\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
@@ -6163,125 +6244,126 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	109, // 60: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
 	109, // 61: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	129, // 62: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	101, // 63: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	109, // 64: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	102, // 65: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	105, // 66: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	16,  // 67: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	19,  // 68: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	21,  // 69: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	23,  // 70: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	25,  // 71: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	27,  // 72: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	29,  // 73: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	31,  // 74: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	33,  // 75: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
-	35,  // 76: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	37,  // 77: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	37,  // 78: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	37,  // 79: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	39,  // 80: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	39,  // 81: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	39,  // 82: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	41,  // 83: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	43,  // 84: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	39,  // 85: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	39,  // 86: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	45,  // 87: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	47,  // 88: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	50,  // 89: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	0,   // 90: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
-	2,   // 91: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 92: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	6,   // 93: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
-	8,   // 94: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardRequest
-	10,  // 95: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
-	12,  // 96: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
-	14,  // 97: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
-	58,  // 98: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	60,  // 99: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	62,  // 100: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	64,  // 101: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	66,  // 102: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	68,  // 103: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	52,  // 104: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
-	54,  // 105: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
-	56,  // 106: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	70,  // 107: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	72,  // 108: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	74,  // 109: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	76,  // 110: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	78,  // 111: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	81,  // 112: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	83,  // 113: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	85,  // 114: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	87,  // 115: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	89,  // 116: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	91,  // 117: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	93,  // 118: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	95,  // 119: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	97,  // 120: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	99,  // 121: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	17,  // 122: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	20,  // 123: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	22,  // 124: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	24,  // 125: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	26,  // 126: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	28,  // 127: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	30,  // 128: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	32,  // 129: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	34,  // 130: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
-	36,  // 131: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	38,  // 132: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	38,  // 133: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	38,  // 134: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	40,  // 135: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	40,  // 136: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	40,  // 137: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	42,  // 138: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	44,  // 139: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	40,  // 140: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	40,  // 141: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	46,  // 142: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	48,  // 143: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	51,  // 144: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	1,   // 145: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
-	3,   // 146: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 147: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	7,   // 148: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
-	9,   // 149: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.AgeBoardResponse
-	11,  // 150: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
-	13,  // 151: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
-	15,  // 152: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
-	59,  // 153: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	61,  // 154: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	63,  // 155: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	65,  // 156: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	67,  // 157: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	69,  // 158: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	53,  // 159: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
-	55,  // 160: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
-	57,  // 161: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	71,  // 162: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	73,  // 163: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	75,  // 164: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	77,  // 165: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	79,  // 166: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	82,  // 167: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	84,  // 168: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	86,  // 169: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	88,  // 170: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	90,  // 171: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	92,  // 172: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	94,  // 173: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	96,  // 174: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	98,  // 175: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	100, // 176: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	122, // [122:177] is the sub-list for method output_type
-	67,  // [67:122] is the sub-list for method input_type
-	67,  // [67:67] is the sub-list for extension type_name
-	67,  // [67:67] is the sub-list for extension extendee
-	0,   // [0:67] is the sub-list for field type_name
+	109, // 63: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	101, // 64: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	109, // 65: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	102, // 66: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	105, // 67: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	16,  // 68: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	19,  // 69: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	21,  // 70: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	23,  // 71: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	25,  // 72: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	27,  // 73: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	29,  // 74: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	31,  // 75: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	33,  // 76: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
+	35,  // 77: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	37,  // 78: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	37,  // 79: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	37,  // 80: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	39,  // 81: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	39,  // 82: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	39,  // 83: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	41,  // 84: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	43,  // 85: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	39,  // 86: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	39,  // 87: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	45,  // 88: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	47,  // 89: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	50,  // 90: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	0,   // 91: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
+	2,   // 92: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 93: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	6,   // 94: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
+	8,   // 95: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardRequest
+	10,  // 96: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
+	12,  // 97: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
+	14,  // 98: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
+	58,  // 99: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	60,  // 100: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	62,  // 101: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	64,  // 102: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	66,  // 103: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	68,  // 104: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	52,  // 105: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
+	54,  // 106: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
+	56,  // 107: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	70,  // 108: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	72,  // 109: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	74,  // 110: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	76,  // 111: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	78,  // 112: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	81,  // 113: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	83,  // 114: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	85,  // 115: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	87,  // 116: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	89,  // 117: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	91,  // 118: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	93,  // 119: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	95,  // 120: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	97,  // 121: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	99,  // 122: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	17,  // 123: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	20,  // 124: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	22,  // 125: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	24,  // 126: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	26,  // 127: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	28,  // 128: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	30,  // 129: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	32,  // 130: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	34,  // 131: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
+	36,  // 132: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	38,  // 133: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	38,  // 134: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	38,  // 135: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	40,  // 136: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	40,  // 137: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	40,  // 138: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	42,  // 139: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	44,  // 140: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	40,  // 141: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	40,  // 142: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	46,  // 143: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	48,  // 144: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	51,  // 145: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	1,   // 146: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
+	3,   // 147: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 148: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	7,   // 149: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
+	9,   // 150: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.AgeBoardResponse
+	11,  // 151: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
+	13,  // 152: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
+	15,  // 153: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
+	59,  // 154: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	61,  // 155: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	63,  // 156: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	65,  // 157: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	67,  // 158: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	69,  // 159: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	53,  // 160: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
+	55,  // 161: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
+	57,  // 162: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	71,  // 163: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	73,  // 164: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	75,  // 165: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	77,  // 166: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	79,  // 167: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	82,  // 168: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	84,  // 169: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	86,  // 170: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	88,  // 171: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	90,  // 172: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	92,  // 173: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	94,  // 174: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	96,  // 175: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	98,  // 176: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	100, // 177: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	123, // [123:178] is the sub-list for method output_type
+	68,  // [68:123] is the sub-list for method input_type
+	68,  // [68:68] is the sub-list for extension type_name
+	68,  // [68:68] is the sub-list for extension extendee
+	0,   // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }

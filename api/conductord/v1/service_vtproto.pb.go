@@ -3063,6 +3063,13 @@ func (m *ListDrainsRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.After) > 0 {
+		i -= len(m.After)
+		copy(dAtA[i:], m.After)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.After)))
+		i--
+		dAtA[i] = 0x12
+	}
 	if m.Stale {
 		i--
 		if m.Stale {
@@ -3105,6 +3112,13 @@ func (m *ListDrainsResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Next) > 0 {
+		i -= len(m.Next)
+		copy(dAtA[i:], m.Next)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Next)))
+		i--
+		dAtA[i] = 0x12
 	}
 	if len(m.Drains) > 0 {
 		for iNdEx := len(m.Drains) - 1; iNdEx >= 0; iNdEx-- {
@@ -3466,6 +3480,13 @@ func (m *ListSessionsRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.After) > 0 {
+		i -= len(m.After)
+		copy(dAtA[i:], m.After)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.After)))
+		i--
+		dAtA[i] = 0x12
+	}
 	if m.Stale {
 		i--
 		if m.Stale {
@@ -3508,6 +3529,13 @@ func (m *ListSessionsResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Next) > 0 {
+		i -= len(m.Next)
+		copy(dAtA[i:], m.Next)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Next)))
+		i--
+		dAtA[i] = 0x12
 	}
 	if len(m.Sessions) > 0 {
 		for iNdEx := len(m.Sessions) - 1; iNdEx >= 0; iNdEx-- {
@@ -3553,6 +3581,13 @@ func (m *ListEntitiesRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.After) > 0 {
+		i -= len(m.After)
+		copy(dAtA[i:], m.After)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.After)))
+		i--
+		dAtA[i] = 0x1a
 	}
 	if m.Stale {
 		i--
@@ -3603,6 +3638,13 @@ func (m *ListEntitiesResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Next) > 0 {
+		i -= len(m.Next)
+		copy(dAtA[i:], m.Next)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Next)))
+		i--
+		dAtA[i] = 0x12
 	}
 	if len(m.Entities) > 0 {
 		for iNdEx := len(m.Entities) - 1; iNdEx >= 0; iNdEx-- {
@@ -3725,6 +3767,11 @@ func (m *GetBookRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Skip != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Skip))
+		i--
+		dAtA[i] = 0x18
+	}
 	if m.Stale {
 		i--
 		if m.Stale {
@@ -3774,6 +3821,16 @@ func (m *GetBookResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.More {
+		i--
+		if m.More {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x10
 	}
 	if m.Book != nil {
 		size, err := m.Book.MarshalToSizedBufferVT(dAtA[:i])
@@ -5014,6 +5071,16 @@ func (m *BackfillScheduleResponse) MarshalToSizedBufferVT(dAtA []byte) (int, err
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Next != nil {
+		size, err := (*timestamppb.Timestamp)(m.Next).MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x12
 	}
 	if len(m.Slots) > 0 {
 		for iNdEx := len(m.Slots) - 1; iNdEx >= 0; iNdEx-- {
@@ -6439,6 +6506,10 @@ func (m *ListDrainsRequest) SizeVT() (n int) {
 	if m.Stale {
 		n += 2
 	}
+	l = len(m.After)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6454,6 +6525,10 @@ func (m *ListDrainsResponse) SizeVT() (n int) {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	l = len(m.Next)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6572,6 +6647,10 @@ func (m *ListSessionsRequest) SizeVT() (n int) {
 	if m.Stale {
 		n += 2
 	}
+	l = len(m.After)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6587,6 +6666,10 @@ func (m *ListSessionsResponse) SizeVT() (n int) {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	l = len(m.Next)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6605,6 +6688,10 @@ func (m *ListEntitiesRequest) SizeVT() (n int) {
 	if m.Stale {
 		n += 2
 	}
+	l = len(m.After)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6620,6 +6707,10 @@ func (m *ListEntitiesResponse) SizeVT() (n int) {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	l = len(m.Next)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6662,6 +6753,9 @@ func (m *GetBookRequest) SizeVT() (n int) {
 	if m.Stale {
 		n += 2
 	}
+	if m.Skip != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Skip))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6675,6 +6769,9 @@ func (m *GetBookResponse) SizeVT() (n int) {
 	if m.Book != nil {
 		l = m.Book.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.More {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7128,6 +7225,10 @@ func (m *BackfillScheduleResponse) SizeVT() (n int) {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	if m.Next != nil {
+		l = (*timestamppb.Timestamp)(m.Next).SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n

@@ -1565,7 +1565,8 @@ type ScheduleServiceClient interface {
 	Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error)
 	// Run posts a job now, whatever the rule, the overlap policy and a pause say.
 	Run(context.Context, *connect.Request[v1.RunScheduleRequest]) (*connect.Response[v1.RunScheduleResponse], error)
-	// Backfill posts the slots of a time in the past that have no job.
+	// Backfill posts the slots of a time in the past that have no job, as many
+	// as one write may hold.
 	Backfill(context.Context, *connect.Request[v1.BackfillScheduleRequest]) (*connect.Response[v1.BackfillScheduleResponse], error)
 }
 
@@ -1694,7 +1695,8 @@ type ScheduleServiceHandler interface {
 	Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error)
 	// Run posts a job now, whatever the rule, the overlap policy and a pause say.
 	Run(context.Context, *connect.Request[v1.RunScheduleRequest]) (*connect.Response[v1.RunScheduleResponse], error)
-	// Backfill posts the slots of a time in the past that have no job.
+	// Backfill posts the slots of a time in the past that have no job, as many
+	// as one write may hold.
 	Backfill(context.Context, *connect.Request[v1.BackfillScheduleRequest]) (*connect.Response[v1.BackfillScheduleResponse], error)
 }
 

@@ -1,0 +1,159 @@
+package fsm
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Sessions, entities and drains are read whole by whoever is on this machine,
+// and by pages of maxPageBytes for an answer.
+
+// Sessions reads the open sessions in the order of their ids.
+func (m *Machine) Sessions() ([]jobs.Session, error) {
+	sessions, _, err := m.sessions(jobs.SessionID{}, Unbounded)
+	return sessions, err
+}
+
+// SessionPage reads a page of the open sessions in the order of their ids: those
+// after the given one. Next is the last of the page, and zero if none follow.
+func (m *Machine) SessionPage(after jobs.SessionID) (sessions []jobs.Session, next jobs.SessionID, err error) {
+	return m.sessions(after, maxPageBytes)
+}
+
+func (m *Machine) sessions(after jobs.SessionID, maxBytes int) (sessions []jobs.Session, next jobs.SessionID, err error) {
+	err = m.read(func(v *view) error {
+		reached, err := v.page(tableSession, nil, after.UUID[:], maxBytes, func(value []byte) error {
+			session, err := decode(value, &v1.Session{}, command.SessionFromProto)
+			if err != nil {
+				return err
+			}
+			claims, err := v.claims(session.ID)
+			session.Claims = len(claims.held)
+			sessions = append(sessions, session)
+			return err
+		})
+		copy(next.UUID[:], reached)
+		return err
+	})
+	return sessions, next, err
+}
+
+// Entities reads the entities of a kind, or of all kinds if it is empty, by
+// kind and name.
+func (m *Machine) Entities(kind string) (entities []jobs.Entity, err error) {
+	err = m.read(func(v *view) error {
+		entities, err = v.entities(kind)
+		return err
+	})
+	return entities, err
+}
+
+// EntityPage reads a page of the same, by kind and name within it: those after
+// the page whose next is given. Next is empty if none follow. ErrInvalid if
+// after is no next.
+func (m *Machine) EntityPage(kind, after string) (entities []jobs.Entity, next string, err error) {
+	key, err := hex.DecodeString(after)
+	if err != nil {
+		return nil, "", &logbook.InvalidError{Field: "entities after", Reason: fmt.Sprintf("%.64q is not the next of a page", after)}
+	}
+	err = m.read(func(v *view) error {
+		var reached []byte
+		entities, reached, err = v.entitiesAfter(kind, key, maxPageBytes)
+		next = hex.EncodeToString(reached)
+		return err
+	})
+	return entities, next, err
+}
+
+func (v *view) entities(kind string) ([]jobs.Entity, error) {
+	entities, _, err := v.entitiesAfter(kind, nil, Unbounded)
+	return entities, err
+}
+
+func (v *view) entitiesAfter(kind string, after []byte, maxBytes int) (entities []jobs.Entity, reached []byte, err error) {
+	if len(kind) > maxKeyName {
+		return nil, nil, nil // there is no such entity
+	}
+	var prefix []byte
+	if kind != "" {
+		prefix = appendName(nil, kind)
+	}
+	reached, err = v.page(tableEntity, prefix, after, maxBytes, func(value []byte) error {
+		entity, err := decode(value, &v1.Entity{}, command.EntityFromProto)
+		entities = append(entities, entity)
+		return err
+	})
+	slices.SortStableFunc(entities, func(a, b jobs.Entity) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return entities, reached, err
+}
+
+// Drains reads the drains that stand, by name.
+func (m *Machine) Drains() (drains []jobs.Drain, err error) {
+	err = m.read(func(v *view) error {
+		drains, err = v.drains()
+		return err
+	})
+	return drains, err
+}
+
+// DrainPage reads a page of the same: those after the given name. Next is the
+// last of the page, and empty if none follow.
+func (m *Machine) DrainPage(after string) (drains []jobs.Drain, next string, err error) {
+	err = m.read(func(v *view) error {
+		var reached []byte
+		drains, reached, err = v.drainsAfter([]byte(after), maxPageBytes)
+		next = string(reached)
+		return err
+	})
+	return drains, next, err
+}
+
+func (v *view) drains() ([]jobs.Drain, error) {
+	drains, _, err := v.drainsAfter(nil, Unbounded)
+	return drains, err
+}
+
+func (v *view) drainsAfter(after []byte, maxBytes int) (drains []jobs.Drain, reached []byte, err error) {
+	reached, err = v.page(tableDrain, nil, after, maxBytes, func(value []byte) error {
+		drain, err := decode(value, &v1.Drain{}, command.DrainFromProto)
+		drains = append(drains, drain)
+		return err
+	})
+	return drains, reached, err
+}
+
+// page goes through the rows of a table whose keys begin with a prefix, after a
+// key, until they take so many bytes. Reached is the key of the last one, if
+// others follow, and nil otherwise.
+func (v *view) page(from table, prefix, after []byte, maxBytes int, each func(value []byte) error) (reached []byte, err error) {
+	cursor := v.cursor(from)
+	start := prefix
+	if bytes.Compare(after, start) > 0 {
+		start = after
+	}
+	key, value := cursor.Seek(start)
+	if len(after) > 0 && bytes.Equal(key, after) {
+		key, value = cursor.Next()
+	}
+	for size := 0; key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
+		if maxBytes >= 0 && size >= maxBytes {
+			return reached, nil
+		}
+		size += len(key) + len(value)
+		reached = append(reached[:0], key...)
+		if err := each(value); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
