@@ -15,6 +15,7 @@ type Cursor struct {
 	table  Table
 
 	layers  [2]layerCursor // the recent one first: what it says counts
+	recent  *tree          // of layers[0]; a Writer's first write to the table makes another
 	file    *bolt.Cursor
 	fileKey []byte // nil at the end
 	fileRow []byte
@@ -57,6 +58,14 @@ func (c *Cursor) Seek(key []byte) (found, value []byte) {
 	return found, value
 }
 
+// look turns to what a Writer has written since: in the tree of before, rows that
+// are there now would be part of a gap that is learnt.
+func (c *Cursor) look() {
+	if now := c.reader.recent.trees[c.table]; now != c.recent {
+		c.recent, c.layers[0].iter = now, c.reader.recent.iter(c.table)
+	}
+}
+
 // atEnd leaves the cursor behind the last row.
 func (c *Cursor) atEnd() (key, value []byte) {
 	c.key, c.fileKey, c.backward = nil, nil, false
@@ -69,6 +78,7 @@ func (c *Cursor) atEnd() (key, value []byte) {
 // seek has every source stand at a key or behind it.
 func (c *Cursor) seek(key []byte) {
 	c.backward = false
+	c.look()
 	c.fileKey, c.fileRow = c.file.Seek(key)
 	for i := range c.layers {
 		if l := &c.layers[i]; l.iter != nil {

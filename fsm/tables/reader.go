@@ -41,9 +41,9 @@ func (r *Reader) Get(t Table, key []byte) []byte {
 }
 
 // Cursor goes through a table. Where a Writer's cursor stands is undefined once
-// the Writer has written to the table.
+// the Writer has written to the table, until it seeks again.
 func (r *Reader) Cursor(t Table) *Cursor {
-	c := &Cursor{reader: r, table: t, file: r.bucket(t).Cursor()}
+	c := &Cursor{reader: r, table: t, file: r.bucket(t).Cursor(), recent: r.recent.trees[t]}
 	c.layers[0].iter, c.layers[1].iter = r.recent.iter(t), r.frozen.iter(t)
 	return c
 }

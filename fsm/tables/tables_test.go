@@ -310,6 +310,29 @@ func TestQueueOfDeletedRows(t *testing.T) {
 	})
 }
 
+// TestCursorSeesWritesWhenItSeeks: a gap that it learnt from what was there before
+// would hide rows from the Writer until the next flush.
+func TestCursorSeesWritesWhenItSeeks(t *testing.T) {
+	db := open(t, 1_000)
+	commit(t, db, func(w *tables.Writer) {
+		for n := range 2 * tables.LearnFrom {
+			put(t, w, fmt.Sprintf("%03d", n), "")
+			if n < tables.LearnFrom {
+				w.Delete(0, fmt.Appendf(nil, "%03d", n))
+			}
+		}
+	})
+	commit(t, db, func(w *tables.Writer) {
+		early := w.Cursor(0)
+		put(t, w, "005", "")
+		for _, cursor := range []*tables.Cursor{early, w.Cursor(0)} {
+			if first, _ := cursor.First(); string(first) != "005" {
+				t.Errorf("the first row is %q, and not the one that was put", first)
+			}
+		}
+	})
+}
+
 func TestFileThatCannotBeWritten(t *testing.T) {
 	db := open(t, 2)
 	commit(t, db, func(w *tables.Writer) { put(t, w, "before", "1") })
