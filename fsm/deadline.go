@@ -42,6 +42,11 @@ func deadlineText(j *jobRecord) string { return j.Deadline.UTC().Format(time.RFC
 // whose flow has come to an end that waits to be consumed. The error is a fault.
 func (t *txn) expireJob(j *jobRecord) error {
 	t.dropDeadline(j)
+	if j.State == jobs.StateClaimable {
+		// Whoever has passed it by since its deadline waits, perhaps for this very
+		// job, or for those behind it.
+		t.becameClaimable(laneOf(j))
+	}
 	if isUnder(j, jobs.OrderCancel) {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -130,8 +131,57 @@ func TestADeadlineDuringTheLastStep(t *testing.T) {
 	e.Update = update("flow of a", token, 2, "SUCCESS")
 	r.ok(abandon(e))
 	r.now = tomorrow
-	r.ok(wake(r.TimerEpoch(), 10))
+	r.wakesWhoPassedBy()
 	r.ok(consume(success("a", r.claimedAgain("bob", id("a")))))
+}
+
+// wakesWhoPassedBy: who asks between the deadline and the leader's word finds
+// nothing, and hears of it when there is something.
+func (r *rig) wakesWhoPassedBy() {
+	r.Helper()
+	if got := r.ok(claimNext("bob", "early", 1, nil, nil)).GetClaim().GetGranted(); len(got) != 0 {
+		r.Fatalf("claimed %v, which is late", got)
+	}
+	r.ok(wake(r.TimerEpoch(), 10))
+	if woken := r.changes[len(r.changes)-1].Claimable; len(woken) != 1 {
+		r.Errorf("who waits is told of %v, and not of one lane", woken)
+	}
+}
+
+// TestADeadlineOfJobsInTheWay: so many are late that nobody comes to the one
+// behind them.
+func TestADeadlineOfJobsInTheWay(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(open("bob"))
+	for n := range fsm.MaxPassed + 1 {
+		p := posting(fmt.Sprint("late ", n), "k")
+		withDeadline(p)
+		r.do(post(p))
+	}
+	r.posted(posting("behind", "k"))
+	r.now = tomorrow
+	if got := r.ok(claimNext("bob", "early", 1, nil, nil)).GetClaim().GetGranted(); len(got) != 0 {
+		t.Fatalf("claimed %v", got)
+	}
+	r.ok(wake(r.TimerEpoch(), fsm.MaxPassed+1))
+	if woken := r.changes[len(r.changes)-1].Claimable; len(woken) != 1 {
+		t.Errorf("who waits is told of %v, and not of one lane", woken)
+	}
+}
+
+// TestADeadlineOfACancelledJob: one that waits to be undone goes on waiting.
+func TestADeadlineOfACancelledJob(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(open("bob"))
+	p := flowPosting("a")
+	withDeadline(p)
+	token := r.begin(p, "flow of a")
+	r.ok(abandon(ending("a", token)))
+	r.ok(cancel(&v1.OrderCommand{Job: id("a"), Revert: true}))
+	r.now = tomorrow
+	r.wakesWhoPassedBy()
 }
 
 // TestADeadlineOfAReopenedJob: a job that a person has reopened, and given a

@@ -491,6 +491,7 @@ func (c *census) agrees(l ledger) error {
 
 // Bounds that tests reach.
 const (
+	MaxPassed         = maxPassed
 	MaxEnded          = maxEnded
 	MaxOver           = maxOver
 	MaxExamined       = maxExamined
@@ -576,3 +577,6 @@ func DropLaterTables(stream []byte) ([]byte, error) {
 func DropIndex(stream []byte) ([]byte, error) {
 	return edited(stream, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(tableNames[tableFound])) })
 }
+
+// RefusalOf is the reason that is kept of a slot whose job is refused.
+func RefusalOf(job jobs.JobID, err error) string { return refusalOf(job, err) }
