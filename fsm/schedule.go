@@ -437,7 +437,7 @@ func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal strin
 // has another of, and as short as the reasons of people.
 func refusalOf(job jobs.JobID, err error) string {
 	reason := strings.TrimPrefix(err.Error(), "cannot post job "+job.String()+": ")
-	return reason[:min(len(reason), jobs.MaxReason)]
+	return strings.ToValidUTF8(reason[:min(len(reason), jobs.MaxReason)], "") // what is stored must be text
 }
 
 // queueSlot lets a slot wait until all before it are finished.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -633,6 +634,17 @@ func TestScheduleReadsAreRefusedByName(t *testing.T) {
 	for _, name := range []jobs.ScheduleName{{Name: "x"}, {Board: strings.Repeat("b", 300), Name: "x"}} {
 		if _, _, err := r.Machine.Schedule(name, 1); err == nil || !strings.Contains(err.Error(), logbook.ErrNotFound.Error()) {
 			t.Errorf("%v: %v", name, err)
+		}
+	}
+}
+
+// TestReasonsOfRefusalsAreText: a reason that is cut must not be cut within a
+// letter, or it could be written and never read.
+func TestReasonsOfRefusalsAreText(t *testing.T) {
+	for extra := range len("€") {
+		long := fmt.Errorf("%s%s", strings.Repeat("x", extra), strings.Repeat("€", jobs.MaxReason))
+		if reason := fsm.RefusalOf(jobs.NewJobID(), long); !utf8.ValidString(reason) || len(reason) > jobs.MaxReason {
+			t.Errorf("a reason of %d bytes, text: %t", len(reason), utf8.ValidString(reason))
 		}
 	}
 }
