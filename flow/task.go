@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -41,6 +42,7 @@ type Call struct {
 	Flow    logbook.FlowID
 	Step    string
 	Attempt int // counts from 1
+	Round   int // how often the step was begun anew: see Key
 	Asked   int // how often this attempt has said NotYet
 	// Token is the fence of the claim. Show it to outside systems that can
 	// refuse an older one.
@@ -59,9 +61,20 @@ type Call struct {
 }
 
 // Key is the same in every attempt at the same action of the same step of the
-// same flow, and no other has it: a key for systems that recognise repeats.
+// same flow, also after a crash, and no other has it: a key for systems that
+// recognise repeats.
+//
+// A step that is to be done anew begins a new round, with keys of its own for
+// both actions: after it was undone, when a retry, the job's policy or a person
+// has its flow run again; and after a person has had it run again, or has done
+// it by hand. Were the key the same, whoever was paid, and paid back, would take
+// the next payment for a repeat of the first.
 func (c *Call) Key() string {
-	return c.Flow.String() + "/" + c.Step + "/" + string(c.Action)
+	key := c.Flow.String() + "/" + c.Step + "/" + string(c.Action)
+	if c.Round > 0 {
+		key += "/" + strconv.Itoa(c.Round+1)
+	}
+	return key
 }
 
 // KeepStderr keeps the end of what a handler wrote to stderr with the attempt.

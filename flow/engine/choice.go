@@ -113,6 +113,7 @@ func (c *core) decisionFailed(step int, decider string, err error, now time.Time
 	failure.Message = "decider " + decider + " cannot decide: " + failure.Message
 	v := &c.vertices[step]
 	c.move(now)
+	v.execute()
 	v.executions++
 	v.started, v.open = true, true
 	v.attempt = &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}

@@ -67,9 +67,11 @@ type vertex struct {
 	started   bool  // at least one execution was begun
 	open      bool  // this run has begun an attempt and not ended it
 	released  bool  // those behind it have been told that it is done
+	undone    bool  // the last attempt is a revert: an execution begins another round
 	before    int32 // these are small, because there is one of each for every step
 	after     int32
 	behind    int32            // for countUndone alone
+	round     int32            // see flow.Call.Key
 	attempt   *logbook.Attempt // the one that is open, as its mark in the update says, or that waits to be asked again; not to be written to
 
 	executions, reverts          int // attempts begun
@@ -176,8 +178,10 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	state, action, number := logbook.AtomRunning, logbook.ActionExecute, &v.executions
 	if v.intention == logbook.IntendRevert {
 		state, action, number = logbook.AtomReverting, logbook.ActionRevert, &v.reverts
+		v.undone = true
 	} else {
 		v.failure = nil
+		v.execute()
 	}
 	begun := c.attempts.one(logbook.Attempt{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now})
 	if v.isAsked(action) {
@@ -193,6 +197,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 
 	call := &c.calls.one(c.call)[0]
 	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
+	call.Round = int(v.round)
 	arguments, failure := c.arguments(step, action)
 	if failure != nil {
 		if action == logbook.ActionRevert && v.failure != nil && v.failure.Kind == logbook.FailureArgument {
@@ -206,6 +211,13 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
 	}
 	return start{plan: c.plan, step: step, call: call}, true
+}
+
+// execute notes an execution, which after a revert is one of another round.
+func (v *vertex) execute() {
+	if v.undone {
+		v.round, v.undone = v.round+1, false
+	}
 }
 
 // move says that the flow runs, or reverts. A retry that undoes its own part

@@ -30,6 +30,8 @@ type ward struct {
 	depth    int // in how many each the node is that is drawn
 
 	present phase
+	journal *journal
+	wrong   error          // the first round that is not the recorded one
 	runs    map[string]int // in the present phase
 	undoes  map[string]int
 }
@@ -50,6 +52,7 @@ type wardTask struct {
 
 func (w *wardTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	w.ward.runs[call.Step]++
+	w.ward.counted(call)
 	if w.ward.present.fails == call.Step {
 		return nil, errors.New("woot")
 	}
@@ -61,10 +64,20 @@ func (w *wardTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 
 func (w *wardTask) Revert(_ context.Context, call *flow.Call) error {
 	w.ward.undoes[call.Step]++
+	w.ward.counted(call)
 	if w.ward.present.undoFails == call.Step {
 		return errors.New("nasty")
 	}
 	return nil
+}
+
+// counted holds the round of a call, by which its key is made, against what is
+// recorded: whoever takes the flow up after a crash knows nothing else.
+func (w *ward) counted(call *flow.Call) {
+	detail := w.journal.snapshot()
+	if atom, ok := detail.Atom(call.Step); w.wrong == nil && (!ok || roundOf(atom) != call.Round) {
+		w.wrong = fmt.Errorf("%s %s is called in round %d after %+v", call.Action, call.Step, call.Round, atom)
+	}
 }
 
 // draw makes a flow, and tells its steps.
@@ -179,6 +192,7 @@ func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowDetail, int) {
 			if claims > 100 {
 				rt.Fatal("no end")
 			}
+			w.journal = j
 			end, err := engine.Run(context.Background(), engine.Options{Plan: w.plan, Detail: j.snapshot(), Journal: j, Workers: 1,
 				Limits: w.limits, Store: logbook.Values{"list": json.RawMessage("[1, 2]")}, Token: logbook.Token{Index: uint64(claims)}})
 			if err == nil && end.Update != nil {
@@ -214,6 +228,9 @@ func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowDetail, int) {
 		w.healed(rt, before, j.snapshot(), batch)
 	}
 	w.once(rt, j.snapshot(), updates)
+	if w.wrong != nil {
+		rt.Error(w.wrong)
+	}
 	return j.snapshot(), len(updates)
 }
 

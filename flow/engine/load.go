@@ -167,8 +167,10 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *history, counts boo
 	switch attempt.Action {
 	case logbook.ActionExecute:
 		past.runs++
+		v.execute()
 	case logbook.ActionRevert:
 		number, failed = &v.reverts, &v.failedUndo
+		v.undone = true
 	case logbook.ActionReset:
 		number = &past.resets
 	default:
@@ -179,6 +181,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *history, counts boo
 	}
 	if attempt.Action == logbook.ActionReset {
 		v.failedExecutions, v.failedUndo = 0, 0
+		v.round, v.undone = v.round+1, false
 		*past = history{resets: past.resets + 1}
 		return nil
 	}

@@ -181,6 +181,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 func (c *core) nothingUndone(step int, now time.Time) logbook.Attempt {
 	v := &c.vertices[step]
 	v.reverts++
+	v.undone = true
 	v.attempt = nil // of a retry that died in it: it will not be ended
 	attempt := logbook.Attempt{Action: logbook.ActionRevert, Number: v.reverts, Token: c.call.Token, Owner: c.owner, StartedAt: now, EndedAt: now}
 	if s, ok := c.plan.ScopeOf(step); ok {

@@ -24,7 +24,7 @@
 //	CONDUCTORD_ATTEMPT   counts from 1
 //	CONDUCTORD_ASKED     how often this attempt has said "not yet"
 //	CONDUCTORD_TOKEN     generation-index, the fence of the claim
-//	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats
+//	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key
 //
 // Its working directory is empty, its own, and removed afterwards. It has no
 // arguments, and no shell is in between.
