@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,43 +19,79 @@ const defaultSnapshotBytes = 64 << 20
 // for a moment needs none.
 const minTrailingLogs = 1_024
 
-// growth counts how much log there is behind the latest snapshot. raft itself
-// counts entries only, and one entry can hold a thousand jobs: by its own
-// measure a node could have gigabytes of log to read when it starts.
+// growth counts how much log there is behind the latest snapshot that is kept.
+// raft itself counts entries only, and one entry can hold a thousand jobs: by its
+// own measure a node could have gigabytes of log to read when it starts.
 type growth struct {
 	atLeast int64         // bytes of log that make no snapshot due on the smallest state
-	due     chan struct{} // a snapshot is due; holds one
+	due     chan struct{} // a snapshot may be due; holds one
 
-	state atomic.Int64  // bytes of the latest snapshot
-	log   atomic.Int64  // bytes applied since it was taken
-	index atomic.Uint64 // of its last entry
+	index atomic.Uint64 // the last entry of the latest snapshot; written under mu
+	mu    sync.Mutex
+	state int64 // bytes of that snapshot; under mu
+	log   int64 // bytes applied behind it; under mu
 }
 
 func newGrowth(atLeast int64) *growth {
 	return &growth{atLeast: atLeast, due: make(chan struct{}, 1)}
 }
 
-// applied counts entries. A snapshot is due once the log has outgrown the state:
-// so all snapshots together write no more than twice what the log does, and a
-// node that starts applies no more than it loads.
+// applied counts entries.
 func (g *growth) applied(logs []*raft.Log) {
 	size := int64(0)
 	for _, log := range logs {
 		size += int64(len(log.Data))
 	}
-	if g.log.Add(size) > max(g.atLeast, g.state.Load()) {
-		select {
-		case g.due <- struct{}{}:
-		default: // it is known already
-		}
+	g.mu.Lock()
+	g.log += size
+	g.mu.Unlock()
+	g.remind()
+}
+
+// outgrown tells whether a snapshot is due: once the log has outgrown the state.
+// So all snapshots together write no more than twice what the log does, and a
+// node that starts applies no more than it loads.
+func (g *growth) outgrown() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.log > max(g.atLeast, g.state)
+}
+
+// remind tells whoever takes snapshots if one is due.
+func (g *growth) remind() {
+	if !g.outgrown() {
+		return
+	}
+	select {
+	case g.due <- struct{}{}:
+	default: // it is known already
 	}
 }
 
-// snapshot notes that the state is in a snapshot, of some size, up to an index.
-func (g *growth) snapshot(index uint64, size int64) {
+// passed is how much log there is up to now.
+func (g *growth) passed() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.log
+}
+
+// keep notes that the state up to an index is in a snapshot of some size, which
+// stands for so much of the log. One that comes too late changes nothing.
+func (g *growth) keep(index uint64, size, passed int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if index >= g.index.Load() {
+		g.index.Store(index)
+		g.state, g.log = size, max(g.log-passed, 0)
+	}
+}
+
+// restored notes that the state is that of a snapshot of some size.
+func (g *growth) restored(index uint64, size int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.index.Store(index)
-	g.state.Store(size)
-	g.log.Store(0)
+	g.state, g.log = size, 0
 }
 
 // sized counts what is read.
@@ -77,6 +114,9 @@ func (n *Node) compact(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		if !n.growth.outgrown() { // what came while the last one was written
+			continue
+		}
 		if err := n.compactNow(); err != nil && ctx.Err() == nil {
 			n.logger.Warn("cannot take a snapshot though the log has grown; trying again later", "error", err)
 		}
@@ -87,6 +127,7 @@ func (n *Node) compact(ctx context.Context) {
 			pause.Stop()
 			return
 		}
+		n.growth.remind() // of one that has failed
 	}
 }
 

@@ -54,8 +54,7 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a snapshot: %w", err)
 	}
-	r.growth.snapshot(snapshot.Index, snapshot.Size())
-	return &replicaSnapshot{snapshot}, nil
+	return &replicaSnapshot{snapshot: snapshot, growth: r.growth, passed: r.growth.passed()}, nil
 }
 
 // Restore replaces the state by a snapshot's.
@@ -64,18 +63,27 @@ func (r *replica) Restore(from io.ReadCloser) error {
 	if err := r.machine.Restore(measured); err != nil {
 		return errors.Join(fmt.Errorf("cannot restore a snapshot: %w", err), from.Close())
 	}
-	r.growth.snapshot(r.machine.AppliedIndex(), measured.read)
+	r.growth.restored(r.machine.AppliedIndex(), measured.read)
 	return from.Close()
 }
 
-type replicaSnapshot struct{ snapshot *fsm.Snapshot }
+type replicaSnapshot struct {
+	snapshot *fsm.Snapshot
+	growth   *growth
+	passed   int64 // of the log when the state was noted
+}
 
-// Persist writes the snapshot to raft's sink.
+// Persist writes the snapshot to raft's sink. Only then does it stand for the
+// log before it.
 func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	if _, err := s.snapshot.WriteTo(sink); err != nil {
 		return errors.Join(fmt.Errorf("cannot write a snapshot: %w", err), sink.Cancel())
 	}
-	return sink.Close()
+	if err := sink.Close(); err != nil {
+		return fmt.Errorf("cannot keep a snapshot: %w", err)
+	}
+	s.growth.keep(s.snapshot.Index, s.snapshot.Size(), s.passed)
+	return nil
 }
 
 // Release lets go of the state that was noted.
