@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 )
@@ -84,6 +85,31 @@ func (l Lane) Suits(request *jobs.ClaimRequest) bool {
 	board := slices.Contains(request.Boards, l.Board) || (len(request.Boards) == 0 && l.Board == jobs.DefaultBoard)
 	kind := len(request.Kinds) == 0 || slices.Contains(request.Kinds, l.Kind)
 	return board && kind && offersAll(request.Labels, l.Labels)
+}
+
+// LaneOfPosting is where a job will stand from its posting on, as far as that
+// can be told without knowing more: false if it is to wait, or does a flow that
+// is in the logbook already.
+func LaneOfPosting(p *v1.Posting) (Lane, bool) {
+	if p.GetHold() || p.GetNotBefore() != nil {
+		return Lane{}, false
+	}
+	lane := Lane{Board: cmp.Or(p.GetBoard(), jobs.DefaultBoard), Kind: p.GetKind()}
+	if p.GetBook() != nil || p.GetBookId() != "" {
+		flows := p.GetBook().GetFlows()
+		i := 0
+		if p.GetFlow() != "" {
+			i = slices.IndexFunc(flows, func(f *v1.FlowDetail) bool { return f.GetId() == p.GetFlow() })
+		}
+		if i < 0 || i >= len(flows) {
+			return Lane{}, false
+		}
+		lane.Kind = flows[i].GetFactory().GetName()
+	}
+	if len(p.GetLabels()) > 0 {
+		lane.Labels = labelText(slices.Sorted(slices.Values(p.GetLabels())))
+	}
+	return lane, true
 }
 
 // offersAll tells whether all labels of a text are offered.

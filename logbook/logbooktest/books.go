@@ -177,7 +177,7 @@ func unknownIsNotFound(k *kit) {
 	_, err = k.conn.FlowDetail(k.ctx, logbook.NewFlowID())
 	k.wants("FlowDetail", err, logbook.ErrNotFound)
 	k.wants("Update", k.verdict(logbook.Update{Flow: logbook.NewFlowID(), Sequence: 1}), logbook.ErrNotFound)
-	k.wants("DestroyBook", k.conn.DestroyBook(k.ctx, logbook.NewBookID()), logbook.ErrNotFound)
+	k.wantsGone("DestroyBook", func() error { return k.conn.DestroyBook(k.ctx, logbook.NewBookID()) })
 }
 
 func booksAreListed(k *kit) {
@@ -247,7 +247,7 @@ func destroyedBook(k *kit) {
 		k.wants("its flow", err, logbook.ErrNotFound)
 	}
 	k.wants("an update of its flow", k.verdict(logbook.Update{Flow: flow, Sequence: 2}), logbook.ErrNotFound)
-	k.wants("destroying it again", k.conn.DestroyBook(k.ctx, book.ID), logbook.ErrNotFound)
+	k.wantsGone("destroying it again", func() error { return k.conn.DestroyBook(k.ctx, book.ID) })
 	k.book(other.ID)
 
 	k.save(book)

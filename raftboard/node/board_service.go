@@ -63,9 +63,11 @@ func (s *boardService) postAll(ctx context.Context, request *conductordv1.PostRe
 	return s.postApart(ctx, request)
 }
 
-// postChecked posts what has been checked.
+// postChecked posts what has been checked. Claims that wait for just that go
+// with it, so that a job which somebody waits for is claimed by the entry that
+// posts it.
 func (s *boardService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
-	index, results, err := s.proposer.propose(ctx, c)
+	index, results, err := s.proposer.proposeWith(ctx, s.parking.board(c.GetPost().GetPostings()), c)
 	if err != nil {
 		return nil, 0, err
 	}

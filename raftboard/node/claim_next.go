@@ -50,7 +50,7 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 	defer timer.Stop()
 	var passOn []fsm.Lane // where this claim was woken
 	for {
-		waiter := s.parking.park(request)
+		waiter := s.parking.park(request, claim)
 		granted, index, err := s.tryClaim(ctx, request, claim)
 		if errors.Is(err, errClaimantDrained) {
 			s.parking.setAside(waiter)
@@ -60,26 +60,62 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 		if err != nil || len(granted) > 0 {
 			s.parking.leave(waiter)
 			s.parking.wake(passOn) // there may be more for the next one
-			if err != nil {
-				return nil, 0, err
-			}
-			claimed, err := s.claimed(granted)
-			return &conductordv1.ClaimNextResponse{Claimed: claimed}, index, err
+			return s.grantedNow(granted, index, err)
 		}
-		select {
-		case passOn = <-waiter.woken:
-			continue
-		case <-timer.C:
-			s.parking.leave(waiter)
-			return &conductordv1.ClaimNextResponse{}, s.machine.AppliedIndex(), nil
-		case <-current.over:
-			s.parking.leave(waiter)
-			return nil, 0, fmt.Errorf("%w: node %q no longer leads", jobs.ErrUnavailable, s.options.Name)
-		case <-ctx.Done():
-			s.parking.leave(waiter)
-			return nil, 0, ctx.Err()
+		s.parking.rest(waiter)
+		next := s.awaitJobs(ctx, current, timer.C, waiter)
+		if granted, index, err = next.ridden.granted(); err != nil || len(granted) > 0 {
+			return s.grantedNow(granted, index, err)
 		}
+		if next.over {
+			return &conductordv1.ClaimNextResponse{}, s.machine.AppliedIndex(), next.err
+		}
+		passOn = next.passOn
 	}
+}
+
+// awakening is why a claim no longer rests.
+type awakening struct {
+	passOn []fsm.Lane // something may be claimable there
+	ridden proposed   // what came of the claim, where a posting has taken it along
+	over   bool       // it is to wait no longer
+	err    error      // why, unless its time is up
+}
+
+func (s *boardService) awaitJobs(ctx context.Context, current *reign, timeUp <-chan time.Time, waiter *claimWaiter) awakening {
+	var next awakening
+	select {
+	case next.passOn = <-waiter.woken:
+		return next
+	case next.ridden = <-waiter.ridden:
+		return next
+	case <-timeUp:
+	case <-current.over:
+		next.err = fmt.Errorf("%w: node %q no longer leads", jobs.ErrUnavailable, s.options.Name)
+	case <-ctx.Done():
+		next.err = ctx.Err()
+	}
+	next.over = true
+	if s.parking.leave(waiter) { // it may be granted yet, and nobody would know
+		next.ridden = s.proposer.await(ctx, waiter.ridden)
+	}
+	return next
+}
+
+// granted reads what came of one claim.
+func (p proposed) granted() ([]*conductordv1.Granted, uint64, error) {
+	if p.err != nil || len(p.results) == 0 {
+		return nil, 0, p.err
+	}
+	return p.results[0].GetClaim().GetGranted(), p.index, command.ErrorFromProto(p.results[0].GetError())
+}
+
+func (s *boardService) grantedNow(granted []*conductordv1.Granted, index uint64, err error) (*conductordv1.ClaimNextResponse, uint64, error) {
+	if err != nil {
+		return nil, 0, err
+	}
+	claimed, err := s.claimed(granted)
+	return &conductordv1.ClaimNextResponse{Claimed: claimed}, index, err
 }
 
 func claimNextCommand(message *conductordv1.ClaimNextRequest) *conductordv1.Command {

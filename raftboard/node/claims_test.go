@@ -1,13 +1,20 @@
 package node_test
 
 import (
+	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // claimedFor opens a session that nobody keeps alive, and claims a job with a
@@ -87,6 +94,45 @@ func TestSilentSessionIsSuspect(t *testing.T) {
 	}
 }
 
+// TestJobsAreClaimedByTheEntryThatPostsThem: by whoever waits for them, as many
+// as there are jobs.
+func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
+	const claims = 3
+	c := newCluster(t, 1).startAll() // whose leader stays, and writes nothing of its own
+	client, leader := c.client(), c.nodes[0]
+	session := opened(t, client, jobs.MaxTTL)
+	got := make(chan jobs.Claimed, claims)
+	var all sync.WaitGroup
+	for range claims {
+		all.Go(func() {
+			claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Kinds: []string{"k"}, Wait: patience})
+			if err != nil || len(claimed) != 1 {
+				t.Errorf("claimed %d jobs: %v", len(claimed), err)
+				return
+			}
+			got <- claimed[0]
+		})
+	}
+	eventually(t, "the claims rest", func() bool { return node.Resting(leader) == claims })
+	before := node.Raft(leader).LastIndex()
+	posted, err := client.Post(t.Context(), jobs.Posting{Name: "a", Kind: "k"}, jobs.Posting{Name: "b", Kind: "k"}, jobs.Posting{Name: "c", Kind: "k"})
+	if err != nil || len(posted) != claims {
+		t.Fatalf("posted %d: %v", len(posted), err)
+	}
+	all.Wait()
+	seen := map[jobs.JobID]bool{}
+	for range claims {
+		claimed := <-got
+		seen[claimed.Job.ID] = true
+		if index := claimed.Job.Claim.Token.Index; index != before+1 {
+			t.Errorf("job %s was claimed by entry %d, and the next one was %d", claimed.Job.ID, index, before+1)
+		}
+	}
+	if len(seen) != claims {
+		t.Errorf("%d jobs were claimed", len(seen))
+	}
+}
+
 // Who waits for a job has it at once when one is posted: nothing in between
 // looks again after a while. One wake-up in four may be slow on a busy machine.
 func TestWakeUpsArePushed(t *testing.T) {
@@ -118,4 +164,44 @@ func TestWakeUpsArePushed(t *testing.T) {
 	if quick := took[rounds*3/4]; quick > promptly {
 		t.Errorf("three of four wake-ups take up to %s: %v", quick, took)
 	}
+}
+
+// TestClaimThatRidesIsInDoubtWithItsPosting: a claim that a posting has taken
+// along is not told that there was nothing, or that it has not happened, while
+// the posting may yet come into effect.
+func TestClaimThatRidesIsInDoubtWithItsPosting(t *testing.T) {
+	t.Parallel()
+	const rounds = 20 // the leader may notice that it is alone before it has taken the posting
+	c := newCluster(t, 3)
+	between := newNetwork(c)
+	c.startAll()
+	for range rounds {
+		leader := c.leader()
+		client, there := c.client(), c.calls(leader)
+		session := opened(t, client, jobs.MaxTTL)
+		told := make(chan error, 1)
+		go func() { // ends with the answer
+			answer, err := there.board.ClaimNext(t.Context(), connect.NewRequest(&conductordv1.ClaimNextRequest{
+				Session: session.String(), Nonce: jobs.NewNonce().String(), Kinds: []string{"k"}, Max: 1, Wait: durationpb.New(patience),
+			}))
+			if err == nil && len(answer.Msg.Claimed) == 0 {
+				err = errors.New("told that there is nothing")
+			}
+			told <- wire.ErrorFromConnect(err)
+		}()
+		eventually(t, "the claim rests", func() bool { return node.Resting(c.nodes[leader]) == 1 })
+		for _, other := range c.others(leader) {
+			between.isolate(c.options[other].Name)
+		}
+		_, err := there.board.Post(t.Context(), connect.NewRequest(&conductordv1.PostRequest{Postings: []*conductordv1.Posting{{Name: "a", Kind: "k"}}}))
+		posted, claimed := wire.ErrorFromConnect(err), <-told
+		between.heal()
+		if errors.Is(posted, jobs.ErrUncertain) {
+			if !errors.Is(claimed, jobs.ErrUncertain) {
+				t.Errorf("the posting is in doubt, and of the claim that rode with it is said: %v", claimed)
+			}
+			return
+		}
+	}
+	t.Error("no posting was ever in doubt")
 }

@@ -58,16 +58,28 @@ func WasPaused(heartbeat, late time.Duration, d Deadlines) bool {
 // Parking holds the calls that wait.
 type Parking struct{ *parking }
 
+// MaxRiders is how many claims a call that posts takes along.
+const MaxRiders = maxRiders
+
 // Waiter is a parked claim.
 type Waiter struct{ *claimWaiter }
 
 func NewParking() Parking { return Parking{newParking()} }
 
-func (p Parking) Park(request jobs.ClaimRequest) Waiter { return Waiter{p.park(request)} }
-func (p Parking) Leave(w Waiter)                        { p.leave(w.claimWaiter) }
-func (p Parking) SetAside(w Waiter)                     { p.setAside(w.claimWaiter) }
-func (p Parking) Wake(lanes ...fsm.Lane)                { p.wake(lanes) }
-func (p Parking) Changed(changes fsm.Changes)           { p.changed(changes) }
+func (p Parking) Park(request jobs.ClaimRequest) Waiter { return Waiter{p.park(request, nil)} }
+func (p Parking) Leave(w Waiter) (riding bool)          { return p.leave(w.claimWaiter) }
+func (p Parking) Rest(w Waiter)                         { p.rest(w.claimWaiter) }
+
+// Board tells which of the waiters ride.
+func (p Parking) Board(postings ...*conductordv1.Posting) (riders []Waiter) {
+	for _, w := range p.board(postings) {
+		riders = append(riders, Waiter{w})
+	}
+	return riders
+}
+func (p Parking) SetAside(w Waiter)           { p.setAside(w.claimWaiter) }
+func (p Parking) Wake(lanes ...fsm.Lane)      { p.wake(lanes) }
+func (p Parking) Changed(changes fsm.Changes) { p.changed(changes) }
 func (p Parking) AwaitFinish(id jobs.JobID) (<-chan struct{}, func()) {
 	return p.awaitFinish(id)
 }
@@ -81,6 +93,18 @@ func (p Parking) Held() (claims, finishes int) {
 	return len(p.claims), len(p.finishes)
 }
 func (w Waiter) Woken() <-chan []fsm.Lane { return w.woken }
+
+// Resting is how many claims have looked, and wait.
+func Resting(n *Node) (resting int) {
+	n.parking.mu.Lock()
+	defer n.parking.mu.Unlock()
+	for _, waiter := range n.parking.claims {
+		if waiter.resting {
+			resting++
+		}
+	}
+	return resting
+}
 
 // OpenLog opens a raft log with its guard.
 func OpenLog(dir string, kind LogStore, fatal func(error)) (*guardedLog, error) {

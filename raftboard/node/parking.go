@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 )
@@ -33,13 +34,21 @@ type parking struct {
 type claimWaiter struct {
 	number  uint64 // in the order of their parking
 	request jobs.ClaimRequest
-	woken   chan []fsm.Lane // holds one wake-up: where something may be claimable
+	claim   *conductordv1.Command // the request, as it is proposed
+	woken   chan []fsm.Lane       // holds one wake-up: where something may be claimable
+	ridden  chan proposed         // holds one: what came of the claim, where it has ridden with a posting
 
 	// Under the parking's mu.
 
 	undrains int  // the parking's, when it parked
 	aside    bool // it may take nothing until a drain ends
+	resting  bool // it has looked, and found nothing
+	riding   bool // a posting has taken the claim along, and it is no longer parked
 }
+
+// maxRiders is how many claims a call that posts takes along at most. What is left
+// is claimed as ever, by those who are woken for it.
+const maxRiders = 16
 
 func newParking() *parking {
 	return &parking{ofKind: map[string][]*claimWaiter{}, finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, events: make(chan struct{})}
@@ -47,8 +56,8 @@ func newParking() *parking {
 
 // park lets a claim wait. The caller looks for jobs after it has parked, so
 // that none is missed between.
-func (p *parking) park(request jobs.ClaimRequest) *claimWaiter {
-	waiter := &claimWaiter{request: request, woken: make(chan []fsm.Lane, 1)}
+func (p *parking) park(request jobs.ClaimRequest, claim *conductordv1.Command) *claimWaiter {
+	waiter := &claimWaiter{request: request, claim: claim, woken: make(chan []fsm.Lane, 1), ridden: make(chan proposed, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiter.undrains = p.undrains
@@ -120,17 +129,65 @@ func (p *parking) recallLocked() {
 	p.wakeAllLocked(func(waiter *claimWaiter) bool { return waiter.aside })
 }
 
+// rest tells that a claim has found nothing, and may ride.
+func (p *parking) rest(waiter *claimWaiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiter.resting = true
+}
+
+// board takes claims out of the parking that rest and wait for what is about
+// to be posted: the longest waiting ones, as many as there are jobs for. Whoever
+// calls it has them told what came of their claims.
+func (p *parking) board(postings []*conductordv1.Posting) []*claimWaiter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.claims) == 0 {
+		return nil
+	}
+	var riders []*claimWaiter
+	var lane fsm.Lane
+	looks, taken := 0, 0 // taken: how many more jobs of the lane have somebody who takes them
+	for _, posting := range postings {
+		next, claimable := fsm.LaneOfPosting(posting)
+		if !claimable {
+			continue
+		}
+		if next != lane {
+			lane, taken = next, 0
+		}
+		if taken--; taken >= 0 {
+			continue
+		}
+		if looks++; looks > maxRiders {
+			break
+		}
+		waiter := p.firstLocked(&lane, true)
+		if waiter == nil {
+			taken = len(postings)
+			continue
+		}
+		p.unparkLocked(waiter)
+		waiter.riding = true
+		riders, taken = append(riders, waiter), waiter.request.Max-1
+	}
+	return riders
+}
+
 // leave takes a claim out of the parking. If it had been woken for something
-// that it no longer wants, the next one is.
-func (p *parking) leave(waiter *claimWaiter) {
+// that it no longer wants, the next one is. It tells whether the claim rides: then
+// it may be granted yet, and the answer comes by itself.
+func (p *parking) leave(waiter *claimWaiter) (riding bool) {
 	p.mu.Lock()
 	p.unparkLocked(waiter)
+	riding = waiter.riding
 	p.mu.Unlock()
 	select {
 	case lanes := <-waiter.woken:
 		p.wake(lanes)
 	default:
 	}
+	return riding
 }
 
 // wake wakes the longest waiting claim for each lane, and no other: it passes
@@ -140,7 +197,7 @@ func (p *parking) wake(lanes []fsm.Lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, lane := range lanes {
-		if waiter := p.firstLocked(&lane); waiter != nil {
+		if waiter := p.firstLocked(&lane, false); waiter != nil {
 			p.unparkLocked(waiter)
 			waiter.woken <- []fsm.Lane{lane} // has room: a waiter is woken once, and then no longer parked
 		}
@@ -148,11 +205,11 @@ func (p *parking) wake(lanes []fsm.Lane) {
 }
 
 // firstLocked is the longest waiting claim that asks for jobs of a lane; nil if
-// there is none.
-func (p *parking) firstLocked(lane *fsm.Lane) *claimWaiter {
+// there is none. It may have to rest.
+func (p *parking) firstLocked(lane *fsm.Lane, resting bool) *claimWaiter {
 	var first *claimWaiter
 	for _, waiters := range [][]*claimWaiter{p.ofKind[lane.Kind], p.ofAny} {
-		i := slices.IndexFunc(waiters, func(w *claimWaiter) bool { return !w.aside && lane.Suits(&w.request) })
+		i := slices.IndexFunc(waiters, func(w *claimWaiter) bool { return !w.aside && (w.resting || !resting) && lane.Suits(&w.request) })
 		if i >= 0 && (first == nil || waiters[i].number < first.number) {
 			first = waiters[i]
 		}

@@ -8,8 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
@@ -95,6 +97,82 @@ func TestParkingPassesByTheDrained(t *testing.T) {
 	p.Leave(first)
 	if !woken(second) {
 		t.Fatal("the wake-up of a claim that was set aside is lost")
+	}
+}
+
+// TestPostingsTakeClaimsAlong: those that rest, the longest waiting ones, and no
+// more than there are jobs for.
+func TestPostingsTakeClaimsAlong(t *testing.T) {
+	p := node.NewParking()
+	park := func(rests bool, request jobs.ClaimRequest) node.Waiter {
+		waiter := p.Park(request)
+		if rests {
+			p.Rest(waiter)
+		}
+		return waiter
+	}
+	greedy := asking(jobs.NewSessionID(), "plain")
+	greedy.Max = 2
+	looking := park(false, asking(jobs.NewSessionID(), "plain"))
+	drained := park(true, asking(jobs.NewSessionID(), "plain"))
+	p.SetAside(drained)
+	first, any, second := park(true, greedy), park(true, asking(jobs.NewSessionID())), park(true, asking(jobs.NewSessionID(), "plain"))
+	labelled := asking(jobs.NewSessionID(), "gpu")
+	labelled.Labels = []string{"b", "a", "c"}
+	able := park(true, labelled)
+
+	plain := &conductordv1.Posting{Kind: "plain"}
+	flow := &conductordv1.Posting{Book: &conductordv1.Book{Flows: []*conductordv1.FlowDetail{{Factory: &conductordv1.Factory{Name: "plain"}}}}}
+	for _, row := range []struct {
+		name     string
+		postings []*conductordv1.Posting
+		riders   []node.Waiter
+	}{
+		{"held", []*conductordv1.Posting{{Kind: "plain", Hold: true}}, nil},
+		{"for later", []*conductordv1.Posting{{Kind: "plain", NotBefore: timestamppb.Now()}}, nil},
+		{"of a saved book", []*conductordv1.Posting{{BookId: "b"}}, nil},
+		{"of another flow than the book's", []*conductordv1.Posting{{Flow: "f", Book: flow.Book}}, nil},
+		{"on another board", []*conductordv1.Posting{{Kind: "plain", Board: "b"}}, nil},
+		{"labels that nobody offers", []*conductordv1.Posting{{Kind: "gpu", Labels: []string{"a", "d"}}}, nil},
+		{"two for one", []*conductordv1.Posting{plain, flow}, []node.Waiter{first}},
+		{"more than take them", []*conductordv1.Posting{plain, plain, plain, plain}, []node.Waiter{any, second}},
+		{"labels", []*conductordv1.Posting{{Kind: "gpu", Labels: []string{"c", "a"}}}, []node.Waiter{able}},
+		{"when all ride", []*conductordv1.Posting{plain}, nil},
+	} {
+		if riders := p.Board(row.postings...); !slices.Equal(riders, row.riders) {
+			t.Errorf("%s: %d ride, and not %d, or others", row.name, len(riders), len(row.riders))
+		}
+	}
+	p.Wake(fsm.Lane{Board: "default", Kind: "plain"})
+	if !woken(looking) {
+		t.Error("a claim that was looking was taken along")
+	}
+	for _, waiter := range []node.Waiter{first, any, second, able} {
+		if !p.Leave(waiter) || woken(waiter) {
+			t.Error("a claim that rides does not know, or was woken besides")
+		}
+	}
+	if p.Leave(looking) || p.Leave(drained) {
+		t.Error("a claim rides that was not taken along")
+	}
+	if claims, _ := p.Held(); claims != 0 {
+		t.Errorf("%d claims are still parked", claims)
+	}
+}
+
+// TestPostingsTakeFewClaimsAlong: however many wait.
+func TestPostingsTakeFewClaimsAlong(t *testing.T) {
+	p := node.NewParking()
+	var postings []*conductordv1.Posting
+	for range 2 * node.MaxRiders {
+		p.Rest(p.Park(asking(jobs.NewSessionID(), "plain")))
+		postings = append(postings, &conductordv1.Posting{Kind: "plain"})
+	}
+	if riders := len(p.Board(postings...)); riders != node.MaxRiders {
+		t.Errorf("%d ride, and %d may", riders, node.MaxRiders)
+	}
+	if claims, _ := p.Held(); claims != node.MaxRiders {
+		t.Errorf("%d are still parked", claims)
 	}
 }
 

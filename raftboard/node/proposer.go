@@ -40,11 +40,37 @@ const (
 	settlePatience = time.Second
 )
 
-// proposal is commands of one caller that go into one entry, in order.
+// proposal is commands that go into one entry, in order.
 type proposal struct {
 	commands []*conductordv1.Command
 	bytes    int
+	shares   []share // of the commands, in their order
+}
+
+// share is the commands of a proposal that one caller waits for.
+type share struct {
+	commands int
 	answer   chan proposed // buffered: the proposer never waits for a caller
+}
+
+// join adds commands, whose results go to the answer.
+func (p *proposal) join(answer chan proposed, commands ...*conductordv1.Command) {
+	p.shares = append(p.shares, share{len(commands), answer})
+	p.commands = append(p.commands, commands...)
+	for _, c := range commands {
+		p.bytes += command.Size(c)
+	}
+}
+
+// tell gives each share its own part of what there is to tell.
+func (p *proposal) tell(answer proposed) {
+	results := answer.results
+	for _, one := range p.shares {
+		if results != nil {
+			answer.results, results = results[:one.commands:one.commands], results[one.commands:]
+		}
+		one.answer <- answer
+	}
 }
 
 // proposed is the answer to a proposal.
@@ -90,20 +116,34 @@ func newProposer(r *raft.Raft, now func() time.Time, metrics *nodeMetrics, fatal
 // propose replicates commands as a part of one entry and returns their
 // results. ErrUnavailable: it did not happen. ErrUncertain: it may have.
 func (p *proposer) propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
-	waiting := &proposal{commands: commands, answer: make(chan proposed, 1)}
-	for _, c := range commands {
-		waiting.bytes += command.Size(c)
+	return p.proposeWith(ctx, nil, commands...)
+}
+
+// proposeWith has claims that wait for what the commands bring travel behind
+// them, in the same entry. They are told by themselves what came of it.
+func (p *proposer) proposeWith(ctx context.Context, riders []*claimWaiter, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
+	answer := make(chan proposed, 1)
+	var one proposal
+	one.join(answer, commands...)
+	for _, rider := range riders {
+		one.join(rider.ridden, rider.claim)
 	}
-	if err := p.enqueue(waiting); err != nil {
-		return 0, nil, err
+	if err := p.enqueue(&one); err != nil {
+		one.tell(proposed{err: err})
 	}
+	got := p.await(ctx, answer)
+	return got.index, got.results, got.err
+}
+
+// await waits for the answer to a share of a proposal.
+func (p *proposer) await(ctx context.Context, answer <-chan proposed) proposed {
 	select {
-	case got := <-waiting.answer:
-		return got.index, got.results, got.err
+	case got := <-answer:
+		return got
 	case <-ctx.Done():
-		return 0, nil, fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())
+		return proposed{err: fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())}
 	case <-p.stopped:
-		return 0, nil, fmt.Errorf("%w: the node is stopping", jobs.ErrUncertain)
+		return proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUncertain)}
 	}
 }
 
@@ -268,7 +308,7 @@ func (p *proposer) send(batch []*proposal) {
 		}
 		for _, one := range batch {
 			n := len(one.commands)
-			one.answer <- proposed{index: future.Index(), results: results[:n:n]}
+			one.tell(proposed{index: future.Index(), results: results[:n:n]})
 			results = results[n:]
 		}
 	}()
@@ -291,7 +331,7 @@ func (p *proposer) refuseWaiting() {
 	for {
 		select {
 		case one := <-p.queue:
-			one.answer <- proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)}
+			one.tell(proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
 		default:
 			return
 		}
@@ -300,7 +340,7 @@ func (p *proposer) refuseWaiting() {
 
 func answerAll(batch []*proposal, answer proposed) {
 	for _, one := range batch {
-		one.answer <- answer
+		one.tell(answer)
 	}
 }
 
