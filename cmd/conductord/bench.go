@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -25,6 +26,7 @@ const (
 	// process that is measured.
 	maxBenchClients  = 4096
 	minBenchDuration = 100 * time.Millisecond
+	endless          = time.Duration(math.MaxInt64)
 	// maxBenchRounds bounds what one run leaves among the finished jobs.
 	maxBenchRounds = 10_000
 	// clearLine goes to the beginning of a terminal's line and empties it.
@@ -38,7 +40,7 @@ type benchFlags struct {
 	board    string
 	batch    int
 	size     int           // of a job's details; 0: it has none
-	rounds   int           // 0: as many as fit into the duration
+	calls    int           // of all clients together; 0: as many as fit into the duration
 	ttl      time.Duration // of a session that falls silent
 }
 
@@ -54,7 +56,7 @@ type benchRun struct {
 
 // drive puts the load on.
 func (r *benchRun) drive(ctx context.Context, f benchFlags, progress func(load.Progress)) *load.Result {
-	wanted := load.Load{Callers: f.clients, Duration: f.duration, Calls: f.rounds}
+	wanted := load.Load{Callers: f.clients, Duration: f.duration, Calls: f.calls}
 	if r.timed != nil {
 		return load.DriveTimed(ctx, wanted, r.timed, progress)
 	}
@@ -79,6 +81,9 @@ func (p *Program) benchVerb(verb, short string, start func(context.Context, Clus
 			"what waits at the same time into one call, as programs with the client library do.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.calls > 0 && !cmd.Flags().Changed("duration") {
+				f.duration = endless // the calls are the end
+			}
 			if err := f.check(verb); err != nil {
 				return usageError{err}
 			}
@@ -109,11 +114,12 @@ func (f *benchFlags) define(verb string, flags *pflag.FlagSet) {
 	case "read":
 		flags.IntVar(&f.size, "size", size, "bytes of details of the job; 0: none")
 	case "takeover":
-		flags.IntVar(&f.rounds, "rounds", rounds, "how many owners fall silent, one after the other for each client")
+		flags.IntVar(&f.calls, "rounds", rounds, "how many owners fall silent, one after the other for each client")
 		flags.DurationVar(&f.ttl, "ttl", jobs.DefaultTTL, "the TTL of their sessions")
 		return // a round ends when it ends
 	}
 	flags.DurationVar(&f.duration, "duration", duration, "for how long")
+	flags.IntVar(&f.calls, "calls", 0, "end after so many calls of all clients together, without --duration however long they take; 0: any number")
 }
 
 func (f benchFlags) check(verb string) error {
@@ -125,8 +131,10 @@ func (f benchFlags) check(verb string) error {
 	switch {
 	case f.clients < 1 || f.clients > most:
 		return fmt.Errorf("--clients must be 1 to %d, not %d", most, f.clients)
-	case verb == "takeover" && (f.rounds < 1 || f.rounds > maxBenchRounds):
-		return fmt.Errorf("--rounds must be 1 to %d, not %d", maxBenchRounds, f.rounds)
+	case verb == "takeover" && (f.calls < 1 || f.calls > maxBenchRounds):
+		return fmt.Errorf("--rounds must be 1 to %d, not %d", maxBenchRounds, f.calls)
+	case f.calls < 0:
+		return fmt.Errorf("--calls must be 0 or more, not %d", f.calls)
 	case verb == "takeover" && (f.ttl < jobs.MinTTL || f.ttl > jobs.MaxTTL):
 		return fmt.Errorf("--ttl must be %s to %s, not %s", jobs.MinTTL, jobs.MaxTTL, f.ttl)
 	case verb != "takeover" && f.duration < minBenchDuration:

@@ -65,6 +65,26 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestBenchOfSoManyCalls: exactly so many are made.
+func TestBenchOfSoManyCalls(t *testing.T) {
+	t.Parallel()
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		args string
+		want uint64
+	}{
+		{"post --clients 3 --batch 5 --calls 7", 35},
+		{"claim --clients 2 --calls 4 --duration 1h", 4},
+		{"read --clients 2 --calls 3", 3},
+	} {
+		got := run(t, cluster, append(append([]string{"bench"}, strings.Fields(row.args)...), "-o", "json")...)
+		var result struct{ Operations uint64 }
+		if err := json.Unmarshal([]byte(got.out), &result); err != nil || got.code != 0 || result.Operations != row.want {
+			t.Errorf("%s ends with %d after %d operations: %s%s", row.args, got.code, result.Operations, got.out, got.err)
+		}
+	}
+}
+
 // TestBenchClaimNeedsPosts: where there is nothing to claim, that is said, and
 // no figures are made of it.
 func TestBenchClaimNeedsPosts(t *testing.T) {
@@ -111,7 +131,7 @@ func TestBenchRefusals(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"post --clients 0", "post --clients 4097", "claim --clients 257", "post --batch 0", "post --batch 1001", "post --size 1",
-		"read --duration 99ms", "read --batch 2", "claim --clients 64 --batch 5", "claim --size 2", "flow extra", "everything",
+		"read --duration 99ms", "read --batch 2", "claim --clients 64 --batch 5", "claim --size 2", "flow extra", "everything", "post --calls -1", "post --calls 5 --duration 0s", "takeover --calls 5",
 		"takeover --clients 257", "takeover --rounds 0", "takeover --rounds 10001", "takeover --ttl 499ms", "takeover --ttl 61m", "takeover --duration 1s",
 	} {
 		if got := run(t, nil, append([]string{"bench"}, strings.Fields(line)...)...); got.code != main.ExitUsage {
