@@ -111,7 +111,7 @@ func timeChanged(k *kit) {
 
 func changedWhileClaimed(k *kit) {
 	for how, lose := range k.losses() {
-		session := k.session("worker")
+		session := k.doomed(how, "worker")
 		claimed := k.owned(session, how)
 		later := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 		k.change(jobs.Change{Job: claimed.Job.ID, NotBefore: later, Priority: priority(jobs.Low)})
@@ -146,10 +146,14 @@ func changesAreWhole(k *kit) {
 	}
 }
 
+// shortly is when a deadline passes for which a row waits: not before it has said
+// what it has to say until then.
+const shortly = 4 * time.Second
+
 // dueSoon makes a posting whose deadline passes while the row waits.
 func (k *kit) dueSoon(name string) jobs.Posting {
 	posting := k.posting(name)
-	posting.Deadline = time.Now().Add(2 * time.Second)
+	posting.Deadline = time.Now().Add(shortly)
 	return posting
 }
 
@@ -173,7 +177,9 @@ func deadlineCancels(k *kit) {
 }
 
 func deadlineChanged(k *kit) {
-	job := k.post(k.dueSoon("a"))[0]
+	posting := k.posting("a")
+	posting.Deadline = time.Now().Add(time.Hour / 2)
+	job := k.post(posting)[0]
 	later := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	k.change(jobs.Change{Job: job.ID, Deadline: later})
 	if got := k.job(job.ID).Deadline; !got.Equal(later) {
@@ -187,8 +193,8 @@ func deadlineChanged(k *kit) {
 	k.change(jobs.Change{Job: job.ID, NotBefore: later})
 	k.wantsInvalid("a deadline before it is due", k.Board.Change(k.ctx, jobs.Change{Job: job.ID, Deadline: later}))
 	k.wantsInvalid("a deadline and none", k.Board.Change(k.ctx, jobs.Change{Job: job.ID, Deadline: later.Add(time.Hour), NoDeadline: true}))
-	soon := time.Now().Add(time.Second)
-	k.change(jobs.Change{Job: job.ID, NotBefore: soon.Add(-time.Hour), Deadline: soon})
+	forward := time.Now().Add(shortly)
+	k.change(jobs.Change{Job: job.ID, NotBefore: forward.Add(-time.Hour), Deadline: forward})
 	got, err := k.Board.Wait(k.ctx, job.ID)
 	if k.wants("Wait", err, nil); got.Outcome != jobs.OutcomeCancelled || got.Order == nil || got.Order.By != jobs.ByDeadline {
 		k.Errorf("ended as %s", render(got))

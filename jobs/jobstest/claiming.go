@@ -244,7 +244,7 @@ func requestRepeated(k *kit) {
 }
 
 func tokensGrow(k *kit) {
-	first, second := k.session("first"), k.session("second")
+	first, second := k.mortal("first"), k.session("second")
 	job := k.posted("plain")
 	last := jobs.Token{}
 	for i := range 6 {
@@ -303,7 +303,7 @@ func claimsAtLimit(k *kit) {
 }
 
 func deadClaimNothing(k *kit) {
-	closed, lapsed := k.session("closed"), k.session("lapsed")
+	closed, lapsed := k.session("closed"), k.mortal("lapsed")
 	k.close(closed)
 	k.lapse(lapsed)
 	job := k.posted("plain")

@@ -133,7 +133,7 @@ func (k *kit) losses() map[string]func(jobs.SessionID, jobs.Claimed) {
 
 func endingAfterClaim(k *kit) {
 	for how, lose := range k.losses() {
-		session := k.session("worker")
+		session := k.doomed(how, "worker")
 		claimed := k.owned(session, how)
 		lose(session, claimed)
 		for _, verb := range k.verbs() {
@@ -150,7 +150,7 @@ func endingAfterClaim(k *kit) {
 
 func newOwnerUntouched(k *kit) {
 	for how, lose := range k.losses() {
-		old := k.session("worker")
+		old := k.doomed(how, "worker")
 		first := k.owned(old, how)
 		lose(old, first)
 		heir := k.session("worker")
@@ -192,7 +192,7 @@ func abandonWithDelay(k *kit) {
 }
 
 func deathCools(k *kit) {
-	session := k.session("worker")
+	session := k.mortal("worker")
 	first, second := k.owned(session, "first"), k.owned(session, "second")
 	k.lapse(session)
 	heir := k.session("heir")

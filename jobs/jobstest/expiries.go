@@ -72,7 +72,7 @@ func extendedLasts(k *kit) {
 		k.wants("Extend", k.Board.Extend(k.ctx, claimed.Job.ID, claimed.Job.Token, 2*ample), nil)
 	}
 	plain := k.owned(session, "plain")
-	k.wants("Extend of one without a time", k.Board.Extend(k.ctx, plain.Job.ID, plain.Job.Token, brief), nil)
+	k.wants("Extend of one without a time", k.Board.Extend(k.ctx, plain.Job.ID, plain.Job.Token, ample/2), nil)
 	k.wants("Extend to more", k.Board.Extend(k.ctx, plain.Job.ID, plain.Job.Token, ample), nil)
 	for _, row := range []struct {
 		claimed jobs.Claimed
@@ -158,7 +158,7 @@ func claimsListed(k *kit) {
 				if held.Job.IsZero() || held.Board != k.board || held.Kind != k.kind || held.Claim.Token.IsZero() || held.Suspect {
 					k.Errorf("held as %s", render(held))
 				}
-				if most := k.TTL + time.Minute; held.Left > most || held.Silent > most {
+				if most := lasting + time.Minute; held.Left > most || held.Silent > most {
 					k.Errorf("held as %s, want less time to go", render(held))
 				}
 			}
@@ -192,7 +192,7 @@ func sessionsTold(k *kit) {
 		}
 	}
 	k.same("events", kinds, want)
-	lapsed := k.session(name)
+	lapsed := k.mortal(name)
 	k.lapse(lapsed)
 	ends := k.events(jobs.Watch{Owner: name, Kinds: []jobs.EventKind{jobs.EventSessionExpired}}, 1)
 	k.same("session that has lapsed", ends[0].Session, lapsed)

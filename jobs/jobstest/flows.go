@@ -166,7 +166,7 @@ func flowFenced(k *kit) {
 
 func lostClaimWritesNothing(k *kit) {
 	for how, lose := range k.losses() {
-		session := k.session("worker")
+		session := k.doomed(how, "worker")
 		claimed := k.travelling(session, how)
 		k.wants("Update", k.update(change(claimed, 1, logbook.FlowRunning)), nil)
 		lose(session, claimed)
@@ -182,7 +182,7 @@ func lostClaimWritesNothing(k *kit) {
 }
 
 func newOwnerResumes(k *kit) {
-	old := k.session("old")
+	old := k.mortal("old")
 	claimed := k.travelling(old, "travel")
 	attempt := logbook.Attempt{
 		Action: logbook.ActionExecute, Number: 1, Token: claimed.Job.Token, Owner: "old",

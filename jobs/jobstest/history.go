@@ -121,7 +121,7 @@ func (k *kit) errors(query jobs.ErrorQuery, size int) []string {
 }
 
 func errorsKept(k *kit) {
-	session, mortal := k.session("worker"), k.session("mortal")
+	session, mortal := k.session("worker"), k.mortal("mortal")
 	job := k.posted("a")
 	k.claim(mortal, job.ID)
 	k.lapse(mortal)

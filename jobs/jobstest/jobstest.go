@@ -4,8 +4,8 @@
 //
 // Every row works on boards, kinds and sessions of its own, so that runs may
 // share one cluster with others. Nothing depends on how fast a board is: what
-// has to happen is waited for, for up to a minute, and what must not happen is
-// checked by what happens instead.
+// has to happen is waited for, for minutes, and what must not happen is checked
+// by what happens instead. Only sessions that are to expire are short.
 //
 // The suite assumes the limits to be logbook.MaxLimits, a cool-down that is
 // not zero, and events that are kept from the first one on.
@@ -36,8 +36,9 @@ type Harness struct {
 	// LapseClaim ends a claim as if its own time were up. Nil: its time does
 	// pass on this board.
 	LapseClaim func(jobs.JobID, jobs.Token)
-	// TTL is that of the suite's sessions; zero means jobs.DefaultTTL. The
-	// suite sends a keep-alive four times in each.
+	// TTL is that of the sessions which the suite lets lapse; zero means
+	// jobs.DefaultTTL. It is for how long a machine may stand still before a row
+	// loses one of these too soon.
 	TTL time.Duration
 
 	// Scheduler is that of the same cluster, and Dormant saves a schedule as if
@@ -49,15 +50,19 @@ type Harness struct {
 
 // patience bounds one row. It is far above what any row needs, so that only a
 // board that hangs comes near it.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // parked is how long rows ask a board to hold a call that is to be woken: far
 // longer than the wake-up may take.
-const parked = 50 * time.Second
+const parked = 2 * time.Minute
 
 // promptly is how soon a parked call must be answered once there is a reason.
 // It leaves room for a loaded machine and none for waiting the time out.
-const promptly = 10 * time.Second
+const promptly = 30 * time.Second
+
+// lasting is the TTL of sessions that are not to lapse: however busy a machine
+// is, their claims are there until the row ends them.
+const lasting = 2 * time.Minute
 
 type row struct {
 	name string
@@ -147,9 +152,9 @@ type keeper struct {
 	done chan struct{}
 }
 
-// keep starts a goroutine that ends with halt, at the latest with the row, or
-// when the session is over.
-func (k *kit) keep(id jobs.SessionID) {
+// keep starts a goroutine that sends four keep-alives in each TTL. It ends with
+// halt, at the latest with the row, or when the session is over.
+func (k *kit) keep(id jobs.SessionID, ttl time.Duration) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(k.ctx))
 	made := &keeper{stop: stop, done: make(chan struct{})}
 	k.mu.Lock()
@@ -157,7 +162,7 @@ func (k *kit) keep(id jobs.SessionID) {
 	k.mu.Unlock()
 	go func() {
 		defer close(made.done)
-		ticker := time.NewTicker(k.TTL / 4)
+		ticker := time.NewTicker(ttl / 4)
 		defer ticker.Stop()
 		for {
 			select {
@@ -207,11 +212,31 @@ func (k *kit) closeAll() {
 // session opens a session and keeps it alive.
 func (k *kit) session(name string) jobs.SessionID {
 	k.Helper()
+	return k.opened(name, lasting)
+}
+
+// mortal opens a session that will lapse, and keeps it alive until then.
+func (k *kit) mortal(name string) jobs.SessionID {
+	k.Helper()
+	return k.opened(name, k.TTL)
+}
+
+// doomed opens a session that will end in one of the ways in which sessions do.
+func (k *kit) doomed(how, name string) jobs.SessionID {
+	k.Helper()
+	if how == "lapsed" {
+		return k.mortal(name)
+	}
+	return k.session(name)
+}
+
+func (k *kit) opened(name string, ttl time.Duration) jobs.SessionID {
+	k.Helper()
 	id := jobs.NewSessionID()
-	if _, err := k.Board.OpenSession(k.ctx, jobs.Opening{ID: id, Name: name, TTL: k.TTL}); err != nil {
+	if _, err := k.Board.OpenSession(k.ctx, jobs.Opening{ID: id, Name: name, TTL: ttl}); err != nil {
 		k.Fatalf("OpenSession: %v", err)
 	}
-	k.keep(id)
+	k.keep(id, ttl)
 	return id
 }
 

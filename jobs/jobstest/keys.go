@@ -149,7 +149,7 @@ func ownCrashes(k *kit) {
 	posting := k.posting("once")
 	posting.MaxCrashes = 1
 	job := k.post(posting)[0]
-	session := k.session("worker")
+	session := k.mortal("worker")
 	k.claim(session, job.ID)
 	k.lapse(session)
 	if got := k.stands(job.ID, jobs.StateTrashed); got.Crashes != 1 || got.Failure == nil {

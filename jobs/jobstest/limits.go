@@ -67,7 +67,7 @@ func (k *kit) named(session jobs.SessionID) map[string]func(string) error {
 		"board of entity":  register(func(e *jobs.Entity, name string) { e.Boards = []string{name} }),
 		"name in metadata": register(func(e *jobs.Entity, name string) { e.Metadata = logbook.Values{name: json.RawMessage(`1`)} }),
 		"name of a session": func(name string) error {
-			opened, err := k.Board.OpenSession(k.ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: name, TTL: k.TTL})
+			opened, err := k.Board.OpenSession(k.ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: name, TTL: lasting})
 			if err == nil {
 				k.close(opened.ID)
 			}

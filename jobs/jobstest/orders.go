@@ -119,7 +119,7 @@ func ownerIsTold(k *kit) {
 
 func letGoSuspended(k *kit) {
 	for how, lose := range k.losses() {
-		session := k.session("worker")
+		session := k.doomed(how, "worker")
 		claimed := k.owned(session, how)
 		k.wants("Suspend", k.Board.Suspend(k.ctx, order(claimed.Job.ID)), nil)
 		lose(session, claimed)
@@ -195,7 +195,7 @@ func leftAsItStands(k *kit) {
 }
 
 func vanishedUnderOrder(k *kit) {
-	session := k.session("worker")
+	session := k.mortal("worker")
 	plain, flow := k.owned(session, "plain"), k.travelling(session, "travel")
 	k.begun(flow)
 	k.wants("Cancel", k.Board.Cancel(k.ctx, undo(plain.Job.ID)), nil)

@@ -28,15 +28,16 @@ func (k *kit) failed(claimed jobs.Claimed, failure *logbook.Failure) {
 }
 
 func triedAgain(k *kit) {
+	const delay = 3 * time.Second // until then the row looks at how the job waits
 	session := k.session("worker")
 	posting := k.posting("mail")
-	posting.Retry = &jobs.RetryPolicy{Attempts: 3, Delay: time.Second, PriorityStep: -5, Never: []string{"address"}}
+	posting.Retry = &jobs.RetryPolicy{Attempts: 3, Delay: delay, PriorityStep: -5, Never: []string{"address"}}
 	job := k.post(posting)[0]
 	first := k.claim(session, job.ID)
 	k.failed(first, &logbook.Failure{Kind: "network", Message: "gone"})
 	waiting := k.stands(job.ID, jobs.StateCooling)
 	if waiting.Attempts != 1 || waiting.Attempted != jobs.OutcomeFailed || waiting.Priority != -5 || waiting.Outcome != "" ||
-		!waiting.DueAt.Equal(waiting.ModifiedAt.Add(time.Second)) || !strings.Contains(waiting.Reason, "attempt 1 of 3") {
+		!waiting.DueAt.Equal(waiting.ModifiedAt.Add(delay)) || !strings.Contains(waiting.Reason, "attempt 1 of 3") {
 		k.Errorf("it waits as %s", render(waiting))
 	}
 	second := k.soon(session)

@@ -390,6 +390,7 @@ func slotPosts(k *kit) {
 
 func pausedSchedule(k *kit) {
 	given := jobs.Schedule{Board: k.board, Name: "ticks", Rule: "@every 1s", Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}}
+	given.Missed = jobs.Missed{Policy: jobs.MissedLast, Last: jobs.MaxCatchUp} // none is skipped because the machine was busy
 	k.save(given)
 	k.until("ticks", "the first slot is posted", func(r *jobs.ScheduleReport) bool { return r.Schedule.Posted > 0 })
 	order := k.order("ticks")

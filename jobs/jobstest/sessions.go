@@ -42,14 +42,14 @@ func (k *kit) find(id jobs.SessionID) (jobs.Session, bool) {
 }
 
 func openSessionListed(k *kit) {
-	opening := jobs.Opening{ID: jobs.NewSessionID(), Name: "worker", Host: "a.example", PID: 4711, TTL: k.TTL}
+	opening := jobs.Opening{ID: jobs.NewSessionID(), Name: "worker", Host: "a.example", PID: 4711, TTL: lasting}
 	opened, err := k.Board.OpenSession(k.ctx, opening)
 	if err != nil {
 		k.Fatalf("OpenSession: %v", err)
 	}
-	k.keep(opening.ID)
+	k.keep(opening.ID, lasting)
 	k.same("session", opened, jobs.Session{
-		ID: opening.ID, Name: "worker", Host: "a.example", PID: 4711, TTL: k.TTL, OpenedAt: opened.OpenedAt,
+		ID: opening.ID, Name: "worker", Host: "a.example", PID: 4711, TTL: lasting, OpenedAt: opened.OpenedAt,
 	})
 	if opened.OpenedAt.IsZero() {
 		k.Errorf("the session has no time of opening")
@@ -73,14 +73,14 @@ func defaultTTL(k *kit) {
 	if err != nil || opened.TTL != jobs.DefaultTTL {
 		k.Fatalf("OpenSession: %s, %v; want a TTL of %s", render(opened), err, jobs.DefaultTTL)
 	}
-	k.keep(opened.ID)
+	k.keep(opened.ID, opened.TTL)
 }
 
 func openingAgain(k *kit) {
-	opening := jobs.Opening{ID: jobs.NewSessionID(), Name: "worker", Host: "a.example", PID: 1, TTL: k.TTL}
+	opening := jobs.Opening{ID: jobs.NewSessionID(), Name: "worker", Host: "a.example", PID: 1, TTL: lasting}
 	first, err := k.Board.OpenSession(k.ctx, opening)
 	k.wants("OpenSession", err, nil)
-	k.keep(opening.ID)
+	k.keep(opening.ID, lasting)
 	second, err := k.Board.OpenSession(k.ctx, opening)
 	k.wants("OpenSession again", err, nil)
 	k.same("session", second, first)
@@ -100,7 +100,7 @@ func openingAgain(k *kit) {
 }
 
 func overIsOver(k *kit) {
-	closed, lapsed := k.session("worker"), k.session("worker")
+	closed, lapsed := k.session("worker"), k.mortal("worker")
 	k.close(closed)
 	k.lapse(lapsed)
 	for what, id := range map[string]jobs.SessionID{"closed": closed, "lapsed": lapsed} {
@@ -120,7 +120,7 @@ func overIsOver(k *kit) {
 }
 
 func keptAlive(k *kit) {
-	session := k.session("worker")
+	session := k.mortal("worker")
 	claimed := k.owned(session, "long")
 	// The row's keeper sends the keep-alives; this one only lets 2.5 times
 	// the TTL pass, which no session survives without them.
@@ -245,7 +245,7 @@ func registeringAgain(k *kit) {
 }
 
 func entityDies(k *kit) {
-	closed, lapsed, living := k.session("closed"), k.session("lapsed"), k.session("living")
+	closed, lapsed, living := k.session("closed"), k.mortal("lapsed"), k.session("living")
 	k.register(closed, k.kind, "closed")
 	k.register(lapsed, k.kind, "lapsed")
 	k.register(living, k.kind, "living")

@@ -126,7 +126,7 @@ func wokenByEndOfClaim(k *kit) {
 		{"closing the session", func(owner jobs.SessionID, _ jobs.Claimed) { k.close(owner) }},
 		{"the death of the owner", func(owner jobs.SessionID, _ jobs.Claimed) { k.lapse(owner) }},
 	} {
-		owner, heir := k.session("owner"), k.session("heir")
+		owner, heir := k.mortal("owner"), k.session("heir")
 		claimed := k.owned(owner, "plain")
 		answered := k.asleep(heir)
 		k.linger(heir)
@@ -179,7 +179,7 @@ func parkedEndsWithContext(k *kit) {
 
 func parkedEndsWithSession(k *kit) {
 	for name, end := range map[string]func(jobs.SessionID){"closed": k.close, "lapsed": k.lapse} {
-		session := k.session("worker")
+		session := k.doomed(name, "worker")
 		answered := k.asleep(session)
 		k.linger(session)
 		end(session)

@@ -38,12 +38,12 @@ func TestConformance(t *testing.T) {
 			client := c.client((c.leader() + 1) % row.nodes)
 			t.Run("board", func(t *testing.T) {
 				jobstest.Exercise(t, func(t *testing.T) jobstest.Harness {
-					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 2 * time.Second}
+					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 3 * time.Second}
 				})
 			})
 			t.Run("scheduler", func(t *testing.T) {
 				jobstest.ExerciseScheduler(t, func(t *testing.T) jobstest.Harness {
-					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 2 * time.Second,
+					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 3 * time.Second,
 						Scheduler: client, Dormant: dormant(t, c)}
 				})
 			})
