@@ -29,8 +29,9 @@ func startOne() (endpoint string, stop func()) {
 	var addresses []string
 	var listeners []net.Listener // held until both are found, so that they differ
 	for len(addresses) < 2 {
-		// Below the ports that systems hand out to outgoing connections.
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
+		// Below the ports that systems hand out to outgoing connections, and
+		// those of other packages' tests.
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(2_000)))
 		if err != nil {
 			continue // taken
 		}

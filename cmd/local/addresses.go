@@ -9,9 +9,10 @@ import (
 
 // The ports that FreeAddresses looks among. They lie below those that systems
 // hand out to outgoing connections, so that nobody gets one by accident between
-// its being found and its being used.
+// its being found and its being used. The tests of package node, which may run
+// at the same time, have those below.
 const (
-	firstPort = 12_000
+	firstPort = 22_000
 	lastPort  = 32_000
 	portTries = 1_000
 )

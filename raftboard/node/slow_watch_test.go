@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
@@ -16,9 +19,12 @@ import (
 // A reader that stops is dropped, and goes on behind the last position that it
 // has seen: nothing is told twice, and nothing is left out.
 func TestReaderThatStopsIsDropped(t *testing.T) {
-	const total, patience = 3_000, 300 * time.Millisecond
-	c := newCluster(t, 1).startAll()
-	node.SetWatchPatience(c.nodes[0], patience)
+	const total = 3_000
+	dropped := &awaitedLine{text: "a watch has ended", seen: make(chan struct{})}
+	c := newCluster(t, 1, func(o *node.Options) {
+		o.Logger = hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: dropped})
+	}).startAll()
+	node.SetWatchPatience(c.nodes[0], 300*time.Millisecond)
 	client := c.client()
 	var postings []jobs.Posting
 	for i := range total {
@@ -37,7 +43,11 @@ func TestReaderThatStopsIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	<-time.After(3 * patience) // the reader has stopped
+	select { // the reader has stopped until then
+	case <-dropped.seen:
+	case <-time.After(patience):
+		t.Fatal("a reader that takes nothing is not dropped")
+	}
 
 	seen, last := 0, jobs.Position{}
 	lines := bufio.NewReader(answer.Body)
@@ -79,4 +89,18 @@ func TestReaderThatStopsIsDropped(t *testing.T) {
 			break
 		}
 	}
+}
+
+// awaitedLine is a log of which one line is waited for.
+type awaitedLine struct {
+	text string
+	seen chan struct{}
+	once sync.Once
+}
+
+func (l *awaitedLine) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), l.text) {
+		l.once.Do(func() { close(l.seen) })
+	}
+	return len(line), nil
 }
