@@ -15,10 +15,13 @@ type cluster interface {
 	logbook.Connection
 }
 
-// until waits for a condition, for as long as a busy machine may need.
+// patience is for as long as a busy machine may need.
+const patience = time.Minute
+
+// until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !condition() {
 		if time.Now().After(deadline) {
 			t.Fatalf("gave up waiting until %s", what)
@@ -51,7 +54,7 @@ func postOne(t *testing.T, c cluster, posting jobs.Posting) jobs.Job {
 // finished waits for a job's end.
 func finished(t *testing.T, c cluster, id jobs.JobID) jobs.Job {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	job, err := c.Wait(ctx, id)
 	if err != nil {

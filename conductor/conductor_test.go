@@ -119,7 +119,7 @@ func made(t *testing.T, o conductor.Options) (*conductor.Conductor, func()) {
 
 func drain(t *testing.T, c *conductor.Conductor) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := c.Drain(ctx); err != nil {
 		t.Fatal(err)
@@ -127,42 +127,44 @@ func drain(t *testing.T, c *conductor.Conductor) {
 }
 
 func TestHundredJobsFourAtOnce(t *testing.T) {
-	c := openCluster(t)
-	var at, most, executed atomic.Int64
-	step := func(context.Context) error {
-		now := at.Add(1)
-		defer at.Add(-1)
-		for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		var at, most, executed atomic.Int64
+		step := func(context.Context) error {
+			now := at.Add(1)
+			defer at.Add(-1)
+			for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+			}
+			executed.Add(1)
+			return nil
 		}
-		executed.Add(1)
-		return nil
-	}
-	registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("one", step), do("two", step)}, nil }}.registry(t)
-	var posted []jobs.Job
-	for range 100 {
-		posted = append(posted, post(t, c, "work", nil))
-	}
-	var notices diary
-	o := options(c, registry)
-	o.MaxJobs, o.Notify = 4, notices.note
-	running(t, o)
-	for _, job := range posted {
-		if got := finished(t, c, job.ID); got.State != jobs.StateCompleted || got.Outcome != jobs.OutcomeSuccess || got.Claims != 1 {
-			t.Errorf("job is %s, %q after %d claims", got.State, got.Outcome, got.Claims)
+		registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("one", step), do("two", step)}, nil }}.registry(t)
+		var posted []jobs.Job
+		for range 100 {
+			posted = append(posted, post(t, c, "work", nil))
 		}
-	}
-	if most.Load() > 4 {
-		t.Errorf("%d jobs ran at once", most.Load())
-	}
-	if executed.Load() != 200 {
-		t.Errorf("%d steps were executed", executed.Load())
-	}
-	for _, moment := range []conductor.Moment{conductor.MomentClaimed, conductor.MomentStarted, conductor.MomentFlowEnded, conductor.MomentConsumed} {
-		until(t, string(moment)+" was noticed", func() bool { return notices.count(moment) == 100 })
-	}
-	if notices.count(conductor.MomentSessionOpened) != 1 {
-		t.Errorf("%d sessions were opened", notices.count(conductor.MomentSessionOpened))
-	}
+		var notices diary
+		o := options(c, registry)
+		o.MaxJobs, o.Notify = 4, notices.note
+		running(t, o)
+		for _, job := range posted {
+			if got := finished(t, c, job.ID); got.State != jobs.StateCompleted || got.Outcome != jobs.OutcomeSuccess || got.Claims != 1 {
+				t.Errorf("job is %s, %q after %d claims", got.State, got.Outcome, got.Claims)
+			}
+		}
+		if most.Load() > 4 {
+			t.Errorf("%d jobs ran at once", most.Load())
+		}
+		if executed.Load() != 200 {
+			t.Errorf("%d steps were executed", executed.Load())
+		}
+		for _, moment := range []conductor.Moment{conductor.MomentClaimed, conductor.MomentStarted, conductor.MomentFlowEnded, conductor.MomentConsumed} {
+			until(t, string(moment)+" was noticed", func() bool { return notices.count(moment) == 100 })
+		}
+		if notices.count(conductor.MomentSessionOpened) != 1 {
+			t.Errorf("%d sessions were opened", notices.count(conductor.MomentSessionOpened))
+		}
+	})
 }
 
 func TestEachJobGetsItsEnding(t *testing.T) {
@@ -240,80 +242,86 @@ type rigged struct{}
 func (rigged) Error() string { panic("no words") }
 
 func TestJobStoreGoesOverFlowStore(t *testing.T) {
-	type values struct {
-		X int `json:"x"`
-		Y int `json:"y"`
-	}
-	c := openCluster(t)
-	seen := make(chan values, 1)
-	registry := factories{"work": func() ([]flow.Node, error) {
-		return []flow.Node{flow.Func("a", func(_ context.Context, in values) (nothing, error) {
-			seen <- in
-			return nothing{}, nil
-		})}, nil
-	}}.registry(t)
-	book := logbook.Book{ID: logbook.NewBookID(), Name: "stores"}
-	book.Flows = []logbook.FlowDetail{{
-		ID: logbook.NewFlowID(), Book: book.ID, Name: "stores", Factory: logbook.Factory{Name: "work"},
-		Store: logbook.Values{"x": json.RawMessage("1"), "y": json.RawMessage("2")},
-	}}
-	running(t, options(c, registry))
-	finished(t, c, postOne(t, c, jobs.Posting{Name: "stores", Book: &book, Store: logbook.Values{"x": json.RawMessage("3")}}).ID)
-	if got := <-seen; got != (values{X: 3, Y: 2}) {
-		t.Errorf("the step was given %+v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		type values struct {
+			X int `json:"x"`
+			Y int `json:"y"`
+		}
+		c := openCluster(t)
+		seen := make(chan values, 1)
+		registry := factories{"work": func() ([]flow.Node, error) {
+			return []flow.Node{flow.Func("a", func(_ context.Context, in values) (nothing, error) {
+				seen <- in
+				return nothing{}, nil
+			})}, nil
+		}}.registry(t)
+		book := logbook.Book{ID: logbook.NewBookID(), Name: "stores"}
+		book.Flows = []logbook.FlowDetail{{
+			ID: logbook.NewFlowID(), Book: book.ID, Name: "stores", Factory: logbook.Factory{Name: "work"},
+			Store: logbook.Values{"x": json.RawMessage("1"), "y": json.RawMessage("2")},
+		}}
+		running(t, options(c, registry))
+		finished(t, c, postOne(t, c, jobs.Posting{Name: "stores", Book: &book, Store: logbook.Values{"x": json.RawMessage("3")}}).ID)
+		if got := <-seen; got != (values{X: 3, Y: 2}) {
+			t.Errorf("the step was given %+v", got)
+		}
+	})
 }
 
 // The last owner died between the flow's end and the job's.
 func TestFinishedFlowIsOnlyConsumed(t *testing.T) {
-	c := openCluster(t)
-	registry := factories{"work": func() ([]flow.Node, error) { return nil, errors.New("nobody should build it") }}.registry(t)
-	book := logbook.Book{ID: logbook.NewBookID(), Name: "finished"}
-	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "finished", Factory: logbook.Factory{Name: "work"}}}
-	if err := c.SaveBook(t.Context(), book); err != nil {
-		t.Fatal(err)
-	}
-	verdicts, err := c.Update(t.Context(),
-		logbook.Update{Flow: book.Flows[0].ID, Sequence: 1, State: logbook.FlowRunning},
-		logbook.Update{Flow: book.Flows[0].ID, Sequence: 2, State: logbook.FlowSuccess})
-	if err := errors.Join(append(verdicts, err)...); err != nil {
-		t.Fatal(err)
-	}
-	running(t, options(c, registry))
-	job := finished(t, c, postOne(t, c, jobs.Posting{Name: "late", BookID: book.ID}).ID)
-	if job.Outcome != jobs.OutcomeSuccess {
-		t.Errorf("job is %s, outcome %q, failure %+v", job.State, job.Outcome, job.Failure)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		registry := factories{"work": func() ([]flow.Node, error) { return nil, errors.New("nobody should build it") }}.registry(t)
+		book := logbook.Book{ID: logbook.NewBookID(), Name: "finished"}
+		book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "finished", Factory: logbook.Factory{Name: "work"}}}
+		if err := c.SaveBook(t.Context(), book); err != nil {
+			t.Fatal(err)
+		}
+		verdicts, err := c.Update(t.Context(),
+			logbook.Update{Flow: book.Flows[0].ID, Sequence: 1, State: logbook.FlowRunning},
+			logbook.Update{Flow: book.Flows[0].ID, Sequence: 2, State: logbook.FlowSuccess})
+		if err := errors.Join(append(verdicts, err)...); err != nil {
+			t.Fatal(err)
+		}
+		running(t, options(c, registry))
+		job := finished(t, c, postOne(t, c, jobs.Posting{Name: "late", BookID: book.ID}).ID)
+		if job.Outcome != jobs.OutcomeSuccess {
+			t.Errorf("job is %s, outcome %q, failure %+v", job.State, job.Outcome, job.Failure)
+		}
+	})
 }
 
 // An engine that cannot continue a flow is trouble: the job waits longer and
 // longer, and is put aside with the evidence in the end.
 func TestTroubleIsTriedAgainAndGivenUp(t *testing.T) {
-	c := openCluster(t)
-	registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
-	book := logbook.Book{ID: logbook.NewBookID(), Name: "strange"}
-	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "strange", Factory: logbook.Factory{Name: "work"}}}
-	if err := c.SaveBook(t.Context(), book); err != nil {
-		t.Fatal(err)
-	}
-	// A step that stands as a retry controller is no step of this flow.
-	verdicts, err := c.Update(t.Context(), logbook.Update{
-		Flow: book.Flows[0].ID, Sequence: 1, State: logbook.FlowRunning,
-		Atoms: []logbook.AtomChange{{Name: "a", Kind: logbook.KindRetry, State: logbook.AtomRunning}},
-	})
-	if err := errors.Join(append(verdicts, err)...); err != nil {
-		t.Fatal(err)
-	}
-	var notices diary
-	o := options(c, registry)
-	o.AbandonDelay, o.MaxAbandonDelay, o.MaxTries, o.Notify = time.Millisecond, 2*time.Millisecond, 3, notices.note
-	running(t, o)
-	job := finished(t, c, postOne(t, c, jobs.Posting{Name: "strange", BookID: book.ID}).ID)
-	if job.State != jobs.StateTrashed || job.Claims != 3 || job.Failure == nil {
-		t.Errorf("job is %s after %d claims, failure %+v", job.State, job.Claims, job.Failure)
-	}
-	until(t, "all endings were noticed", func() bool {
-		return notices.count(conductor.MomentAbandoned) == 2 && notices.count(conductor.MomentTrashed) == 1
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
+		book := logbook.Book{ID: logbook.NewBookID(), Name: "strange"}
+		book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "strange", Factory: logbook.Factory{Name: "work"}}}
+		if err := c.SaveBook(t.Context(), book); err != nil {
+			t.Fatal(err)
+		}
+		// A step that stands as a retry controller is no step of this flow.
+		verdicts, err := c.Update(t.Context(), logbook.Update{
+			Flow: book.Flows[0].ID, Sequence: 1, State: logbook.FlowRunning,
+			Atoms: []logbook.AtomChange{{Name: "a", Kind: logbook.KindRetry, State: logbook.AtomRunning}},
+		})
+		if err := errors.Join(append(verdicts, err)...); err != nil {
+			t.Fatal(err)
+		}
+		var notices diary
+		o := options(c, registry)
+		o.AbandonDelay, o.MaxAbandonDelay, o.MaxTries, o.Notify = time.Millisecond, 2*time.Millisecond, 3, notices.note
+		running(t, o)
+		job := finished(t, c, postOne(t, c, jobs.Posting{Name: "strange", BookID: book.ID}).ID)
+		if job.State != jobs.StateTrashed || job.Claims != 3 || job.Failure == nil {
+			t.Errorf("job is %s after %d claims, failure %+v", job.State, job.Claims, job.Failure)
+		}
+		until(t, "all endings were noticed", func() bool {
+			return notices.count(conductor.MomentAbandoned) == 2 && notices.count(conductor.MomentTrashed) == 1
+		})
 	})
 }
 
@@ -377,108 +385,114 @@ func TestDrainHandsOver(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			c := openCluster(t)
-			began, release := make(chan struct{}, 1), make(chan struct{})
-			var draining atomic.Bool
-			kinds := factories{"work": func() ([]flow.Node, error) {
-				return []flow.Node{do("first", well), do("second", func(ctx context.Context) error {
-					if draining.Load() {
-						return nil
-					}
-					began <- struct{}{}
-					select {
-					case <-release:
-						return nil
-					case <-ctx.Done():
-						return context.Cause(ctx)
-					}
-				}), do("third", well)}, nil
-			}}
-			o := options(c, kinds.registry(t))
-			o.Grace = 10 * time.Second
-			if !row.obliging {
-				o.Grace = 20 * time.Millisecond
-			}
-			first := running(t, o)
-			job := post(t, c, "work", nil)
-			<-began
-			until(t, "the beginning is recorded", func() bool { return attempts(detailOf(t, c, job), "second") == 1 })
-			draining.Store(true)
-			if row.obliging {
-				time.AfterFunc(20*time.Millisecond, func() { close(release) })
-			}
-			drain(t, first)
-			between, err := c.Job(t.Context(), job.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if between.State != jobs.StateClaimable || between.Crashes != 0 {
-				t.Errorf("handed over, the job is %s with %d crashes", between.State, between.Crashes)
-			}
-			if state := detailOf(t, c, job).State; state != row.flow {
-				t.Errorf("handed over, the flow is %s, want %s", state, row.flow)
-			}
-			if sessions, err := c.Sessions(t.Context()); err != nil || len(sessions) != 0 {
-				t.Errorf("%d sessions are open, %v", len(sessions), err)
-			}
-			running(t, options(c, kinds.registry(t)))
-			detail := detailOf(t, c, finished(t, c, job.ID))
-			for step, want := range map[string]int{"first": 1, "second": row.again, "third": 1} {
-				if got := attempts(detail, step); got != want {
-					t.Errorf("%s was executed %d times, want %d", step, got, want)
+			synctest.Test(t, func(t *testing.T) {
+				c := openCluster(t)
+				began, release := make(chan struct{}, 1), make(chan struct{})
+				var draining atomic.Bool
+				kinds := factories{"work": func() ([]flow.Node, error) {
+					return []flow.Node{do("first", well), do("second", func(ctx context.Context) error {
+						if draining.Load() {
+							return nil
+						}
+						began <- struct{}{}
+						select {
+						case <-release:
+							return nil
+						case <-ctx.Done():
+							return context.Cause(ctx)
+						}
+					}), do("third", well)}, nil
+				}}
+				o := options(c, kinds.registry(t))
+				o.Grace = 10 * time.Second
+				if !row.obliging {
+					o.Grace = 20 * time.Millisecond
 				}
-			}
+				first := running(t, o)
+				job := post(t, c, "work", nil)
+				<-began
+				until(t, "the beginning is recorded", func() bool { return attempts(detailOf(t, c, job), "second") == 1 })
+				draining.Store(true)
+				if row.obliging {
+					time.AfterFunc(20*time.Millisecond, func() { close(release) })
+				}
+				drain(t, first)
+				between, err := c.Job(t.Context(), job.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if between.State != jobs.StateClaimable || between.Crashes != 0 {
+					t.Errorf("handed over, the job is %s with %d crashes", between.State, between.Crashes)
+				}
+				if state := detailOf(t, c, job).State; state != row.flow {
+					t.Errorf("handed over, the flow is %s, want %s", state, row.flow)
+				}
+				if sessions, err := c.Sessions(t.Context()); err != nil || len(sessions) != 0 {
+					t.Errorf("%d sessions are open, %v", len(sessions), err)
+				}
+				running(t, options(c, kinds.registry(t)))
+				detail := detailOf(t, c, finished(t, c, job.ID))
+				for step, want := range map[string]int{"first": 1, "second": row.again, "third": 1} {
+					if got := attempts(detail, step); got != want {
+						t.Errorf("%s was executed %d times, want %d", step, got, want)
+					}
+				}
+			})
 		})
 	}
 }
 
 func TestRunsAgain(t *testing.T) {
-	c := openCluster(t)
-	registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
-	again, run := made(t, options(c, registry))
-	drain(t, again) // unstarted
-	for range 3 {
-		run()
-		if err := again.Run(t.Context()); !errors.Is(err, conductor.ErrRunning) {
-			t.Errorf("run while it runs: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
+		again, run := made(t, options(c, registry))
+		drain(t, again) // unstarted
+		for range 3 {
+			run()
+			if err := again.Run(t.Context()); !errors.Is(err, conductor.ErrRunning) {
+				t.Errorf("run while it runs: %v", err)
+			}
+			until(t, "it is registered", func() bool {
+				entities, err := c.Entities(t.Context(), jobs.EntityConductor)
+				return err == nil && len(entities) == 1 && entities[0].Name == "tester" && entities[0].MaxJobs == conductor.DefaultMaxJobs
+			})
+			if job := finished(t, c, post(t, c, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
+				t.Errorf("outcome %q", job.Outcome)
+			}
+			drain(t, again)
+			drain(t, again) // twice
+			if entities, err := c.Entities(t.Context(), ""); err != nil || len(entities) != 0 {
+				t.Errorf("drained, it is still registered: %v, %v", entities, err)
+			}
 		}
-		until(t, "it is registered", func() bool {
-			entities, err := c.Entities(t.Context(), jobs.EntityConductor)
-			return err == nil && len(entities) == 1 && entities[0].Name == "tester" && entities[0].MaxJobs == conductor.DefaultMaxJobs
-		})
-		if job := finished(t, c, post(t, c, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
-			t.Errorf("outcome %q", job.Outcome)
-		}
-		drain(t, again)
-		drain(t, again) // twice
-		if entities, err := c.Entities(t.Context(), ""); err != nil || len(entities) != 0 {
-			t.Errorf("drained, it is still registered: %v, %v", entities, err)
-		}
-	}
+	})
 }
 
 func TestDrainIsBoundedByItsContext(t *testing.T) {
-	c := openCluster(t)
-	began, stopped := make(chan struct{}), make(chan struct{})
-	registry := factories{"work": func() ([]flow.Node, error) {
-		return []flow.Node{do("a", func(ctx context.Context) error {
-			close(began)
-			<-ctx.Done()
-			close(stopped)
-			return ctx.Err()
-		})}, nil
-	}}.registry(t)
-	o := options(c, registry)
-	o.Grace = time.Hour
-	stubborn := running(t, o)
-	post(t, c, "work", nil)
-	<-began
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := stubborn.Drain(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("drain: %v", err)
-	}
-	<-stopped
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		began, stopped := make(chan struct{}), make(chan struct{})
+		registry := factories{"work": func() ([]flow.Node, error) {
+			return []flow.Node{do("a", func(ctx context.Context) error {
+				close(began)
+				<-ctx.Done()
+				close(stopped)
+				return ctx.Err()
+			})}, nil
+		}}.registry(t)
+		o := options(c, registry)
+		o.Grace = time.Hour
+		stubborn := running(t, o)
+		post(t, c, "work", nil)
+		<-began
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := stubborn.Drain(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("drain: %v", err)
+		}
+		<-stopped
+	})
 }
 
 // sometimes is the real board over a bad road.
@@ -532,37 +546,41 @@ func (s *sometimes) Update(ctx context.Context, updates ...logbook.Update) (verd
 }
 
 func TestBoardErrorsEndNothing(t *testing.T) {
-	c := openCluster(t)
-	var executed atomic.Int64
-	step := func(context.Context) error { executed.Add(1); return nil }
-	registry := factories{"work": func() ([]flow.Node, error) {
-		return []flow.Node{do("one", step), do("two", step), do("three", step)}, nil
-	}}.registry(t)
-	var posted []jobs.Job
-	for range 30 {
-		posted = append(posted, post(t, c, "work", nil))
-	}
-	running(t, options(&sometimes{cluster: c}, registry))
-	for _, job := range posted {
-		got := finished(t, c, job.ID)
-		if got.Outcome != jobs.OutcomeSuccess || got.Claims != 1 {
-			t.Errorf("outcome %q after %d claims", got.Outcome, got.Claims)
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		var executed atomic.Int64
+		step := func(context.Context) error { executed.Add(1); return nil }
+		registry := factories{"work": func() ([]flow.Node, error) {
+			return []flow.Node{do("one", step), do("two", step), do("three", step)}, nil
+		}}.registry(t)
+		var posted []jobs.Job
+		for range 30 {
+			posted = append(posted, post(t, c, "work", nil))
 		}
-	}
-	if executed.Load() != 90 {
-		t.Errorf("%d steps were executed, want 90", executed.Load())
-	}
+		running(t, options(&sometimes{cluster: c}, registry))
+		for _, job := range posted {
+			got := finished(t, c, job.ID)
+			if got.Outcome != jobs.OutcomeSuccess || got.Claims != 1 {
+				t.Errorf("outcome %q after %d claims", got.Outcome, got.Claims)
+			}
+		}
+		if executed.Load() != 90 {
+			t.Errorf("%d steps were executed, want 90", executed.Load())
+		}
+	})
 }
 
 func TestPanickingNotifyHarmsNothing(t *testing.T) {
-	c := openCluster(t)
-	registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
-	o := options(c, registry)
-	o.Notify = func(conductor.Notice) { panic("oh") }
-	running(t, o)
-	if job := finished(t, c, post(t, c, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
-		t.Errorf("outcome %q", job.Outcome)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
+		o := options(c, registry)
+		o.Notify = func(conductor.Notice) { panic("oh") }
+		running(t, o)
+		if job := finished(t, c, post(t, c, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
+			t.Errorf("outcome %q", job.Outcome)
+		}
+	})
 }
 
 // What a board would refuse at every try is refused here.

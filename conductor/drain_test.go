@@ -158,42 +158,46 @@ func TestDrainedBeforeItCame(t *testing.T) {
 // again, whether or not its event is still kept.
 func TestDrainDuringABrokenWatch(t *testing.T) {
 	for _, fault := range []error{jobs.ErrUnavailable, jobs.ErrCompacted} {
-		c, p := newCrackling(openCluster(t)), newTrip()
-		o, notices := noticed(c, p.registry(t))
-		c.whole <- struct{}{}
-		running(t, o)
-		job := held(t, c, p)
-		c.broken <- fault
-		<-c.ended
-		if err := c.DrainConductor(t.Context(), jobs.DrainOrder{Conductor: "tester"}); err != nil {
-			t.Fatal(err)
-		}
-		c.whole <- struct{}{}
-		until(t, "the drain is heard of", func() bool { return notices.count(conductor.MomentDrained) == 1 })
-		if got := under(t, c, job.ID, jobs.StateClaimable); got.Claims != 1 {
-			t.Errorf("claimed %d times", got.Claims)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			c, p := newCrackling(openCluster(t)), newTrip()
+			o, notices := noticed(c, p.registry(t))
+			c.whole <- struct{}{}
+			running(t, o)
+			job := held(t, c, p)
+			c.broken <- fault
+			<-c.ended
+			if err := c.DrainConductor(t.Context(), jobs.DrainOrder{Conductor: "tester"}); err != nil {
+				t.Fatal(err)
+			}
+			c.whole <- struct{}{}
+			until(t, "the drain is heard of", func() bool { return notices.count(conductor.MomentDrained) == 1 })
+			if got := under(t, c, job.ID, jobs.StateClaimable); got.Claims != 1 {
+				t.Errorf("claimed %d times", got.Claims)
+			}
+		})
 	}
 }
 
 // A claim whose answer comes when the conductor has been drained is given back
 // before anything runs.
 func TestDrainedWhileAClaimIsOnItsWay(t *testing.T) {
-	c, p := openCluster(t), newTrip()
-	r := &road{cluster: c}
-	o, notices := noticed(r, p.registry(t))
-	r.claimed = func(context.Context) error {
-		ordered(t, c, notices, jobs.DrainOrder{})
-		return nil
-	}
-	running(t, o)
-	posted := post(t, c, "trip", nil)
-	until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
-	job := under(t, c, posted.ID, jobs.StateClaimable)
-	if got := p.noted(); got != "" || job.Claims != 1 || job.Failures != 0 {
-		t.Errorf("after %d claims and %d failures, done: %s", job.Claims, job.Failures, got)
-	}
-	if job.Reason != conductor.ErrDrained.Error() {
-		t.Errorf("given back with %q", job.Reason)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c, p := openCluster(t), newTrip()
+		r := &road{cluster: c}
+		o, notices := noticed(r, p.registry(t))
+		r.claimed = func(context.Context) error {
+			ordered(t, c, notices, jobs.DrainOrder{})
+			return nil
+		}
+		running(t, o)
+		posted := post(t, c, "trip", nil)
+		until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
+		job := under(t, c, posted.ID, jobs.StateClaimable)
+		if got := p.noted(); got != "" || job.Claims != 1 || job.Failures != 0 {
+			t.Errorf("after %d claims and %d failures, done: %s", job.Claims, job.Failures, got)
+		}
+		if job.Reason != conductor.ErrDrained.Error() {
+			t.Errorf("given back with %q", job.Reason)
+		}
+	})
 }

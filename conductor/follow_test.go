@@ -122,31 +122,33 @@ func held(t *testing.T, c cluster, p *trip) jobs.Job {
 }
 
 func TestSuspendedJobRunsTheRestWhenResumed(t *testing.T) {
-	c, p := openCluster(t), newTrip()
-	o, notices := noticed(c, p.registry(t))
-	running(t, o)
-	job := held(t, c, p)
-	steered(t, notices, c.Suspend, order(job, false))
-	close(p.free)
-	suspended := under(t, c, job.ID, jobs.StateSuspended)
-	if got := p.noted(); got != "fly, stay" {
-		t.Errorf("suspended after: %s", got)
-	}
-	if state := detailOf(t, c, job).State; state != logbook.FlowSuspended {
-		t.Errorf("the flow is %s", state)
-	}
-	if !strings.Contains(suspended.Reason, "it rains") || suspended.Order == nil || suspended.Order.By != "ann" {
-		t.Errorf("reason %q, order %+v", suspended.Reason, suspended.Order)
-	}
-	if err := c.Resume(t.Context(), order(job, false)); err != nil {
-		t.Fatal(err)
-	}
-	if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeSuccess || got.Claims != 2 || got.Crashes != 0 || got.Order != nil {
-		t.Errorf("outcome %q after %d claims, %d crashes, order %+v", got.Outcome, got.Claims, got.Crashes, got.Order)
-	}
-	if got := p.noted(); got != "fly, stay, drive" {
-		t.Errorf("in all: %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c, p := openCluster(t), newTrip()
+		o, notices := noticed(c, p.registry(t))
+		running(t, o)
+		job := held(t, c, p)
+		steered(t, notices, c.Suspend, order(job, false))
+		close(p.free)
+		suspended := under(t, c, job.ID, jobs.StateSuspended)
+		if got := p.noted(); got != "fly, stay" {
+			t.Errorf("suspended after: %s", got)
+		}
+		if state := detailOf(t, c, job).State; state != logbook.FlowSuspended {
+			t.Errorf("the flow is %s", state)
+		}
+		if !strings.Contains(suspended.Reason, "it rains") || suspended.Order == nil || suspended.Order.By != "ann" {
+			t.Errorf("reason %q, order %+v", suspended.Reason, suspended.Order)
+		}
+		if err := c.Resume(t.Context(), order(job, false)); err != nil {
+			t.Fatal(err)
+		}
+		if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeSuccess || got.Claims != 2 || got.Crashes != 0 || got.Order != nil {
+			t.Errorf("outcome %q after %d claims, %d crashes, order %+v", got.Outcome, got.Claims, got.Crashes, got.Order)
+		}
+		if got := p.noted(); got != "fly, stay, drive" {
+			t.Errorf("in all: %s", got)
+		}
+	})
 }
 
 func TestCancelledJobs(t *testing.T) {
@@ -160,28 +162,30 @@ func TestCancelledJobs(t *testing.T) {
 		{"to be left", false, logbook.FlowSuspended, "fly, stay"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			c, p := openCluster(t), newTrip()
-			o, notices := noticed(c, p.registry(t))
-			running(t, o)
-			job := held(t, c, p)
-			steered(t, notices, c.Cancel, order(job, row.revert))
-			close(p.free)
-			got := finished(t, c, job.ID)
-			if got.State != jobs.StateCompleted || got.Outcome != jobs.OutcomeCancelled || got.Reason != "it rains" || got.Claims != 1 {
-				t.Errorf("the job is %s, %q because of %q after %d claims", got.State, got.Outcome, got.Reason, got.Claims)
-			}
-			if row.revert && kindOf(got.Failure) != logbook.FailureOperator {
-				t.Errorf("the cause is %+v", got.Failure)
-			}
-			if state := detailOf(t, c, job).State; state != row.flow {
-				t.Errorf("the flow is %s", state)
-			}
-			if got := p.noted(); got != row.done {
-				t.Errorf("done: %s", got)
-			}
-			if err := c.Cancel(t.Context(), order(job, row.revert)); err != nil {
-				t.Errorf("the repeat: %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c, p := openCluster(t), newTrip()
+				o, notices := noticed(c, p.registry(t))
+				running(t, o)
+				job := held(t, c, p)
+				steered(t, notices, c.Cancel, order(job, row.revert))
+				close(p.free)
+				got := finished(t, c, job.ID)
+				if got.State != jobs.StateCompleted || got.Outcome != jobs.OutcomeCancelled || got.Reason != "it rains" || got.Claims != 1 {
+					t.Errorf("the job is %s, %q because of %q after %d claims", got.State, got.Outcome, got.Reason, got.Claims)
+				}
+				if row.revert && kindOf(got.Failure) != logbook.FailureOperator {
+					t.Errorf("the cause is %+v", got.Failure)
+				}
+				if state := detailOf(t, c, job).State; state != row.flow {
+					t.Errorf("the flow is %s", state)
+				}
+				if got := p.noted(); got != row.done {
+					t.Errorf("done: %s", got)
+				}
+				if err := c.Cancel(t.Context(), order(job, row.revert)); err != nil {
+					t.Errorf("the repeat: %v", err)
+				}
+			})
 		})
 	}
 }
@@ -199,30 +203,32 @@ func TestALeftFlowGoesOnUnderANewJob(t *testing.T) {
 		{"backwards", true, jobs.OutcomeCancelled, "fly, stay, undo stay, undo fly"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			c, p := openCluster(t), newTrip()
-			o, notices := noticed(c, p.registry(t))
-			running(t, o)
-			left := held(t, c, p)
-			steered(t, notices, c.Cancel, order(left, false))
-			close(p.free)
-			finished(t, c, left.ID)
-			next := postOne(t, c, jobs.Posting{Name: "next", BookID: left.Book, Hold: true})
-			if row.revert {
-				if err := c.Cancel(t.Context(), order(next, true)); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				c, p := openCluster(t), newTrip()
+				o, notices := noticed(c, p.registry(t))
+				running(t, o)
+				left := held(t, c, p)
+				steered(t, notices, c.Cancel, order(left, false))
+				close(p.free)
+				finished(t, c, left.ID)
+				next := postOne(t, c, jobs.Posting{Name: "next", BookID: left.Book, Hold: true})
+				if row.revert {
+					if err := c.Cancel(t.Context(), order(next, true)); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			if !row.revert {
-				if err := c.Change(t.Context(), jobs.Change{Job: next.ID, Release: true, By: "ann"}); err != nil {
-					t.Fatal(err)
+				if !row.revert {
+					if err := c.Change(t.Context(), jobs.Change{Job: next.ID, Release: true, By: "ann"}); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			if got := finished(t, c, next.ID); got.Outcome != row.outcome || got.Flow != left.Flow {
-				t.Errorf("the next job is %s, %q", got.State, got.Outcome)
-			}
-			if got := p.noted(); got != row.done {
-				t.Errorf("done: %s", got)
-			}
+				if got := finished(t, c, next.ID); got.Outcome != row.outcome || got.Flow != left.Flow {
+					t.Errorf("the next job is %s, %q", got.State, got.Outcome)
+				}
+				if got := p.noted(); got != row.done {
+					t.Errorf("done: %s", got)
+				}
+			})
 		})
 	}
 }
@@ -263,24 +269,26 @@ func TestClaimsEndedByOthers(t *testing.T) {
 		"abandoned": func(c cluster, job jobs.Job) error { return c.Abandon(context.Background(), delayed(ending(job))) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, p := openCluster(t), newTrip()
-			o, notices := noticed(c, p.registry(t))
-			running(t, o)
-			job := held(t, c, p)
-			before := detailOf(t, c, job).Sequence
-			if err := end(c, job); err != nil {
-				t.Fatal(err)
-			}
-			until(t, "the loss is noticed", func() bool { return notices.count(conductor.MomentClaimLost) == 1 })
-			if got := p.noted(); got != "fly, stay was stopped" {
-				t.Errorf("done: %s", got)
-			}
-			if after := detailOf(t, c, job).Sequence; after != before {
-				t.Errorf("%d updates were written after the claim was over", after-before)
-			}
-			if notices.count(conductor.MomentSessionLost) != 0 {
-				t.Error("the session was given up for it")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c, p := openCluster(t), newTrip()
+				o, notices := noticed(c, p.registry(t))
+				running(t, o)
+				job := held(t, c, p)
+				before := detailOf(t, c, job).Sequence
+				if err := end(c, job); err != nil {
+					t.Fatal(err)
+				}
+				until(t, "the loss is noticed", func() bool { return notices.count(conductor.MomentClaimLost) == 1 })
+				if got := p.noted(); got != "fly, stay was stopped" {
+					t.Errorf("done: %s", got)
+				}
+				if after := detailOf(t, c, job).Sequence; after != before {
+					t.Errorf("%d updates were written after the claim was over", after-before)
+				}
+				if notices.count(conductor.MomentSessionLost) != 0 {
+					t.Error("the session was given up for it")
+				}
+			})
 		})
 	}
 }
@@ -350,40 +358,44 @@ func TestBrokenWatches(t *testing.T) {
 		{"older events are gone", jobs.ErrCompacted, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			c, p := newCrackling(openCluster(t)), newTrip()
-			o, notices := noticed(c, p.registry(t))
-			c.whole <- struct{}{}
-			running(t, o)
-			job := held(t, c, p)
-			c.broken <- row.fault
-			<-c.ended
-			if err := c.Cancel(t.Context(), order(job, true)); err != nil {
-				t.Fatal(err)
-			}
-			before := c.looks.Load()
-			c.whole <- struct{}{}
-			until(t, "the order is heard", func() bool { return notices.count(conductor.MomentOrdered) == 1 })
-			close(p.free)
-			if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled {
-				t.Errorf("outcome %q, done: %s", got.Outcome, p.noted())
-			}
-			if got := p.noted(); got != "fly, stay, undo stay, undo fly" {
-				t.Errorf("done: %s", got)
-			}
-			if reads := c.looks.Load() > before; reads != row.reads {
-				t.Errorf("the job was read: %t", reads)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c, p := newCrackling(openCluster(t)), newTrip()
+				o, notices := noticed(c, p.registry(t))
+				c.whole <- struct{}{}
+				running(t, o)
+				job := held(t, c, p)
+				c.broken <- row.fault
+				<-c.ended
+				if err := c.Cancel(t.Context(), order(job, true)); err != nil {
+					t.Fatal(err)
+				}
+				before := c.looks.Load()
+				c.whole <- struct{}{}
+				until(t, "the order is heard", func() bool { return notices.count(conductor.MomentOrdered) == 1 })
+				close(p.free)
+				if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled {
+					t.Errorf("outcome %q, done: %s", got.Outcome, p.noted())
+				}
+				if got := p.noted(); got != "fly, stay, undo stay, undo fly" {
+					t.Errorf("done: %s", got)
+				}
+				if reads := c.looks.Load() > before; reads != row.reads {
+					t.Errorf("the job was read: %t", reads)
+				}
+			})
 		})
 	}
 }
 
 func TestRunsGoOnWithoutAWatch(t *testing.T) {
-	c := newCrackling(openCluster(t)) // no watch ever begins
-	registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
-	running(t, options(c, registry))
-	if got := finished(t, c, post(t, c, "work", nil).ID); got.Outcome != jobs.OutcomeSuccess {
-		t.Errorf("outcome %q", got.Outcome)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrackling(openCluster(t)) // no watch ever begins
+		registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
+		running(t, options(c, registry))
+		if got := finished(t, c, post(t, c, "work", nil).ID); got.Outcome != jobs.OutcomeSuccess {
+			t.Errorf("outcome %q", got.Outcome)
+		}
+	})
 }
 
 // slow is a board whose answers to claims take so long that there are orders
@@ -453,29 +465,33 @@ func (s *slow) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs
 func TestOrdersBeforeTheRunBegins(t *testing.T) {
 	for name, more := range map[string]int{"they are kept": 0, "there are too many to keep": 200} {
 		t.Run(name, func(t *testing.T) {
-			p := newTrip()
-			s := &slow{cluster: openCluster(t), more: more, begun: make(chan struct{}), told: make(chan jobs.EventKind, 1)}
-			running(t, options(s, p.registry(t)))
-			<-s.begun
-			job := under(t, s, post(t, s, "trip", nil).ID, jobs.StateSuspended)
-			if got := p.noted(); job.Claims != 1 || got != "" {
-				t.Errorf("after %d claims, done: %s", job.Claims, got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				p := newTrip()
+				s := &slow{cluster: openCluster(t), more: more, begun: make(chan struct{}), told: make(chan jobs.EventKind, 1)}
+				running(t, options(s, p.registry(t)))
+				<-s.begun
+				job := under(t, s, post(t, s, "trip", nil).ID, jobs.StateSuspended)
+				if got := p.noted(); job.Claims != 1 || got != "" {
+					t.Errorf("after %d claims, done: %s", job.Claims, got)
+				}
+			})
 		})
 	}
 }
 
 // A flow that is to be undone before it has begun ends without running anything.
 func TestCancelledBeforeTheRunBegins(t *testing.T) {
-	p := newTrip()
-	s := &slow{cluster: openCluster(t), revert: true, begun: make(chan struct{}), told: make(chan jobs.EventKind, 1)}
-	running(t, options(s, p.registry(t)))
-	<-s.begun
-	job := finished(t, s, post(t, s, "trip", nil).ID)
-	if got := p.noted(); job.Outcome != jobs.OutcomeCancelled || job.Claims != 1 || got != "" {
-		t.Errorf("outcome %q after %d claims, done: %s", job.Outcome, job.Claims, got)
-	}
-	if state := detailOf(t, s, job).State; state != logbook.FlowReverted {
-		t.Errorf("the flow is %s", state)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newTrip()
+		s := &slow{cluster: openCluster(t), revert: true, begun: make(chan struct{}), told: make(chan jobs.EventKind, 1)}
+		running(t, options(s, p.registry(t)))
+		<-s.begun
+		job := finished(t, s, post(t, s, "trip", nil).ID)
+		if got := p.noted(); job.Outcome != jobs.OutcomeCancelled || job.Claims != 1 || got != "" {
+			t.Errorf("outcome %q after %d claims, done: %s", job.Outcome, job.Claims, got)
+		}
+		if state := detailOf(t, s, job).State; state != logbook.FlowReverted {
+			t.Errorf("the flow is %s", state)
+		}
+	})
 }

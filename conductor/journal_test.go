@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -88,7 +89,7 @@ func verdict(t *testing.T, answer <-chan error) error {
 	select {
 	case err := <-answer:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("an update got no verdict")
 		return nil
 	}
@@ -110,76 +111,80 @@ func sequence(t *testing.T, connection logbook.Connection, id logbook.FlowID) in
 }
 
 func TestJournalPacks(t *testing.T) {
-	held, release := make(chan struct{}), make(chan struct{})
-	connection := &faulty{Connection: memory.New(logbook.Limits{})}
-	connection.before = func(call int, _ []logbook.Update) error {
-		if call == 1 {
-			close(held)
-			<-release
+	synctest.Test(t, func(t *testing.T) {
+		held, release := make(chan struct{}), make(chan struct{})
+		connection := &faulty{Connection: memory.New(logbook.Limits{})}
+		connection.before = func(call int, _ []logbook.Update) error {
+			if call == 1 {
+				close(held)
+				<-release
+			}
+			return nil
 		}
-		return nil
-	}
-	const flows, each = 30, 10
-	ids := save(t, connection, flows)
-	journal := start(t, connection)
-	first := journal.Open(t.Context()).Record(update(save(t, connection, 1)[0], 1))
-	<-held
-	var answers []<-chan error
-	for _, id := range ids {
-		line := journal.Open(t.Context())
-		for n := range each {
-			answers = append(answers, line.Record(update(id, n+1)))
+		const flows, each = 30, 10
+		ids := save(t, connection, flows)
+		journal := start(t, connection)
+		first := journal.Open(t.Context()).Record(update(save(t, connection, 1)[0], 1))
+		<-held
+		var answers []<-chan error
+		for _, id := range ids {
+			line := journal.Open(t.Context())
+			for n := range each {
+				answers = append(answers, line.Record(update(id, n+1)))
+			}
 		}
-	}
-	close(release)
-	for _, answer := range append(answers, first) {
-		if err := verdict(t, answer); err != nil {
-			t.Fatal(err)
+		close(release)
+		for _, answer := range append(answers, first) {
+			if err := verdict(t, answer); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	for _, id := range ids {
-		if got := sequence(t, connection, id); got != each {
-			t.Errorf("flow has %d updates, want %d", got, each)
+		for _, id := range ids {
+			if got := sequence(t, connection, id); got != each {
+				t.Errorf("flow has %d updates, want %d", got, each)
+			}
 		}
-	}
-	if calls := len(connection.seen()); calls != 1+(flows*each+conductor.MaxCallUpdates-1)/conductor.MaxCallUpdates {
-		t.Errorf("%d calls for %d updates that waited", calls, flows*each)
-	}
+		if calls := len(connection.seen()); calls != 1+(flows*each+conductor.MaxCallUpdates-1)/conductor.MaxCallUpdates {
+			t.Errorf("%d calls for %d updates that waited", calls, flows*each)
+		}
+	})
 }
 
 func TestJournalBoundsBytes(t *testing.T) {
-	held, release := make(chan struct{}), make(chan struct{})
-	connection := &faulty{Connection: memory.New(logbook.Limits{})}
-	connection.before = func(call int, _ []logbook.Update) error {
-		if call == 1 {
-			close(held)
-			<-release
+	synctest.Test(t, func(t *testing.T) {
+		held, release := make(chan struct{}), make(chan struct{})
+		connection := &faulty{Connection: memory.New(logbook.Limits{})}
+		connection.before = func(call int, _ []logbook.Update) error {
+			if call == 1 {
+				close(held)
+				<-release
+			}
+			return nil
 		}
-		return nil
-	}
-	id := save(t, connection, 1)[0]
-	line := start(t, connection).Open(t.Context())
-	large := json.RawMessage(`"` + strings.Repeat("x", 200<<10) + `"`)
-	var answers []<-chan error
-	for n := range 8 {
-		u := update(id, n+1)
-		u.Atoms[0].Attempts = []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, EndedAt: time.Now(), Result: large}}
-		answers = append(answers, line.Record(u))
-		if n == 0 {
-			<-held
+		id := save(t, connection, 1)[0]
+		line := start(t, connection).Open(t.Context())
+		large := json.RawMessage(`"` + strings.Repeat("x", 200<<10) + `"`)
+		var answers []<-chan error
+		for n := range 8 {
+			u := update(id, n+1)
+			u.Atoms[0].Attempts = []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, EndedAt: time.Now(), Result: large}}
+			answers = append(answers, line.Record(u))
+			if n == 0 {
+				<-held
+			}
 		}
-	}
-	close(release)
-	for _, answer := range answers {
-		if err := verdict(t, answer); err != nil {
-			t.Fatal(err)
+		close(release)
+		for _, answer := range answers {
+			if err := verdict(t, answer); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	for i, call := range connection.seen() {
-		if size := len(call) * len(large); size > conductor.MaxCallBytes {
-			t.Errorf("call %d has %d bytes", i+1, size)
+		for i, call := range connection.seen() {
+			if size := len(call) * len(large); size > conductor.MaxCallBytes {
+				t.Errorf("call %d has %d bytes", i+1, size)
+			}
 		}
-	}
+	})
 }
 
 func TestJournalRepeatsThroughFaults(t *testing.T) {
@@ -227,26 +232,28 @@ func TestJournalRepeatsThroughFaults(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			connection := &faulty{Connection: memory.New(logbook.Limits{}), before: row.before, after: row.after}
-			ids := save(t, connection, 3)
-			journal := start(t, connection)
-			var answers []<-chan error
-			for _, id := range ids {
-				line := journal.Open(t.Context())
-				for n := range 5 {
-					answers = append(answers, line.Record(update(id, n+1)))
+			synctest.Test(t, func(t *testing.T) {
+				connection := &faulty{Connection: memory.New(logbook.Limits{}), before: row.before, after: row.after}
+				ids := save(t, connection, 3)
+				journal := start(t, connection)
+				var answers []<-chan error
+				for _, id := range ids {
+					line := journal.Open(t.Context())
+					for n := range 5 {
+						answers = append(answers, line.Record(update(id, n+1)))
+					}
 				}
-			}
-			for _, answer := range answers {
-				if err := verdict(t, answer); err != nil {
-					t.Error(err)
+				for _, answer := range answers {
+					if err := verdict(t, answer); err != nil {
+						t.Error(err)
+					}
 				}
-			}
-			for _, id := range ids {
-				if got := sequence(t, connection, id); got != 5 {
-					t.Errorf("flow has %d updates, want 5", got)
+				for _, id := range ids {
+					if got := sequence(t, connection, id); got != 5 {
+						t.Errorf("flow has %d updates, want 5", got)
+					}
 				}
-			}
+			})
 		})
 	}
 }
@@ -254,90 +261,96 @@ func TestJournalRepeatsThroughFaults(t *testing.T) {
 // What follows an update that did not happen is refused as out of order; both
 // must be sent again.
 func TestJournalRepeatsWhatFollowsAGap(t *testing.T) {
-	connection := &faulty{Connection: memory.New(logbook.Limits{})}
-	id := save(t, connection, 1)[0]
-	held, release := make(chan struct{}), make(chan struct{})
-	connection.before = func(call int, updates []logbook.Update) error {
-		switch call {
-		case 1:
-			close(held)
-			<-release
-		case 2:
-			updates[0].Sequence = 99 // this one is lost on the way
-		}
-		return nil
-	}
-	connection.after = func(call int, verdicts []error) ([]error, error) {
-		if call == 2 {
-			if !errors.Is(verdicts[1], logbook.ErrConflict) {
-				t.Errorf("the update after the gap: %v", verdicts[1])
+	synctest.Test(t, func(t *testing.T) {
+		connection := &faulty{Connection: memory.New(logbook.Limits{})}
+		id := save(t, connection, 1)[0]
+		held, release := make(chan struct{}), make(chan struct{})
+		connection.before = func(call int, updates []logbook.Update) error {
+			switch call {
+			case 1:
+				close(held)
+				<-release
+			case 2:
+				updates[0].Sequence = 99 // this one is lost on the way
 			}
-			verdicts[0] = logbook.ErrUnavailable
+			return nil
 		}
-		return verdicts, nil
-	}
-	line := start(t, connection).Open(t.Context())
-	answers := []<-chan error{line.Record(update(id, 1))}
-	<-held
-	answers = append(answers, line.Record(update(id, 2)), line.Record(update(id, 3)))
-	close(release)
-	for _, answer := range answers {
-		if err := verdict(t, answer); err != nil {
-			t.Error(err)
+		connection.after = func(call int, verdicts []error) ([]error, error) {
+			if call == 2 {
+				if !errors.Is(verdicts[1], logbook.ErrConflict) {
+					t.Errorf("the update after the gap: %v", verdicts[1])
+				}
+				verdicts[0] = logbook.ErrUnavailable
+			}
+			return verdicts, nil
 		}
-	}
-	if got := sequence(t, connection, id); got != 3 {
-		t.Errorf("flow has %d updates, want 3", got)
-	}
+		line := start(t, connection).Open(t.Context())
+		answers := []<-chan error{line.Record(update(id, 1))}
+		<-held
+		answers = append(answers, line.Record(update(id, 2)), line.Record(update(id, 3)))
+		close(release)
+		for _, answer := range answers {
+			if err := verdict(t, answer); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := sequence(t, connection, id); got != 3 {
+			t.Errorf("flow has %d updates, want 3", got)
+		}
+	})
 }
 
 func TestJournalRefusesOneRunOnly(t *testing.T) {
-	connection := &faulty{Connection: memory.New(logbook.Limits{})}
-	ids := save(t, connection, 2)
-	journal := start(t, connection)
-	stale, sane := journal.Open(t.Context()), journal.Open(t.Context())
-	fenced := update(ids[0], 1)
-	fenced.Token = logbook.Token{Generation: 1, Index: 5} // memory knows no claims
-	if err := verdict(t, stale.Record(fenced)); !errors.Is(err, logbook.ErrFenced) {
-		t.Errorf("a stale token: %v", err)
-	}
-	sent := len(connection.seen())
-	if err := verdict(t, stale.Record(update(ids[0], 1))); !errors.Is(err, logbook.ErrFenced) {
-		t.Errorf("an update after the fence: %v", err)
-	}
-	if len(connection.seen()) != sent {
-		t.Error("an update was sent for a run that is over")
-	}
-	if err := verdict(t, sane.Record(update(ids[1], 1))); err != nil {
-		t.Errorf("another run: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		connection := &faulty{Connection: memory.New(logbook.Limits{})}
+		ids := save(t, connection, 2)
+		journal := start(t, connection)
+		stale, sane := journal.Open(t.Context()), journal.Open(t.Context())
+		fenced := update(ids[0], 1)
+		fenced.Token = logbook.Token{Generation: 1, Index: 5} // memory knows no claims
+		if err := verdict(t, stale.Record(fenced)); !errors.Is(err, logbook.ErrFenced) {
+			t.Errorf("a stale token: %v", err)
+		}
+		sent := len(connection.seen())
+		if err := verdict(t, stale.Record(update(ids[0], 1))); !errors.Is(err, logbook.ErrFenced) {
+			t.Errorf("an update after the fence: %v", err)
+		}
+		if len(connection.seen()) != sent {
+			t.Error("an update was sent for a run that is over")
+		}
+		if err := verdict(t, sane.Record(update(ids[1], 1))); err != nil {
+			t.Errorf("another run: %v", err)
+		}
+	})
 }
 
 func TestJournalEnds(t *testing.T) {
-	gone := errors.New("the claim is gone")
-	connection := &faulty{Connection: memory.New(logbook.Limits{})}
-	connection.before = func(int, []logbook.Update) error { return logbook.ErrUnavailable }
-	ids := save(t, connection, 3)
-	journal := conductor.NewJournal(connection)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { journal.Run(ctx) })
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("the claim is gone")
+		connection := &faulty{Connection: memory.New(logbook.Limits{})}
+		connection.before = func(int, []logbook.Update) error { return logbook.ErrUnavailable }
+		ids := save(t, connection, 3)
+		journal := conductor.NewJournal(connection)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { journal.Run(ctx) })
 
-	alive, lose := context.WithCancelCause(context.Background())
-	lost, closed, last := journal.Open(alive), journal.Open(t.Context()), journal.Open(t.Context())
-	answers := []<-chan error{lost.Record(update(ids[0], 1)), closed.Record(update(ids[1], 1)), last.Record(update(ids[2], 1))}
-	lose(gone)
-	if err := verdict(t, answers[0]); !errors.Is(err, gone) {
-		t.Errorf("after the claim was lost: %v", err)
-	}
-	lost.Flush(t.Context()) // nothing is pending: it returns
-	closed.Close()
-	if err := verdict(t, answers[1]); err == nil {
-		t.Error("an update of a closed run was accepted")
-	}
-	cancel(gone)
-	running.Wait()
-	if err := verdict(t, answers[2]); !errors.Is(err, gone) {
-		t.Errorf("after the journal's end: %v", err)
-	}
+		alive, lose := context.WithCancelCause(context.Background())
+		lost, closed, last := journal.Open(alive), journal.Open(t.Context()), journal.Open(t.Context())
+		answers := []<-chan error{lost.Record(update(ids[0], 1)), closed.Record(update(ids[1], 1)), last.Record(update(ids[2], 1))}
+		lose(gone)
+		if err := verdict(t, answers[0]); !errors.Is(err, gone) {
+			t.Errorf("after the claim was lost: %v", err)
+		}
+		lost.Flush(t.Context()) // nothing is pending: it returns
+		closed.Close()
+		if err := verdict(t, answers[1]); err == nil {
+			t.Error("an update of a closed run was accepted")
+		}
+		cancel(gone)
+		running.Wait()
+		if err := verdict(t, answers[2]); !errors.Is(err, gone) {
+			t.Errorf("after the journal's end: %v", err)
+		}
+	})
 }

@@ -45,28 +45,30 @@ func TestMaxDispatches(t *testing.T) {
 	for _, row := range []struct{ most, atOnce, after, again int }{
 		{1, 1, 1, 2}, {1, 8, 1, 2}, {7, 3, 7, 14}, {8, 8, 8, 16}, {10, 4, 10, 20},
 	} {
-		c := openCluster(t)
-		for range 25 {
-			post(t, c, "work", nil)
-		}
-		o, notices := noticed(c, simple(t))
-		o.MaxDispatches, o.MaxJobs = row.most, row.atOnce
-		worker, ended := ends(t, o)
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
-		if got := claims(t, c); got != row.after || notices.count(conductor.MomentConsumed) != row.after {
-			t.Errorf("of at most %d, %d at once, %d were claimed and %d done", row.most, row.atOnce, got, notices.count(conductor.MomentConsumed))
-		}
-		if err := worker.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := claims(t, c); got != row.again {
-			t.Errorf("of at most %d, %d were claimed by two runs", row.most, got)
-		}
-		if got := notices.count(conductor.MomentSpent); got != 2 {
-			t.Errorf("%d runs were told to be spent", got)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			c := openCluster(t)
+			for range 25 {
+				post(t, c, "work", nil)
+			}
+			o, notices := noticed(c, simple(t))
+			o.MaxDispatches, o.MaxJobs = row.most, row.atOnce
+			worker, ended := ends(t, o)
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if got := claims(t, c); got != row.after || notices.count(conductor.MomentConsumed) != row.after {
+				t.Errorf("of at most %d, %d at once, %d were claimed and %d done", row.most, row.atOnce, got, notices.count(conductor.MomentConsumed))
+			}
+			if err := worker.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := claims(t, c); got != row.again {
+				t.Errorf("of at most %d, %d were claimed by two runs", row.most, got)
+			}
+			if got := notices.count(conductor.MomentSpent); got != 2 {
+				t.Errorf("%d runs were told to be spent", got)
+			}
+		})
 	}
 }
 

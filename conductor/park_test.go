@@ -17,40 +17,42 @@ import (
 // TestWaitingJobsAreGivenBack: a job that only waits leaves its place to
 // another, counts no failure, and goes on when its step is due.
 func TestWaitingJobsAreGivenBack(t *testing.T) {
-	c := openCluster(t)
-	registry := factories{
-		"waits": func() ([]flow.Node, error) {
-			return []flow.Node{do("a", func(ctx context.Context) error {
-				if flow.CallFrom(ctx).Asked == 0 {
-					return flow.NotYet(time.Second)
-				}
-				return nil
-			})}, nil
-		},
-		"stays": func() ([]flow.Node, error) {
-			return []flow.Node{do("a", func(context.Context) error { return flow.NotYet(time.Hour) })}, nil
-		},
-		"works": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil },
-	}.registry(t)
-	o := options(c, registry)
-	o.MaxJobs, o.Park = 1, time.Millisecond
-	running(t, o)
-	waits, stays := post(t, c, "waits", nil), post(t, c, "stays", nil)
-	var waiting jobs.Job
-	until(t, "it waits on the board", func() bool {
-		var err error
-		waiting, err = c.Job(t.Context(), stays.ID)
-		return err == nil && waiting.State == jobs.StateCooling
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		registry := factories{
+			"waits": func() ([]flow.Node, error) {
+				return []flow.Node{do("a", func(ctx context.Context) error {
+					if flow.CallFrom(ctx).Asked == 0 {
+						return flow.NotYet(time.Second)
+					}
+					return nil
+				})}, nil
+			},
+			"stays": func() ([]flow.Node, error) {
+				return []flow.Node{do("a", func(context.Context) error { return flow.NotYet(time.Hour) })}, nil
+			},
+			"works": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil },
+		}.registry(t)
+		o := options(c, registry)
+		o.MaxJobs, o.Park = 1, time.Millisecond
+		running(t, o)
+		waits, stays := post(t, c, "waits", nil), post(t, c, "stays", nil)
+		var waiting jobs.Job
+		until(t, "it waits on the board", func() bool {
+			var err error
+			waiting, err = c.Job(t.Context(), stays.ID)
+			return err == nil && waiting.State == jobs.StateCooling
+		})
+		if waiting.Failures != 0 || waiting.Claim != nil || !strings.Contains(waiting.Reason, "to try step a again") {
+			t.Errorf("it stands as %+v", waiting)
+		}
+		if job := finished(t, c, post(t, c, "works", nil).ID); job.Outcome != jobs.OutcomeSuccess {
+			t.Errorf("beside it: %+v", job)
+		}
+		if job := finished(t, c, waits.ID); job.Outcome != jobs.OutcomeSuccess || job.Failures != 0 || job.Claims != 2 {
+			t.Errorf("due again: %+v", job)
+		}
 	})
-	if waiting.Failures != 0 || waiting.Claim != nil || !strings.Contains(waiting.Reason, "to try step a again") {
-		t.Errorf("it stands as %+v", waiting)
-	}
-	if job := finished(t, c, post(t, c, "works", nil).ID); job.Outcome != jobs.OutcomeSuccess {
-		t.Errorf("beside it: %+v", job)
-	}
-	if job := finished(t, c, waits.ID); job.Outcome != jobs.OutcomeSuccess || job.Failures != 0 || job.Claims != 2 {
-		t.Errorf("due again: %+v", job)
-	}
 }
 
 func TestDecidingAboutWaitingJobs(t *testing.T) {

@@ -232,11 +232,13 @@ func TestOpeningASession(t *testing.T) {
 
 // A flow that is too large for the answer to a claim is read apart.
 func TestFlowIsReadApart(t *testing.T) {
-	board := &road{cluster: openCluster(t), bare: true}
-	running(t, options(board, simple(t)))
-	if job := finished(t, board, post(t, board, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
-		t.Errorf("outcome %q, failure %+v", job.Outcome, job.Failure)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		board := &road{cluster: openCluster(t), bare: true}
+		running(t, options(board, simple(t)))
+		if job := finished(t, board, post(t, board, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
+			t.Errorf("outcome %q, failure %+v", job.Outcome, job.Failure)
+		}
+	})
 }
 
 func TestStopsWithoutABoard(t *testing.T) {
@@ -375,38 +377,40 @@ func TestRefusedEndings(t *testing.T) {
 // A claim that ends while the session lives, as when a person takes the job
 // away, costs only that run.
 func TestFencedRunStopsAlone(t *testing.T) {
-	c := openCluster(t)
-	began, proceed := make(chan struct{}), make(chan struct{})
-	registry := factories{
-		"taken": func() ([]flow.Node, error) {
-			return []flow.Node{do("a", func(context.Context) error { close(began); <-proceed; return nil }), do("b", func(context.Context) error {
-				return errors.New("this step must not start")
-			}, flow.AtMostOnce())}, nil
-		},
-		"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil },
-	}.registry(t)
-	var notices diary
-	o := options(c, registry)
-	o.Notify = notices.note
-	running(t, o)
-	job := post(t, c, "taken", nil)
-	<-began
-	held, err := c.Job(t.Context(), job.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Trash(t.Context(), jobs.Ending{Job: job.ID, Token: held.Token, Reason: "not wanted any more"}); err != nil {
-		t.Fatal(err)
-	}
-	close(proceed)
-	until(t, "the loss is noticed", func() bool { return notices.count(conductor.MomentClaimLost) == 1 })
-	if got := detailOf(t, c, job); attempts(got, "b") != 0 || got.State.Finished() {
-		t.Errorf("after the loss the flow is %s, step b was executed %d times", got.State, attempts(got, "b"))
-	}
-	if other := finished(t, c, post(t, c, "work", nil).ID); other.Outcome != jobs.OutcomeSuccess {
-		t.Errorf("another job: outcome %q", other.Outcome)
-	}
-	if notices.count(conductor.MomentSessionLost) != 0 {
-		t.Error("the session was given up")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		began, proceed := make(chan struct{}), make(chan struct{})
+		registry := factories{
+			"taken": func() ([]flow.Node, error) {
+				return []flow.Node{do("a", func(context.Context) error { close(began); <-proceed; return nil }), do("b", func(context.Context) error {
+					return errors.New("this step must not start")
+				}, flow.AtMostOnce())}, nil
+			},
+			"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil },
+		}.registry(t)
+		var notices diary
+		o := options(c, registry)
+		o.Notify = notices.note
+		running(t, o)
+		job := post(t, c, "taken", nil)
+		<-began
+		held, err := c.Job(t.Context(), job.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Trash(t.Context(), jobs.Ending{Job: job.ID, Token: held.Token, Reason: "not wanted any more"}); err != nil {
+			t.Fatal(err)
+		}
+		close(proceed)
+		until(t, "the loss is noticed", func() bool { return notices.count(conductor.MomentClaimLost) == 1 })
+		if got := detailOf(t, c, job); attempts(got, "b") != 0 || got.State.Finished() {
+			t.Errorf("after the loss the flow is %s, step b was executed %d times", got.State, attempts(got, "b"))
+		}
+		if other := finished(t, c, post(t, c, "work", nil).ID); other.Outcome != jobs.OutcomeSuccess {
+			t.Errorf("another job: outcome %q", other.Outcome)
+		}
+		if notices.count(conductor.MomentSessionLost) != 0 {
+			t.Error("the session was given up")
+		}
+	})
 }
