@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	main "github.com/conductord/conductord/cmd/conductord"
@@ -30,7 +31,7 @@ func TestBench(t *testing.T) {
 	} {
 		args := append([]string{"bench"}, strings.Fields(row.args)...)
 		if !strings.Contains(row.args, "--duration") {
-			args = append(args, "--duration", "300ms")
+			args = append(args, "--duration", "2s") // so long that something is done on a busy machine
 		}
 		got := run(t, cluster, append(args, "-o", "json")...)
 		var result struct {
@@ -59,7 +60,7 @@ func TestBench(t *testing.T) {
 	if page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: others}); err != nil || len(page.Jobs) != 0 {
 		t.Errorf("jobs are left: %v, %v", page.Jobs, err)
 	}
-	table := run(t, cluster, "bench", "post", "--duration", "100ms")
+	table := run(t, cluster, "bench", "post", "--duration", "2s")
 	if table.code != 0 || !strings.Contains(table.out, "P99.9") || !strings.Contains(table.out, " ms ") {
 		t.Errorf("as a table: %+v", table)
 	}
@@ -117,11 +118,11 @@ func (f *fitful) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 
 func TestBenchCountsErrors(t *testing.T) {
 	t.Parallel()
-	some := run(t, &fitful{Cluster: openCluster(t), every: 2}, "bench", "post", "--clients", "1", "--duration", "300ms", "-o", "json")
+	some := run(t, &fitful{Cluster: openCluster(t), every: 2}, "bench", "post", "--clients", "1", "--duration", "2s", "-o", "json")
 	if some.code != 0 || !strings.Contains(some.out, `"first_error": "no: `) || !strings.Contains(some.err, "calls have failed") {
 		t.Errorf("some calls fail: %+v", some)
 	}
-	all := run(t, &fitful{Cluster: openCluster(t), every: 1}, "bench", "post", "--clients", "1", "--duration", "100ms")
+	all := run(t, &fitful{Cluster: openCluster(t), every: 1}, "bench", "post", "--clients", "1", "--duration", "2s")
 	if all.code != main.ExitUnavailable || all.out != "" {
 		t.Errorf("all calls fail: %+v", all)
 	}
@@ -163,25 +164,27 @@ func (unclaimable) ClaimNext(context.Context, jobs.ClaimRequest) ([]jobs.Claimed
 // owner has, and that one which does not come about leaves nothing behind.
 func TestBenchTakeover(t *testing.T) {
 	t.Parallel()
-	cluster := openCluster(t)
-	got := run(t, &timed{cluster, 600 * time.Millisecond}, "bench", "takeover", "--clients", "3", "--rounds", "3", "--ttl", "600ms", "-o", "json")
-	var result struct {
-		Operations, Errors uint64
-		TTL                float64 `json:"ttl_ms"`
-		P50                float64 `json:"p50_ms"`
-	}
-	if err := json.Unmarshal([]byte(got.out), &result); err != nil || result.Operations != 3 || result.Errors != 0 || result.TTL != 600 || result.P50 < 600 {
-		t.Errorf("three takeovers: %v, %s%s", err, got.out, got.err)
-	}
-	none := run(t, unclaimable{cluster}, "bench", "takeover", "--clients", "1", "--rounds", "1")
-	if none.code != main.ExitUnavailable || !strings.Contains(none.err, "not given to another") {
-		t.Errorf("no takeover: %+v", none)
-	}
-	open := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
-	if page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: open}); err != nil || len(page.Jobs) != 0 {
-		t.Errorf("jobs are left: %v, %v", page.Jobs, err)
-	}
-	if sessions, err := cluster.Sessions(t.Context()); err != nil || len(sessions) != 0 {
-		t.Errorf("sessions are left: %v, %v", sessions, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster := openCluster(t)
+		got := run(t, &timed{cluster, 600 * time.Millisecond}, "bench", "takeover", "--clients", "3", "--rounds", "3", "--ttl", "600ms", "-o", "json")
+		var result struct {
+			Operations, Errors uint64
+			TTL                float64 `json:"ttl_ms"`
+			P50                float64 `json:"p50_ms"`
+		}
+		if err := json.Unmarshal([]byte(got.out), &result); err != nil || result.Operations != 3 || result.Errors != 0 || result.TTL != 600 || result.P50 < 600 {
+			t.Errorf("three takeovers: %v, %s%s", err, got.out, got.err)
+		}
+		none := run(t, unclaimable{cluster}, "bench", "takeover", "--clients", "1", "--rounds", "1")
+		if none.code != main.ExitUnavailable || !strings.Contains(none.err, "not given to another") {
+			t.Errorf("no takeover: %+v", none)
+		}
+		open := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
+		if page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: open}); err != nil || len(page.Jobs) != 0 {
+			t.Errorf("jobs are left: %v, %v", page.Jobs, err)
+		}
+		if sessions, err := cluster.Sessions(t.Context()); err != nil || len(sessions) != 0 {
+			t.Errorf("sessions are left: %v, %v", sessions, err)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	main "github.com/conductord/conductord/cmd/conductord"
@@ -55,53 +56,55 @@ func TestBoardCommands(t *testing.T) {
 // TestBoardWait: what is waited for is there at once, never comes, or comes
 // while the command waits.
 func TestBoardWait(t *testing.T) {
-	cluster := openCluster(t)
-	run(t, cluster, "board", "create", "empty")
-	held := post(t, cluster, "--kind", "k", "--tag", "eu", "--hold", "--board", "night")
-	for _, row := range []struct {
-		args string
-		code int
-		want string // part of what is said, on stdout or stderr
-	}{
-		{"board wait", main.ExitUsage, "accepts 1 arg"},
-		{"board wait none", main.ExitNotFound, "cannot wait for board none"},
-		{"board wait none --some --timeout 1ms", main.ExitTimeout, "board none has 0 unfinished jobs"},
-		{"board wait empty", 0, "empty has 0 unfinished, 0 finished"},
-		{"board wait night --state claimable", 0, "night has 0 claimable, 0 finished"},
-		{"board wait night --state claimable,cooling", 0, "night has 0 claimable or cooling"},
-		{"board wait night --state held --some", 0, "night has 1 held"},
-		{"board wait night --kind other", 0, "night has 0 unfinished"},
-		{"board wait night --tag eu --timeout 1ms", main.ExitTimeout, "board night has "},
-		{"board wait night --state lost", main.ExitUsage, "--state must be one of"},
-		{"board wait night --state completed", main.ExitUsage, "completed jobs stay so"},
-		{"-o json board wait empty", 0, `"left": 0`},
-	} {
-		if got := run(t, cluster, strings.Fields(row.args)...); got.code != row.code || !strings.Contains(got.out+got.err, row.want) {
-			t.Errorf("%s: %+v", row.args, got)
+	synctest.Test(t, func(t *testing.T) {
+		cluster := openCluster(t)
+		run(t, cluster, "board", "create", "empty")
+		held := post(t, cluster, "--kind", "k", "--tag", "eu", "--hold", "--board", "night")
+		for _, row := range []struct {
+			args string
+			code int
+			want string // part of what is said, on stdout or stderr
+		}{
+			{"board wait", main.ExitUsage, "accepts 1 arg"},
+			{"board wait none", main.ExitNotFound, "cannot wait for board none"},
+			{"board wait none --some --timeout 1ms", main.ExitTimeout, "board none has 0 unfinished jobs"},
+			{"board wait empty", 0, "empty has 0 unfinished, 0 finished"},
+			{"board wait night --state claimable", 0, "night has 0 claimable, 0 finished"},
+			{"board wait night --state claimable,cooling", 0, "night has 0 claimable or cooling"},
+			{"board wait night --state held --some", 0, "night has 1 held"},
+			{"board wait night --kind other", 0, "night has 0 unfinished"},
+			{"board wait night --tag eu --timeout 1ms", main.ExitTimeout, "board night has "},
+			{"board wait night --state lost", main.ExitUsage, "--state must be one of"},
+			{"board wait night --state completed", main.ExitUsage, "completed jobs stay so"},
+			{"-o json board wait empty", 0, `"left": 0`},
+		} {
+			if got := run(t, cluster, strings.Fields(row.args)...); got.code != row.code || !strings.Contains(got.out+got.err, row.want) {
+				t.Errorf("%s: %+v", row.args, got)
+			}
 		}
-	}
 
-	seen, done := make(chan struct{}), make(chan said, 1)
-	waiting := &signalling{Writer: new(strings.Builder), seen: seen}
-	go func() { // ends with the job
-		done <- runWith(t, t.Context(), cluster, func(p *main.Program) { p.Terminal, p.Err = true, waiting }, "board", "wait", "night", "--timeout", "1m")
-	}()
-	select {
-	case <-seen:
-	case <-time.After(time.Minute):
-		t.Fatal("nothing is said of what is waited for")
-	}
-	run(t, cluster, "job", "cancel", held.String())
-	got := <-done
-	if got.code != 0 || got.out != "night has 0 unfinished, 1 finished, 1 cancelled\n" {
-		t.Errorf("waited: %+v", got)
-	}
-	if text := waiting.Writer.(*strings.Builder).String(); !strings.HasPrefix(text, "conductord: board night: 1 unfinished, 0 gone\n") {
-		t.Errorf("it said %q", text)
-	}
-	if job, err := cluster.Job(t.Context(), held); err != nil || job.State != jobs.StateCompleted {
-		t.Errorf("the job is %s, %v", job.State, err)
-	}
+		seen, done := make(chan struct{}), make(chan said, 1)
+		waiting := &signalling{Writer: new(strings.Builder), seen: seen}
+		go func() { // ends with the job
+			done <- runWith(t, t.Context(), cluster, func(p *main.Program) { p.Terminal, p.Err = true, waiting }, "board", "wait", "night", "--timeout", "1m")
+		}()
+		select {
+		case <-seen:
+		case <-time.After(time.Minute):
+			t.Fatal("nothing is said of what is waited for")
+		}
+		run(t, cluster, "job", "cancel", held.String())
+		got := <-done
+		if got.code != 0 || got.out != "night has 0 unfinished, 1 finished, 1 cancelled\n" {
+			t.Errorf("waited: %+v", got)
+		}
+		if text := waiting.Writer.(*strings.Builder).String(); !strings.HasPrefix(text, "conductord: board night: 1 unfinished, 0 gone\n") {
+			t.Errorf("it said %q", text)
+		}
+		if job, err := cluster.Job(t.Context(), held); err != nil || job.State != jobs.StateCompleted {
+			t.Errorf("the job is %s, %v", job.State, err)
+		}
+	})
 }
 
 // signalling tells once that something was written.

@@ -514,15 +514,17 @@ func runAndWork(t *testing.T, cluster main.Cluster, change func(*main.Program), 
 	go func() { // ends with the command
 		ended <- runWith(t, t.Context(), cluster, change, "flow", "run", "--wait", "--id", id.String(), "--set", "guest=Ann", examples+"hello.toml")
 	}()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
 	for posted := false; !posted; {
 		select {
 		case <-deadline.C:
 			t.Fatal("the job was not posted")
 		case got := <-ended:
 			t.Fatalf("ended before the job had: %+v", got)
-		default:
+		case <-look.C:
 			_, err := cluster.Job(t.Context(), id)
 			posted = err == nil
 		}

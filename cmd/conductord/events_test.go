@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	main "github.com/conductord/conductord/cmd/conductord"
@@ -12,76 +13,79 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// following runs a command that does not end by itself, until its time is up.
+// following runs a command that does not end by itself, until its time is up: in
+// a bubble that is when it has said all that there is to be said.
 func following(t *testing.T, cluster *testCluster, args ...string) said {
 	t.Helper()
 	return run(t, cluster, append(args, "--timeout", "300ms")...)
 }
 
 func TestEventsAreSelected(t *testing.T) {
-	cluster := openCluster(t)
-	first := post(t, cluster, "--kind", "k", "--key", "order 7", "--tag", "eu")
-	post(t, cluster, "--kind", "l", "--board", "night")
-	newWorker(t, cluster, first)
-	for _, row := range []struct{ name, args, kinds string }{
-		{"all", "", "posted posted claimed"},
-		{"of two boards", "--board night --board default", "posted posted claimed"},
-		{"of a board", "--board night", "posted"},
-		{"of a job", "--job " + first.String(), "posted claimed"},
-		{"of a kind of event", "--event claimed", "claimed"},
-		{"of a kind of job", "--kind l", "posted"},
-		{"of a tag", "--tag eu", "posted claimed"},
-		{"of an owner", "--owner w1 --sessions", "session_opened claimed"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := openCluster(t)
+		first := post(t, cluster, "--kind", "k", "--key", "order 7", "--tag", "eu")
+		post(t, cluster, "--kind", "l", "--board", "night")
+		newWorker(t, cluster, first)
+		for _, row := range []struct{ name, args, kinds string }{
+			{"all", "", "posted posted claimed"},
+			{"of two boards", "--board night --board default", "posted posted claimed"},
+			{"of a board", "--board night", "posted"},
+			{"of a job", "--job " + first.String(), "posted claimed"},
+			{"of a kind of event", "--event claimed", "claimed"},
+			{"of a kind of job", "--kind l", "posted"},
+			{"of a tag", "--tag eu", "posted claimed"},
+			{"of an owner", "--owner w1 --sessions", "session_opened claimed"},
+		} {
 			var kinds []string
 			got := following(t, cluster, append(strings.Fields("-o json events --after 0-0"), strings.Fields(row.args)...)...)
 			for _, line := range strings.Split(strings.TrimSpace(got.out), "\n") {
 				var event jobs.Event
 				if err := json.Unmarshal([]byte(line), &event); err != nil {
-					t.Fatalf("%q: %v", line, err)
+					t.Fatalf("%s: %q: %v", row.name, line, err)
 				}
 				kinds = append(kinds, string(event.Kind))
 			}
 			if strings.Join(kinds, " ") != row.kinds {
-				t.Errorf("told %q, not %q (%+v)", kinds, row.kinds, got)
+				t.Errorf("%s: told %q, not %q (%+v)", row.name, kinds, row.kinds, got)
 			}
-		})
-	}
-	if got := following(t, cluster, "events", "--after", "0-0", "--event", "session_opened"); !strings.Contains(got.out, "owner=w1") {
-		t.Errorf("a session is told as %+v", got)
-	}
-	run(t, cluster, "board", "pause", "night", "--reason", "stocktaking")
-	if got := following(t, cluster, "events", "--after", "0-0", "--event", "board_paused"); !strings.Contains(got.out, ` board_paused board="night" order=suspend by=`) ||
-		!strings.Contains(got.out, ` reason="stocktaking"`) {
-		t.Errorf("a pause is told as %+v", got)
-	}
-	for _, row := range []struct{ args, err string }{
-		{"events --event exploded", "watch kinds"},
-		{"events --after 7", "--after must be INDEX-ITEM"},
-		{"events --job 7", "job id"},
-	} {
-		if got := run(t, cluster, strings.Fields(row.args)...); got.code != main.ExitUsage || !strings.Contains(got.err, row.err) {
-			t.Errorf("%s: %+v", row.args, got)
 		}
-	}
+		if got := following(t, cluster, "events", "--after", "0-0", "--event", "session_opened"); !strings.Contains(got.out, "owner=w1") {
+			t.Errorf("a session is told as %+v", got)
+		}
+		run(t, cluster, "board", "pause", "night", "--reason", "stocktaking")
+		if got := following(t, cluster, "events", "--after", "0-0", "--event", "board_paused"); !strings.Contains(got.out, ` board_paused board="night" order=suspend by=`) ||
+			!strings.Contains(got.out, ` reason="stocktaking"`) {
+			t.Errorf("a pause is told as %+v", got)
+		}
+		for _, row := range []struct{ args, err string }{
+			{"events --event exploded", "watch kinds"},
+			{"events --after 7", "--after must be INDEX-ITEM"},
+			{"events --job 7", "job id"},
+		} {
+			if got := run(t, cluster, strings.Fields(row.args)...); got.code != main.ExitUsage || !strings.Contains(got.err, row.err) {
+				t.Errorf("%s: %+v", row.args, got)
+			}
+		}
+	})
 }
 
 // Whoever asks for events that are gone is told where to go on; whoever asks
 // for all gets all that there are.
 func TestEventsThatAreGone(t *testing.T) {
-	cluster := &testCluster{Board: fsmtest.New(t, fsmtest.Options{EventsKept: 2})}
-	for range 5 {
-		post(t, cluster, "--kind", "k")
-	}
-	got := run(t, cluster, "events", "--after", "3-1")
-	if got.code != main.ExitConflict || !strings.Contains(got.err, "--after 4-1 tells all that is kept") {
-		t.Errorf("got %+v", got)
-	}
-	got = following(t, cluster, "events", "--after", "0-0")
-	if strings.Count(got.out, "posted") != 2 || !strings.Contains(got.err, "events up to 4-1 are no longer kept") {
-		t.Errorf("got %+v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster := &testCluster{Board: fsmtest.New(t, fsmtest.Options{EventsKept: 2})}
+		for range 5 {
+			post(t, cluster, "--kind", "k")
+		}
+		got := run(t, cluster, "events", "--after", "3-1")
+		if got.code != main.ExitConflict || !strings.Contains(got.err, "--after 4-1 tells all that is kept") {
+			t.Errorf("got %+v", got)
+		}
+		got = following(t, cluster, "events", "--after", "0-0")
+		if strings.Count(got.out, "posted") != 2 || !strings.Contains(got.err, "events up to 4-1 are no longer kept") {
+			t.Errorf("got %+v", got)
+		}
+	})
 }
 
 func TestJobsAreWaitedFor(t *testing.T) {

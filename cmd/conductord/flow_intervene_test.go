@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	main "github.com/conductord/conductord/cmd/conductord"
@@ -195,43 +196,45 @@ func (w *worker) endAs(outcome jobs.Outcome) {
 
 // TestFailedFlowSaysHowToGoOn: with the very commands, and the job points there.
 func TestFailedFlowSaysHowToGoOn(t *testing.T) {
-	cluster := openCluster(t)
-	id, flow := stuckFlow(t, cluster)
-	shown := run(t, cluster, "flow", "show", "--attempts", id.String())
-	for _, want := range []string{
-		"definition: hash-of-hello\n", "state: FAILURE\n",
-		"to go on: conductord flow retry-revert ID # undo further, after you have mended the cause\n",
-		"conductord flow skip ID make-greeting # nothing of it is left to undo\n",
-		"conductord flow complete ID say-greeting --result JSON # its work is done; go on forwards\n",
-		"conductord flow rerun ID --from say-greeting # run it and all behind it again\n",
-		"conductord flow rerun ID # run all of it again\n",
-		"make-greeting revert 1 TIME TOOK w1 1-",
-		"handler.exit: no way back\n",
-	} {
-		if !strings.Contains(steady(shown.out), want) {
-			t.Errorf("no %q in\n%s", want, steady(shown.out))
+	synctest.Test(t, func(t *testing.T) {
+		cluster := openCluster(t)
+		id, flow := stuckFlow(t, cluster)
+		shown := run(t, cluster, "flow", "show", "--attempts", id.String())
+		for _, want := range []string{
+			"definition: hash-of-hello\n", "state: FAILURE\n",
+			"to go on: conductord flow retry-revert ID # undo further, after you have mended the cause\n",
+			"conductord flow skip ID make-greeting # nothing of it is left to undo\n",
+			"conductord flow complete ID say-greeting --result JSON # its work is done; go on forwards\n",
+			"conductord flow rerun ID --from say-greeting # run it and all behind it again\n",
+			"conductord flow rerun ID # run all of it again\n",
+			"make-greeting revert 1 TIME TOOK w1 1-",
+			"handler.exit: no way back\n",
+		} {
+			if !strings.Contains(steady(shown.out), want) {
+				t.Errorf("no %q in\n%s", want, steady(shown.out))
+			}
 		}
-	}
-	if !strings.Contains(shown.out, flow) {
-		t.Errorf("the commands name another flow than %s:\n%s", flow, shown.out)
-	}
-	if got := run(t, cluster, "job", "get", id.String()); !strings.Contains(steady(got.out), "to go on: a person is needed: `conductord flow show ID` tells what can be done\n") {
-		t.Errorf("the job is shown as\n%s", steady(got.out))
-	}
-	run(t, cluster, "flow", "retry-revert", "--by", "ann", "--reason", "mended", id.String())
-	shown = run(t, cluster, "flow", "show", id.String())
-	for _, want := range []string{
-		"interventions: retry-revert, at TIME by ann: mended [to be carried out]\n",
-		"to go on: nothing is needed: what was said last is carried out when its job is claimed\n",
-	} {
-		if !strings.Contains(steady(shown.out), want) {
-			t.Errorf("no %q in\n%s", want, steady(shown.out))
+		if !strings.Contains(shown.out, flow) {
+			t.Errorf("the commands name another flow than %s:\n%s", flow, shown.out)
 		}
-	}
-	watched := run(t, cluster, "--timeout", "300ms", "job", "watch", "--after", "0-0", id.String())
-	if want := " reopened ID \"hello\" claimable order=intervene by=ann"; !strings.Contains(steady(watched.out), want) {
-		t.Errorf("no %q in\n%s", want, steady(watched.out))
-	}
+		if got := run(t, cluster, "job", "get", id.String()); !strings.Contains(steady(got.out), "to go on: a person is needed: `conductord flow show ID` tells what can be done\n") {
+			t.Errorf("the job is shown as\n%s", steady(got.out))
+		}
+		run(t, cluster, "flow", "retry-revert", "--by", "ann", "--reason", "mended", id.String())
+		shown = run(t, cluster, "flow", "show", id.String())
+		for _, want := range []string{
+			"interventions: retry-revert, at TIME by ann: mended [to be carried out]\n",
+			"to go on: nothing is needed: what was said last is carried out when its job is claimed\n",
+		} {
+			if !strings.Contains(steady(shown.out), want) {
+				t.Errorf("no %q in\n%s", want, steady(shown.out))
+			}
+		}
+		watched := run(t, cluster, "--timeout", "300ms", "job", "watch", "--after", "0-0", id.String())
+		if want := " reopened ID \"hello\" claimable order=intervene by=ann"; !strings.Contains(steady(watched.out), want) {
+			t.Errorf("no %q in\n%s", want, steady(watched.out))
+		}
+	})
 }
 
 // TestWordsOfSteps: what steps have said on stderr is shown, of the step that is
