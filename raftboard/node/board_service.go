@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -105,22 +106,39 @@ func (s *boardService) postApart(ctx context.Context, request *conductordv1.Post
 		places[last] = append(places[last], i)
 	}
 	index := s.machine.AppliedIndex()
-	for i, c := range commands {
+	err := inTurn(len(commands), func(i int) (err error) {
 		var result *conductordv1.Result
-		var err error
-		index, result, err = s.submitOne(ctx, c)
-		if err != nil {
-			return nil, 0, err
+		if index, result, err = s.submitOne(ctx, commands[i]); err != nil {
+			return err
 		}
 		posted, err := s.postedJobs(result.GetPost().GetPosted())
 		if err != nil {
-			return nil, 0, err
+			return err
 		}
 		for j, place := range places[i] {
 			answer.Posted[place] = posted[j]
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
 	}
 	return answer, index, nil
+}
+
+// inTurn does the parts of a call one after another, up to the first that fails.
+// That a later part did not happen does not say so of the call.
+func inTurn(parts int, do func(part int) error) error {
+	for part := range parts {
+		err := do(part)
+		switch {
+		case errors.Is(err, jobs.ErrUnavailable) && part > 0:
+			return fmt.Errorf("%w: the first part of it has: then %v", jobs.ErrUncertain, err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *boardService) flowsPass(postings []*conductordv1.Posting) bool {

@@ -307,3 +307,6 @@ func MayGo(entries, afloat, commands, bytes int) bool {
 	}
 	return l.mayGo()
 }
+
+// InTurn does the parts of a call.
+func InTurn(parts int, do func(part int) error) error { return inTurn(parts, do) }

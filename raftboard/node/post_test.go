@@ -2,6 +2,8 @@ package node_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
 )
 
 // TestBriefAnswers: who asks for a brief answer is not sent back what he has
@@ -55,5 +58,36 @@ func TestBriefAnswers(t *testing.T) {
 	}
 	if posted := answer.Msg.Results[0].GetPost().Posted[0]; posted.Posted != nil || posted.Error != nil {
 		t.Errorf("a command is answered with %v", posted)
+	}
+}
+
+// TestPartsOfACall: a call of which a part has happened is not said not to have.
+func TestPartsOfACall(t *testing.T) {
+	unavailable := fmt.Errorf("%w: not the leader", jobs.ErrUnavailable)
+	for _, row := range []struct {
+		what  string
+		fails int // the part; -1: none
+		with  error
+		want  error
+		done  int
+	}{
+		{"all parts", -1, nil, nil, 3},
+		{"the first is refused", 0, unavailable, jobs.ErrUnavailable, 1},
+		{"a later one is refused", 2, unavailable, jobs.ErrUncertain, 3},
+		{"a later one is in doubt", 1, jobs.ErrUncertain, jobs.ErrUncertain, 2},
+		{"a later one is wrong", 1, jobs.ErrInvalid, jobs.ErrInvalid, 2},
+	} {
+		done := 0
+		err := node.InTurn(3, func(part int) error {
+			done++
+			if part == row.fails {
+				return row.with
+			}
+			return nil
+		})
+		refused := errors.Is(err, jobs.ErrUnavailable)
+		if !errors.Is(err, row.want) || done != row.done || refused != (row.want == jobs.ErrUnavailable) {
+			t.Errorf("%s: %v after %d parts", row.what, err, done)
+		}
 	}
 }
