@@ -1,7 +1,6 @@
 package tables
 
-// BreakFile closes the file behind the back of the DB: what a disk that is
-// full or gone does to a flush.
+// BreakFile closes the file behind the back of the DB.
 func BreakFile(db *DB) error { return db.file.Close() }
 
 // Flushed waits for the flush that is under way.

@@ -2,7 +2,6 @@ package tables
 
 import (
 	"strings"
-	"unsafe"
 
 	"github.com/tidwall/btree"
 )
@@ -110,16 +109,4 @@ func (g *gaps) put(t Table, key string) {
 // forget forgets all of them.
 func (g *gaps) forget() {
 	clear(g.of)
-}
-
-// stringOf is the same bytes as a string, which is good as long as nobody
-// changes them.
-func stringOf(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
-
-// bytesOf is the same string as bytes, which must not be changed. It is not nil.
-func bytesOf(key string) []byte {
-	if key == "" {
-		return []byte{}
-	}
-	return unsafe.Slice(unsafe.StringData(key), len(key))
 }

@@ -58,8 +58,7 @@ func (l *layer) get(t Table, key []byte) (value []byte, said bool) {
 	if l == nil || l.trees[t] == nil {
 		return nil, false
 	}
-	// The tree does not keep a key that it only looks for.
-	return l.trees[t].Get(unsafe.String(unsafe.SliceData(key), len(key)))
+	return l.trees[t].Get(stringOf(key)) // the tree does not keep a key that it only looks for
 }
 
 // iter goes through a table of a layer; nil if nothing was written to it.
@@ -72,3 +71,15 @@ func (l *layer) iter(t Table) *btree.MapIter[string, []byte] {
 }
 
 func (l *layer) empty() bool { return l.rows == 0 }
+
+// stringOf is the same bytes as a string, which is good as long as nobody
+// changes them.
+func stringOf(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
+
+// bytesOf is the same string as bytes, which must not be changed. It is not nil.
+func bytesOf(key string) []byte {
+	if key == "" {
+		return []byte{}
+	}
+	return unsafe.Slice(unsafe.StringData(key), len(key))
+}
