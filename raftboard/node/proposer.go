@@ -130,6 +130,7 @@ func (p *proposer) proposeWith(ctx context.Context, riders []*claimWaiter, comma
 	}
 	if err := p.enqueue(&one); err != nil {
 		one.tell(proposed{err: err})
+		return 0, nil, err // for certain, though the node may be stopping
 	}
 	got := p.await(ctx, answer)
 	return got.index, got.results, got.err
