@@ -249,7 +249,7 @@ var badHandlerRows = []badHandler{
 	{"not-utf8", `printf '"\377"'; printf '\377\033[31m' >&2`, `outcome: reverted.*not UTF-8.*stderr: .*\\u001b\[31m`, ""},
 	{"exits", "echo disk on fire >&2; exit 3", `outcome: reverted.*handler.exit: handler exits ended with status 3: disk on fire`, ""},
 	{"dies", "kill -9 $$", `outcome: reverted.*handler.signal: handler dies was killed by signal 9`, ""},
-	{"hangs", "echo waiting >&2; trap '' TERM; while :; do sleep 100; done", `outcome: reverted.*timeout: it took longer than 10s.*stderr: waiting`, "10s"},
+	{"hangs", "echo waiting >&2; trap '' TERM; while :; do sleep 100; done", `outcome: reverted.*timeout: it took longer than 25s.*stderr: waiting`, "25s"},
 	{"silent", "exec >&- 2>&-; sleep 1000", `outcome: reverted.*timeout: it took longer than 3s`, "3s"},
 	{"gibibyte", "head -c 1073741824 /dev/zero", `outcome: reverted.*handler gibibyte wrote more than 262144 bytes to stdout and was killed`, ""},
 	{"complains", "head -c 1073741824 /dev/zero | tr '\\0' x >&2; echo 1", `outcome: success`, ""},

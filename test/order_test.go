@@ -76,7 +76,7 @@ func TestTrashedJobsAreStopped(t *testing.T) {
 	began := time.Now()
 	d.says("", "job", "trash", id, "--token", d.job(id).Token.String())
 	eventually(t, "the handler is gone", func() bool { return syscall.Kill(pid, 0) != nil })
-	const promptly = 10 * time.Second // of a busy machine; alone it takes a moment
+	const promptly = 30 * time.Second // of a busy machine; alone it takes a moment
 	if took := time.Since(began); took > promptly {
 		t.Errorf("the handler was killed after %s", took)
 	}
@@ -93,7 +93,8 @@ func TestCancelledTripIsUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := atDesk(t, handlers)
-	id := d.says("", "flow", "run", filepath.Join("..", "examples", "travel.toml"))
+	// So slow that it is still booking when a busy machine has heard of the end.
+	id := d.says("", "flow", "run", filepath.Join("..", "examples", "travel.toml"), "--set", "pace=4")
 	eventually(t, "the flight is being booked", func() bool {
 		return strings.Contains(squeezed(d.shows(id)), "book-flight RUNNING")
 	})
@@ -120,7 +121,7 @@ func TestCancelledTripIsUndone(t *testing.T) {
 func TestSuspendedJobRunsTheRest(t *testing.T) {
 	dir := t.TempDir()
 	handlers, gate, marks := filepath.Join(dir, "handlers"), filepath.Join(dir, "gate"), filepath.Join(dir, "marks")
-	writeHandler(t, handlers, "first", "echo first >> '"+marks+"'; while [ ! -e '"+gate+"' ]; do sleep 0.05; done; sleep 1; echo 1")
+	writeHandler(t, handlers, "first", "echo first >> '"+marks+"'; while [ ! -e '"+gate+"' ]; do sleep 0.05; done; sleep 3; echo 1") // until then the order is heard
 	writeHandler(t, handlers, "second", "echo second >> '"+marks+"'; echo 2")
 	d := atDesk(t, handlers)
 	id := d.says("name = \"two\"\npattern = \"linear\"\n[[steps]]\nname = \"first\"\n[[steps]]\nname = \"second\"\n", "flow", "run", "-")

@@ -139,7 +139,7 @@ func TestOneOfThreeAnswersOnlyStaleReads(t *testing.T) {
 		{[]int{noLeader}, []string{"job", "get", posted.ID.String()}},
 		{[]int{noLeader, unknown}, []string{"job", "post", "--name", "refused", "--kind", "none"}},
 	} {
-		command := exec.CommandContext(t.Context(), binary, append(row.args, "--server", last.API, "--timeout", "5s")...)
+		command := exec.CommandContext(t.Context(), binary, append(row.args, "--server", last.API, "--timeout", "10s")...)
 		output, err := command.CombinedOutput()
 		if err == nil || !slices.Contains(row.allowed, command.ProcessState.ExitCode()) {
 			t.Errorf("%v ended with status %d, want one of %v:\n%s", row.args, command.ProcessState.ExitCode(), row.allowed, output)

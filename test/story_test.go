@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,26 +23,43 @@ import (
 const storySteps = 20
 
 // story is one job of many steps on a cluster whose nodes are killed. Each
-// step writes a line to a diary, which is the outside world's memory of it.
+// step writes a line to a diary, which is the outside world's memory of it. The
+// file limit has the number of the last step that may end, so that the job
+// cannot be over before the test is where it wants to be.
 type story struct {
 	*testing.T
 	cluster *local.Cluster
 	client  *raftboard.Client
 	diary   string
+	limit   string
 	job     jobs.Job
+}
+
+// upTo lets so many steps end.
+func (s *story) upTo(step int) {
+	s.Helper()
+	if err := os.WriteFile(s.limit+".new", []byte(strconv.Itoa(step)), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	if err := os.Rename(s.limit+".new", s.limit); err != nil {
+		s.Fatal(err)
+	}
 }
 
 // beginStory starts the cluster and posts the job.
 func beginStory(t *testing.T, pace time.Duration) *story {
 	t.Helper()
 	dir := t.TempDir()
-	s := &story{T: t, diary: filepath.Join(dir, "diary")}
+	s := &story{T: t, diary: filepath.Join(dir, "diary"), limit: filepath.Join(dir, "limit")}
+	s.upTo(storySteps / 2)
 	handlers := filepath.Join(dir, "handlers")
 	writeHandler(t, handlers, "work", fmt.Sprintf(`
 echo "$CONDUCTORD_STEP $CONDUCTORD_ATTEMPT $CONDUCTORD_TOKEN" >> %s
 sleep %.2f
+number=${CONDUCTORD_STEP#step-}
+while [ "${number#0}" -gt "$(cat %s)" ]; do sleep 0.05; done
 echo "\"$CONDUCTORD_STEP done by attempt $CONDUCTORD_ATTEMPT\""
-`, s.diary, pace.Seconds()))
+`, s.diary, pace.Seconds(), s.limit))
 	s.cluster, s.client = startCluster(t, func(c *config.Config) { c.Conductor.Handlers = []string{handlers} })
 	posting := documentPosting(t, "story", linearDocument(storySteps, "work"))
 	job, err := jobs.PostOne(within(t), s.client, posting)
@@ -112,7 +130,7 @@ func (s *story) progress(steps int) (map[string]logbook.Attempt, jobs.Job) {
 		return len(results) >= steps && (job.Claim != nil || job.State.Finished())
 	})
 	if job.State.Finished() {
-		s.Fatalf("the job has finished already, with %d steps: the test is too slow for its own steps", len(results))
+		s.Fatalf("the job has finished already, with %d steps", len(results))
 	}
 	return results, job
 }
@@ -163,6 +181,7 @@ func TestStoryOfKills(t *testing.T) {
 	s := beginStory(t, 250*time.Millisecond)
 	done := map[string]bool{}
 	for _, victim := range []string{"claimant", "leader"} {
+		s.upTo(len(done) + 8)
 		before, job := s.progress(len(done) + 4)
 		node, ok := s.cluster.Node(job.Claim.Owner)
 		if victim == "leader" {
@@ -199,6 +218,7 @@ func TestStoryOfKills(t *testing.T) {
 // endsWell waits for the end, and checks what was recorded against the diary.
 func (s *story) endsWell() {
 	s.Helper()
+	s.upTo(storySteps)
 	job, err := s.client.Wait(within(s.T), s.job.ID)
 	if err != nil {
 		s.Fatal(err)
