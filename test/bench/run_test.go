@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // TestRun does everything for a moment, and holds that everything is measured. How
 // fast it is does not matter.
 func TestRun(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "conductord")
