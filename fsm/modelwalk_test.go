@@ -159,6 +159,7 @@ func readable(c *v1.Command) string {
 type walker struct {
 	author
 	model *model
+	crowd []string      // who is there, and one who was
 	came  int           // how many people have come
 	said  []string      // the walk so far, a line for each command
 	sent  []*v1.Command // the last of them, to be repeated
@@ -225,6 +226,56 @@ func (w *walker) next() *v1.Command {
 	return draws[w.draw("command", len(draws)-1)]()
 }
 
+// gather has those speak most who have a session.
+func (w *walker) gather() {
+	w.people = slices.Clone(w.crowd)
+	for _, who := range w.crowd {
+		if w.model.sessions[id(who)] != nil {
+			w.people = append(w.people, who, who, who)
+		}
+	}
+}
+
+// meeting draws a command that meets an earlier one in its entry, under the same
+// token.
+func (w *walker) meeting(first *v1.Command) *v1.Command {
+	job := ""
+	switch kind := first.Kind.(type) {
+	case *v1.Command_Intervene:
+		if flow := w.model.flows[kind.Intervene.Flow]; flow != nil && flow.last != nil {
+			job = flow.last.ID.String()
+		}
+	case *v1.Command_Change:
+		job = kind.Change.Job
+	case *v1.Command_Claim, *v1.Command_ClaimNext:
+		return w.intervention()
+	case *v1.Command_Abandon, *v1.Command_Consume, *v1.Command_CloseSession, *v1.Command_ExpireSession, *v1.Command_Post:
+		return w.claimNext()
+	}
+	if job == "" {
+		return w.next()
+	}
+	return claim(w.session(), job, fmt.Sprint("nonce of meeting ", w.index))
+}
+
+// intervention draws one, mostly for a flow that has failed or was undone and
+// has a job.
+func (w *walker) intervention() *v1.Command {
+	c := w.author.intervention()
+	var ended []string
+	for flow, f := range w.model.flows {
+		if f.last != nil && (f.State == logbook.FlowFailure || f.State == logbook.FlowReverted) {
+			ended = append(ended, flow)
+		}
+	}
+	slices.Sort(ended)
+	if len(ended) > 0 && w.draw("any flow", 4) > 0 {
+		c.GetIntervene().Flow = ended[w.draw("ended flow", len(ended)-1)]
+		c.GetIntervene().Id = id(fmt.Sprint("said at ", w.index/4))
+	}
+	return c
+}
+
 // failed has the work of a job fail that mostly is claimed.
 func (w *walker) failed() *v1.Command {
 	job := w.held()
@@ -247,7 +298,12 @@ func (w *walker) step(most int) (done int) {
 	w.index++
 	w.now = w.now.Add(time.Duration(w.draw("passing", 3)) * 400 * time.Millisecond)
 	var commands []*v1.Command
-	for range min(1+w.draw("more commands", 3)/3, most) {
+	w.gather()
+	for n := range min(1+w.draw("more commands", 3)/3, most) {
+		if n > 0 && w.draw("meeting", 1) == 0 {
+			commands = append(commands, w.meeting(commands[0]))
+			continue
+		}
 		commands = append(commands, w.next())
 	}
 	results, err := w.machine.Apply([]fsm.Entry{encodeEntry(w.T, w.index, w.now, commands...)})
@@ -276,11 +332,11 @@ func (w *walker) step(most int) (done int) {
 // is used up. One of those who have gone stays among the people, to be refused.
 func (w *walker) replace() {
 	const present = 3
-	for i, who := range w.people[:present] {
+	for i, who := range w.crowd[:present] {
 		if w.model.ended[id(who)] {
 			w.came++
-			w.people = append(w.people[:present], who)
-			w.people[i] = person(w.came)
+			w.crowd = append(w.crowd[:present], who)
+			w.crowd[i] = person(w.came)
 		}
 	}
 }
@@ -448,7 +504,7 @@ func TestBoardAgreesWithItsModel(t *testing.T) {
 		whole := false
 		defer func() { failed = failed || !whole }() // what has failed is made shorter, whatever the time
 		w := &walker{author: author{T: t, machine: openMachine(t), now: start}, model: newModel(), seen: seen, came: 2}
-		w.people = []string{person(0), person(1), person(2)}
+		w.crowd = []string{person(0), person(1), person(2)}
 		for done := 0; done < length; {
 			done += w.step(length - done)
 		}
