@@ -109,8 +109,10 @@ type Options struct {
 	// Elsewhere tells of a flow that cannot be built here whether another
 	// conductor could, as far as that one's entity says. A job of such a flow is
 	// given back for it, which counts as no failure. Asked are the live ones that
-	// take the job's kind from its board and offer its labels. nil: none could,
-	// and the job is trashed.
+	// take the job's kind from its board and offer its labels. One that is drained
+	// counts too, for it may be let claim again; if there is no other, the reason
+	// for which the job is given back names the drain. nil: none could, and the
+	// job is trashed.
 	Elsewhere func(detail *logbook.FlowDetail, other jobs.Entity) bool
 	Limits    logbook.Limits // of the cluster, for names, results and updates; fields that are zero: those of logbook.MaxLimits
 	Logger    hclog.Logger   // nil: none

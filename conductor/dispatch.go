@@ -133,19 +133,51 @@ func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why e
 		return unbuildable(why)
 	}
 	var conductors []jobs.Entity
+	var drains []jobs.Drain
 	err := repeat(ctx, func(ctx context.Context) (err error) {
-		conductors, err = options.Board.Entities(ctx, jobs.EntityConductor)
+		if conductors, err = options.Board.Entities(ctx, jobs.EntityConductor); err == nil {
+			drains, err = options.Board.Drains(ctx)
+		}
 		return err
 	})
 	if err != nil {
 		return result{err: fmt.Errorf("cannot find out who else could build the flow: %w", err)}
 	}
+	able := conductors[:0]
 	for _, other := range conductors {
 		if other.Session != r.tenure.id && other.Takes(&r.claimed.Job) && options.Elsewhere(detail, other) {
-			return result{err: fmt.Errorf("%w: %s can, and here: %w", errElsewhere, other.Name, why)}
+			able = append(able, other)
 		}
 	}
-	return unbuildable(why)
+	if len(able) == 0 {
+		return unbuildable(why)
+	}
+	return result{err: fmt.Errorf("%w: %s, and here: %w", errElsewhere, whoCan(able, drains), why)}
+}
+
+// whoCan names a conductor that could build a flow. One that is drained is
+// alive, and a person may let it claim again, so the job is left to it; but who
+// asks why the job waits is to read of the drain.
+func whoCan(able []jobs.Entity, drains []jobs.Drain) string {
+	drained := make(map[string]jobs.Drain, len(drains))
+	for _, drain := range drains {
+		drained[drain.Conductor] = drain
+	}
+	for _, other := range able {
+		if _, is := drained[other.Name]; !is {
+			return other.Name + " can"
+		}
+	}
+	name := able[0].Name
+	said := fmt.Sprintf("only %s can, which is drained", name)
+	drain := drained[name]
+	if drain.By != "" {
+		said += " by " + drain.By
+	}
+	if drain.Reason != "" {
+		said += " (" + drain.Reason + ")"
+	}
+	return said + ": conductord conductor undrain " + name
 }
 
 // detail is the job's flow as the logbook has it; nil if the job has none.

@@ -3,8 +3,10 @@ package conductor_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
@@ -59,6 +61,42 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 		lacks.Unpause()
 		if got := finished(t, c, post(t, c, "rare", nil).ID); got.State != jobs.StateTrashed || kindOf(got.Failure) != logbook.FailureBuild {
 			t.Errorf("nobody can build it, and it is %s: %+v", got.State, got.Failure)
+		}
+	})
+}
+
+// TestFlowsThatADrainedOneCanBuild: a job waits for a conductor that is drained,
+// if no other could build its flow, and says so to who asks why.
+func TestFlowsThatADrainedOneCanBuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		able := factories{"rare": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}
+		there := options(c, able.registry(t))
+		there.Name, there.Metadata = "there", logbook.Values{"can": []byte("true")}
+		running(t, there)
+		until(t, "it is registered", func() bool {
+			present, err := c.Entities(t.Context(), jobs.EntityConductor)
+			return err == nil && len(present) == 1
+		})
+		drain := jobs.DrainOrder{Conductor: "there", By: "ann", Reason: "a new disk"}
+		if err := c.DrainConductor(t.Context(), drain); err != nil {
+			t.Fatal(err)
+		}
+
+		lacking := factories{"rare": func() ([]flow.Node, error) { return nil, errors.New("a part is not on this machine") }}
+		here := options(c, lacking.registry(t))
+		here.Name = "here"
+		here.Elsewhere = func(_ *logbook.FlowDetail, other jobs.Entity) bool { return other.Metadata["can"] != nil }
+		here.AbandonDelay, here.MaxAbandonDelay = time.Hour, time.Hour
+		var notices diary
+		here.Notify = notices.note
+		running(t, here)
+		job := post(t, c, "rare", nil)
+		until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
+		got, err := c.Explain(t.Context(), job.ID)
+		const says = "only there can, which is drained by ann (a new disk): conductord conductor undrain there"
+		if err != nil || got.Cause != jobs.CauseCooling || !strings.Contains(got.Text, says) {
+			t.Errorf("it waits because of %+v, %v", got, err)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -81,6 +82,21 @@ func (j *jobRecord) rank() jobs.Priority {
 		rank -= *j.lag
 	}
 	return jobs.Priority(min(max(rank, math.MinInt32), math.MaxInt32))
+}
+
+// effective is what an unfinished job counts for at a time, or would if it were
+// claimable; nil if its board never aged jobs.
+func (v *view) effective(j *jobRecord, now time.Time) (*jobs.Priority, error) {
+	board, _, err := v.board(j.Board)
+	if err != nil || j.State.Finished() || board.Ageing == (jobs.BoardAgeing{}) {
+		return nil, err
+	}
+	counted := int64(j.Priority)
+	if j.lag != nil || j.Claims > 0 || j.State == jobs.StateClaimable { // else its age has not begun
+		counted = int64(j.rank()) + board.Ageing.Raised(now)
+	}
+	effective := jobs.Priority(min(max(counted, math.MinInt32), math.MaxInt32))
+	return &effective, nil
 }
 
 // counts is what a job counts for on a board that has raised the first ones so

@@ -139,3 +139,53 @@ func TestAgeingIsExplained(t *testing.T) {
 	r.refused(ageBoard("nowhere", time.Second), "not_found")
 	r.refused(ageBoard("", time.Millisecond), "invalid")
 }
+
+// TestEffectivePriority: what a job counts for at a time, "-" for nothing that
+// differs from what was said of it. The script is as in TestAgeing, of jobs of
+// which the first is asked about.
+func TestEffectivePriority(t *testing.T) {
+	for _, row := range []struct{ name, script, want string }{
+		{"no ageing", "a:5 +60", "-"},
+		{"from the beginning", "age:5 a:5 +4", "6"},
+		{"less than a step", "age:5 a:5 +3", "5"},
+		{"what waited before counts from then on", "a:5 +60 age:5 +10", "7"},
+		{"posted later", "age:1 +9 a:5 +1", "7"},
+		{"switched off, what was reached stays", "age:1 a:5 +4 age:0 +60", "10"},
+		{"another priority keeps the age", "age:1 a:5 +2 a=7", "10"},
+		{"who is given back keeps its age", "age:1 a:5 +4 a!", "10"},
+		{"to the end of all priorities", fmt.Sprintf("age:1 a:%d +9", math.MaxInt32-3), fmt.Sprint(math.MaxInt32)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			r.ok(open("ann"))
+			for _, word := range strings.Fields(row.script) {
+				r.ageingWord(word)
+			}
+			job, err := r.JobAt(jobID(id("a")), r.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := "-"
+			if job.Effective != nil {
+				got = fmt.Sprint(int32(*job.Effective))
+			}
+			if got != row.want {
+				t.Errorf("it counts for %s, want %s", got, row.want)
+			}
+		})
+	}
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.ok(ageBoard("", time.Second))
+	held := posting("held", "k")
+	held.Hold = true
+	r.posted(held)
+	r.now = r.now.Add(time.Minute)
+	if job, err := r.JobAt(jobID(id("held")), r.now); err != nil || job.Effective == nil || *job.Effective != job.Priority {
+		t.Errorf("a held job, whose age has not begun: %+v, %v", job, err)
+	}
+	r.ok(consume(success("done", r.claimed("ann", posting("done", "k")))))
+	if job, err := r.JobAt(jobID(id("done")), r.now); err != nil || job.Effective != nil {
+		t.Errorf("a finished job: %+v, %v", job, err)
+	}
+}

@@ -30,6 +30,7 @@ type Changes struct {
 	Timed     []ClaimTimer     // claims with a time of their own that were made, extended or ended, in order
 	Claimable []Lane           // where jobs became claimable, each once
 	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
+	Retried   int              // how many attempts have failed that others follow, by the policies of their jobs
 	Undrained bool             // conductors may claim again that could not before
 	NextDue   time.Time        // as Machine.NextDue answers now
 	NextSlot  time.Time        // as Machine.NextSlot answers now

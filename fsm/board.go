@@ -313,7 +313,7 @@ func (v *view) fillBoard(status *jobs.BoardStatus, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	status.Jobs, status.Bytes = counted.byState(), counted.bytes
+	status.Jobs, status.Bytes, status.Parked = counted.byState(), counted.bytes, v.parked(status.Name)
 	status.Posted, status.Finished = counted.posted.spans(now), counted.finished.spans(now)
 	if status.OldestClaimable, err = v.firstWaiting(status.Name, waitsForClaim); err != nil {
 		return err

@@ -124,10 +124,18 @@ func TestBoardsOfAnOldSnapshot(t *testing.T) {
 	old := newRig(t)
 	old.ok(open("ann"))
 	old.claimed("ann", posting("claimed", "k"))
+	parked := posting("parked", "k")
+	parked.Retry = &v1.RetryPolicy{OnFailure: "park"}
+	ended := ending("parked", old.claimed("ann", parked))
+	ended.Outcome = "failed"
+	old.ok(consume(ended))
 	night := posting("waits", "l")
 	night.Board = "night"
 	old.posted(night)
 	want := old.board("")
+	if want.Parked != 1 {
+		t.Fatalf("%d jobs are parked", want.Parked)
+	}
 	stream, err := fsm.DropLaterTables(snapshot(t, old.Machine))
 	if err != nil {
 		t.Fatal(err)

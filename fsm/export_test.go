@@ -72,7 +72,7 @@ func Verify(m *Machine) error {
 		if err != nil {
 			return err
 		}
-		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), tallies: make(map[string]*tally)}
+		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), tallies: make(map[string]*tally), parked: make(map[string]uint64)}
 		for t := range tableNames {
 			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
 				seen.rows[table(t)]++
@@ -100,6 +100,7 @@ type census struct {
 	scheduled uint64            // schedules with a next slot
 	tallies   map[string]*tally // as counted from the jobs, without rates
 	books     map[logbook.BookID]uint64
+	parked    map[string]uint64 // by board
 }
 
 func (c *census) row(t table, key, value []byte) error {
@@ -209,6 +210,9 @@ func (c *census) countJob(value []byte) error {
 	}
 	c.jobs[stateNumber(j.State)]++
 	c.countOnBoard(j)
+	if j.isParked() {
+		c.parked[j.Board]++
+	}
 	if key := waitingKey(j); key != nil && c.get(tableWaiting, key) == nil {
 		return fmt.Errorf("job %s is %s, and not among those of its board that wait", j.ID, j.State)
 	}
@@ -440,6 +444,14 @@ func (c *census) countClaim(key, value []byte) error {
 }
 
 func (c *census) agrees(l ledger) error {
+	if uint64(len(c.parked)) != c.rows[tableParked] {
+		return fmt.Errorf("%d boards have parked jobs, and %d have a row of them", len(c.parked), c.rows[tableParked])
+	}
+	for board, parked := range c.parked {
+		if counted := c.view.parked(board); counted != parked {
+			return fmt.Errorf("%d jobs of board %s are parked, and %d are counted", parked, board, counted)
+		}
+	}
 	count := func(state jobs.State) uint64 { return c.jobs[stateNumber(state)] }
 	for _, pair := range []struct {
 		what      string

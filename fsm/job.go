@@ -34,12 +34,21 @@ type jobRecord struct {
 	jobs.Job
 	end end
 	lag *int64 // see rank; nil: it has not been claimable since its board ages jobs
+	// counted: as stored, it is one of the parked jobs of its board.
+	counted bool
+}
+
+// isParked tells whether a job is to be counted as parked: one that has been
+// let go, to be undone for example, is not, whatever its policy has said.
+func (j *jobRecord) isParked() bool {
+	return j.Parked && (j.State == jobs.StateHeld || j.State == jobs.StateSuspended)
 }
 
 const jobPrefixSize = 2
 
 // saveJob writes a job, and gives what it has written: nobody keeps it.
 func (t *txn) saveJob(j *jobRecord) *v1.Job {
+	t.countParked(j)
 	small := command.JobToProto(&j.Job)
 	small.Details, small.Store, small.Failure, small.Lag = nil, nil, nil, j.lag
 	prefix := []byte{byte(j.end), byte(stateNumber(j.State))}
@@ -56,7 +65,9 @@ func decodeJob(value []byte) (*jobRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &jobRecord{Job: job, end: end(value[0]), lag: message.Lag}, nil
+	j := &jobRecord{Job: job, end: end(value[0]), lag: message.Lag}
+	j.counted = j.isParked()
+	return j, nil
 }
 
 // job reads a job that an index says is there.

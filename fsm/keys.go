@@ -91,6 +91,8 @@ const (
 	tableOwn // until when it is kept, sequence → sequence, time: as finished, of jobs with a retention of their own
 
 	tableLabelledLine // board, labels, inverted priority, sequence → nothing: as labelled, for who takes any kind
+
+	tableParked // board → how many of its jobs are parked; absent if none are
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -112,6 +114,7 @@ var tableNames = [...]string{
 	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
 	tableStuck: "stuck", tableDebris: "debris",
 	tableDrain: "drain", tableChange: "change", tableOwn: "own",
+	tableParked:       "parked",
 	tableLabelledLine: "labelled_line",
 }
 

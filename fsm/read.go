@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -28,6 +29,22 @@ func (m *Machine) Job(id jobs.JobID) (jobs.Job, error) {
 		return jobs.Job{}, err
 	}
 	return found[0], nil
+}
+
+// JobAt is Job, with what the job counts for at a time.
+func (m *Machine) JobAt(id jobs.JobID, now time.Time) (job jobs.Job, err error) {
+	err = m.read(func(v *view) error {
+		j, err := v.jobByID(id)
+		if err != nil {
+			return err
+		}
+		if job, err = v.complete(j); err != nil {
+			return err
+		}
+		job.Effective, err = v.effective(j, now)
+		return err
+	})
+	return job, err
 }
 
 // JobsByID reads jobs as they are at one moment, in the order of the ids.

@@ -130,6 +130,7 @@ func (t *txn) goOn(p *parting, s *sequel) error {
 		j.Held, j.Parked = true, true
 	} else {
 		j.Priority = stepped(j.Priority, j.Retry.PriorityStep)
+		t.changes.Retried++
 	}
 	if _, err := t.settle(j, delay, p.owner); err != nil {
 		return err

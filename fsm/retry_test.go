@@ -363,3 +363,44 @@ func TestAttemptsWithoutAFlow(t *testing.T) {
 		t.Errorf("released, it is %s", job.State)
 	}
 }
+
+// TestParkedAreCounted: a job counts as parked on its board until a person lets
+// it go, also while it is suspended, and each retry is told to whoever counts.
+func TestParkedAreCounted(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("bob"))
+	failed := func(p *v1.Posting) {
+		e := ending(p.Name, r.claimed("bob", p))
+		e.Outcome = "failed"
+		r.ok(consume(e))
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		p := posting(name, "k")
+		p.Retry = &v1.RetryPolicy{OnFailure: "park"}
+		failed(p)
+	}
+	again := posting("again", "k")
+	again.Retry = &v1.RetryPolicy{Attempts: 2, OnFailure: "park"}
+	r.changes = nil
+	failed(again)
+	if retried := r.changes[len(r.changes)-1].Retried; retried != 1 {
+		t.Errorf("%d retries were told", retried)
+	}
+	for _, row := range []struct {
+		what    string
+		command *v1.Command
+		want    uint64
+	}{
+		{"suspended", suspend(&v1.OrderCommand{Job: id("a")}), 3},
+		{"released while it is suspended", change(&v1.Change{Job: id("a"), Release: true}), 2},
+		{"resumed", resume(&v1.OrderCommand{Job: id("a")}), 2},
+		{"released", change(&v1.Change{Job: id("b"), Release: true}), 1},
+		{"given another priority", change(&v1.Change{Job: id("c"), Priority: new(int32)}), 1},
+		{"cancelled", cancel(&v1.OrderCommand{Job: id("c")}), 0},
+	} {
+		r.ok(row.command)
+		if got := r.board("").Parked; got != row.want {
+			t.Errorf("%s: %d are parked, not %d", row.what, got, row.want)
+		}
+	}
+}

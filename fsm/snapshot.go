@@ -312,7 +312,7 @@ func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (*status, er
 }
 
 // fillLaterTables fills the tables that a snapshot of an earlier program lacked.
-// All but four of them were empty: the lines follow from the lanes, and the
+// All but five of them were empty: the lines follow from the lanes, and the
 // index and the tallies from the jobs.
 func (t *txn) fillLaterTables(restored *tables.DB) error {
 	if restored.Made(tableFound) {
@@ -331,7 +331,12 @@ func (t *txn) fillLaterTables(restored *tables.DB) error {
 		}
 	}
 	if restored.Made(tableLabelledLine) {
-		return t.lineUp(tableLabelledLine, tableLabelled)
+		if err := t.lineUp(tableLabelledLine, tableLabelled); err != nil {
+			return err
+		}
+	}
+	if restored.Made(tableParked) {
+		return t.countParkedAnew()
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -191,6 +192,47 @@ func (t *txn) notePosting(j *jobRecord) {
 }
 
 func (t *txn) noteFinish(j *jobRecord) { t.tallied(j.Board, tallyBoard, nil).finished.add(t.now) }
+
+// countParked keeps the number of a board's parked jobs when one of them is
+// written.
+func (t *txn) countParked(j *jobRecord) {
+	if j.counted == j.isParked() {
+		return
+	}
+	count := t.parked(j.Board)
+	if j.counted = !j.counted; j.counted {
+		count++
+	} else {
+		count--
+	}
+	if count == 0 {
+		t.delete(tableParked, []byte(j.Board))
+		return
+	}
+	t.put(tableParked, []byte(j.Board), sequenceKey(count))
+}
+
+// parked is how many jobs of a board are parked.
+func (v *view) parked(board string) uint64 {
+	value := v.get(tableParked, []byte(board))
+	if len(value) != sequenceSize {
+		return 0
+	}
+	return binary.BigEndian.Uint64(value)
+}
+
+// countParkedAnew counts the parked jobs of a state in which nobody has.
+func (t *txn) countParkedAnew() error {
+	return t.scan(tableJob, nil, func(_, value []byte) (bool, error) {
+		j, err := decodeJob(value)
+		if err != nil {
+			return false, err
+		}
+		j.counted = false
+		t.countParked(j)
+		return t.fault == nil, nil
+	})
+}
 
 // What a job waits for, in the keys of tableWaiting.
 const (

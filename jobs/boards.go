@@ -74,8 +74,9 @@ type BoardStatus struct {
 	Pause     *BoardPause `json:"pause,omitempty"` // nil: jobs can be claimed
 	Ageing    BoardAgeing `json:"ageing,omitzero"`
 
-	Jobs            map[State]uint64 `json:"jobs"`  // by state, where there are any
-	Bytes           uint64           `json:"bytes"` // of the postings of unfinished jobs
+	Jobs            map[State]uint64 `json:"jobs"`             // by state, where there are any
+	Parked          uint64           `json:"parked,omitempty"` // of those held or suspended, the ones that their retry policy has parked
+	Bytes           uint64           `json:"bytes"`            // of the postings of unfinished jobs
 	OldestClaimable time.Time        `json:"oldest_claimable,omitzero"`
 	NextDue         time.Time        `json:"next_due,omitzero"` // of delayed and cooling jobs
 	Posted          BoardRate        `json:"posted"`

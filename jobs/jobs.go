@@ -212,11 +212,15 @@ type Posted struct {
 
 // Job is a posting and what has become of it.
 type Job struct {
-	ID        JobID           `json:"id"`
-	Board     string          `json:"board"`
-	Name      string          `json:"name"`
-	Kind      string          `json:"kind,omitempty"`
-	Priority  Priority        `json:"priority"`
+	ID       JobID    `json:"id"`
+	Board    string   `json:"board"`
+	Name     string   `json:"name"`
+	Kind     string   `json:"kind,omitempty"`
+	Priority Priority `json:"priority"` // as it was said
+	// Effective is what an unfinished job of a board that ages jobs counted for
+	// when it was read by Reader's Job: its priority, and the steps by which
+	// waiting has raised it. nil: the board ages none, or it was read otherwise.
+	Effective *Priority       `json:"effective_priority,omitempty"`
 	Sequence  uint64          `json:"sequence"` // the posting order across all boards
 	State     State           `json:"state"`
 	Book      logbook.BookID  `json:"book,omitzero"`

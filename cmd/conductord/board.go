@@ -189,7 +189,7 @@ func (p *Program) writeBoard(b *jobs.BoardStatus) error {
 	fields := []field{
 		{"board", b.Name}, {"created", timeText(b.CreatedAt)}, {"state", openText(b)}, {"limits", limitsText(b.Limits)},
 		{"ageing", ageingText(b.Ageing)},
-		{"jobs", orDash(statesText(b.Jobs))}, {"bytes of unfinished jobs", numberText(b.Bytes)},
+		{"jobs", orDash(statesText(b.Jobs))}, {"parked jobs", numberText(b.Parked)}, {"bytes of unfinished jobs", numberText(b.Bytes)},
 		{"claimable for", ageText(b.OldestClaimable, time.Now())}, {"next due", timeText(b.NextDue)},
 		{"posted in 1, 5, 15 min", rateText(b.Posted)}, {"finished in 1, 5, 15 min", rateText(b.Finished)},
 	}

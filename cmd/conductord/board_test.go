@@ -53,6 +53,23 @@ func TestBoardCommands(t *testing.T) {
 	}
 }
 
+// TestBothPrioritiesAreShown: where waiting raises priority, a job is shown
+// with what was said of it and with what it counts for.
+func TestBothPrioritiesAreShown(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--kind", "k", "--priority", "-7").String()
+	if got := run(t, cluster, "job", "get", id); got.code != 0 || strings.Contains(got.out, "effective") {
+		t.Errorf("without ageing: %+v", got)
+	}
+	run(t, cluster, "board", "ageing", "default", "24h")
+	if got := run(t, cluster, "job", "get", id); !strings.Contains(steady(got.out), "priority: -7\neffective: -7\n") {
+		t.Errorf("with ageing: %+v", got)
+	}
+	if got := run(t, cluster, "-o", "json", "job", "get", id); !strings.Contains(got.out, `"effective_priority": `) {
+		t.Errorf("as JSON: %+v", got)
+	}
+}
+
 // TestBoardWait: what is waited for is there at once, never comes, or comes
 // while the command waits.
 func TestBoardWait(t *testing.T) {

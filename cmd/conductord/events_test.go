@@ -139,6 +139,9 @@ func TestParkedJobsAreToldOf(t *testing.T) {
 			}
 			if row.park {
 				park()
+				if got := run(t, cluster, "board", "show", "default"); !strings.Contains(steady(got.out), "parked jobs: 1\n") {
+					t.Errorf("the board is shown as %q", got.out)
+				}
 			}
 			seen, done := make(chan struct{}), make(chan said, 1)
 			stderr := &signalling{Writer: new(strings.Builder), seen: seen}

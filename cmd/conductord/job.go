@@ -190,6 +190,7 @@ func jobFields(job *jobs.Job) []field {
 		{"board", job.Board},
 		{"kind", job.Kind},
 		{"priority", job.Priority.String()},
+		{"effective", effectiveText(job)},
 		{"front", frontText(job)},
 		{"key", job.Key},
 		{"tags", strings.Join(job.Tags, ", ")},
@@ -228,6 +229,14 @@ func jobFields(job *jobs.Job) []field {
 		field{"reason", job.Reason},
 		field{"order", orderText(job.Order)},
 	)
+}
+
+// effectiveText says what a job counts for now, where waiting raises it.
+func effectiveText(job *jobs.Job) string {
+	if job.Effective == nil {
+		return ""
+	}
+	return job.Effective.String()
 }
 
 // frontText says whether a job comes before its equals.

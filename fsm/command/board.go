@@ -13,7 +13,7 @@ func BoardToProto(b *jobs.BoardStatus) *v1.Board {
 	}
 	message := BoardHeadToProto(b)
 	message.Counts = &v1.BoardCounts{
-		Jobs: stateCountsToProto(b.Jobs), Bytes: b.Bytes,
+		Jobs: stateCountsToProto(b.Jobs), Bytes: b.Bytes, Parked: b.Parked,
 		OldestClaimable: TimeToProto(b.OldestClaimable), NextDue: TimeToProto(b.NextDue),
 		Posted: boardRateToProto(b.Posted), Finished: boardRateToProto(b.Finished), More: b.More,
 	}
@@ -47,7 +47,7 @@ func BoardFromProto(message *v1.Board) (jobs.BoardStatus, error) {
 	b := jobs.BoardStatus{
 		Name: message.GetName(), CreatedAt: r.time("board created_at", message.GetCreatedAt()),
 		Limits: BoardLimitsFromProto(message.GetLimits()),
-		Jobs:   stateCounts(&r, counts.GetJobs()), Bytes: counts.GetBytes(),
+		Jobs:   stateCounts(&r, counts.GetJobs()), Bytes: counts.GetBytes(), Parked: counts.GetParked(),
 		OldestClaimable: r.time("board oldest_claimable", counts.GetOldestClaimable()),
 		NextDue:         r.time("board next_due", counts.GetNextDue()),
 		Posted:          boardRate(counts.GetPosted()), Finished: boardRate(counts.GetFinished()), More: counts.GetMore(),

@@ -33,7 +33,7 @@ var boardStatuses = rapid.Custom(func(t *rapid.T) jobs.BoardStatus {
 		Ageing: jobs.BoardAgeing{
 			Step: time.Duration(rapid.Int64Min(0).Draw(t, "step")), Since: times.Draw(t, "since"), Steps: rapid.Int64().Draw(t, "steps"),
 		},
-		Jobs: stateCounts.Draw(t, "by state"), Bytes: rapid.Uint64().Draw(t, "bytes"),
+		Jobs: stateCounts.Draw(t, "by state"), Bytes: rapid.Uint64().Draw(t, "bytes"), Parked: rapid.Uint64().Draw(t, "parked"),
 		OldestClaimable: times.Draw(t, "oldest"), NextDue: times.Draw(t, "due"),
 		Posted: boardRates.Draw(t, "posted"), Finished: boardRates.Draw(t, "finished"),
 		Kinds: list(rapid.Custom(func(t *rapid.T) jobs.BoardKind {

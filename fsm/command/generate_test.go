@@ -348,6 +348,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Attempted:  outcomes.Draw(t, "attempted"),
 		Retention:  durations.Draw(t, "retention"),
 		Parked:     rapid.Bool().Draw(t, "parked"),
+		Effective:  optional(rapid.Map(rapid.Int32(), func(n int32) jobs.Priority { return jobs.Priority(n) })).Draw(t, "effective"),
 		Outcome:    outcomes.Draw(t, "outcome"),
 		Order:      optional(standingOrders).Draw(t, "order"),
 		Reason:     rapid.String().Draw(t, "reason"),

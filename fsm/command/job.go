@@ -50,10 +50,12 @@ func JobToProto(j *jobs.Job) *v1.Job {
 		Attempts:    countOf(j.Attempts),
 		Attempted:   string(j.Attempted),
 		Parked:      j.Parked,
-		Outcome:     string(j.Outcome),
-		Order:       StandingOrderToProto(j.Order),
-		Reason:      text(j.Reason),
-		Failure:     FailureToProto(j.Failure),
+
+		EffectivePriority: (*int32)(j.Effective),
+		Outcome:           string(j.Outcome),
+		Order:             StandingOrderToProto(j.Order),
+		Reason:            text(j.Reason),
+		Failure:           FailureToProto(j.Failure),
 	}
 }
 
@@ -105,6 +107,9 @@ func JobFromProto(message *v1.Job) (jobs.Job, error) {
 		Order:       keep(&r, order, orderErr),
 		Reason:      message.GetReason(),
 		Failure:     FailureFromProto(message.GetFailure()),
+	}
+	if message != nil {
+		j.Effective = (*jobs.Priority)(message.EffectivePriority)
 	}
 	if r.err != nil {
 		return jobs.Job{}, r.err

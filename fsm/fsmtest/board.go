@@ -66,7 +66,7 @@ func (b *Board) Job(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 	if err := ctx.Err(); err != nil {
 		return jobs.Job{}, err
 	}
-	return b.machine.Job(id)
+	return b.machine.JobAt(id, time.Now())
 }
 
 // Jobs reads a page of jobs.

@@ -315,6 +315,10 @@ func ageingIsSaid(k *kit) {
 	}
 	k.wants("AgeBoard again", k.Board.AgeBoard(k.ctx, k.board, time.Minute), nil)
 	k.same("the same said again", k.status().Ageing, first)
+	job := k.posted("a")
+	if got := k.job(job.ID); got.Effective == nil || *got.Effective < got.Priority {
+		k.Errorf("a job counts for %s", render(got))
+	}
 	k.wants("AgeBoard off", k.Board.AgeBoard(k.ctx, k.board, 0), nil)
 	if off := k.status().Ageing; off.Step != 0 || off.Since.IsZero() {
 		k.Errorf("switched off, it ages by %s", render(off))

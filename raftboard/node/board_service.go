@@ -230,7 +230,7 @@ func (s *boardService) job(text string) (*conductordv1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	job, err := s.machine.Job(id)
+	job, err := s.machine.JobAt(id, time.Now())
 	if err != nil {
 		return nil, err
 	}

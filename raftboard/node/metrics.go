@@ -21,6 +21,7 @@ type nodeMetrics struct {
 	readRounds       prometheus.Counter
 	forwarded        prometheus.Counter
 	expiriesDeferred prometheus.Counter
+	retries          prometheus.Counter
 	calls            *prometheus.HistogramVec
 }
 
@@ -47,6 +48,7 @@ func newNodeMetrics(registry *prometheus.Registry, n *Node) *nodeMetrics {
 		readRounds:       counter("read_rounds_total", "Rounds of term questions that served reads and keep-alives."),
 		forwarded:        counter("forwarded_total", "Calls that this node passed on to the leader."),
 		expiriesDeferred: counter("session_expiries_deferred_total", "How often this node, leading, found that it had been paused and gave all sessions a full TTL."),
+		retries:          counter("retries_total", "Attempts at jobs that have failed and that others follow, by the jobs' retry policies; of what this node applied as the leader."),
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "call_seconds", Help: "Duration of API calls, by call and result.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"call", "code"}),
@@ -79,6 +81,7 @@ var (
 	boardOldestDescription = prometheus.NewDesc("conductord_board_oldest_claimable_seconds",
 		"How long the job has waited that has been claimable longest; 0 if none is.", []string{"board"}, nil)
 	boardPausedDescription = prometheus.NewDesc("conductord_board_paused", "1 while nobody can claim from the board.", []string{"board"}, nil)
+	boardParkedDescription = prometheus.NewDesc("conductord_board_parked", "Jobs of a board that their retry policy holds for a person.", []string{"board"}, nil)
 	leadingDescription     = prometheus.NewDesc("conductord_leading", "1 while this node serves as the leader.", nil, nil)
 )
 
@@ -93,6 +96,7 @@ func (c *stateCollector) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- boardJobsDescription
 	descriptions <- boardOldestDescription
 	descriptions <- boardPausedDescription
+	descriptions <- boardParkedDescription
 }
 
 // Collect implements prometheus.Collector.
@@ -140,5 +144,6 @@ func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value floa
 		}
 		gauge(boardOldestDescription, waited, board.Name)
 		gauge(boardPausedDescription, paused, board.Name)
+		gauge(boardParkedDescription, float64(board.Parked), board.Name)
 	}
 }

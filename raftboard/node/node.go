@@ -361,6 +361,7 @@ func (n *Node) changed(changes fsm.Changes) {
 	if current == nil {
 		return
 	}
+	n.metrics.retries.Add(float64(changes.Retried))
 	now := time.Now()
 	for _, session := range changes.Opened {
 		current.deadlines.arm(session.ID, session.TTL, 0, now)

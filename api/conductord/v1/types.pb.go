@@ -1545,9 +1545,12 @@ type Job struct {
 	Retention   *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
 	// Only where a job is stored: by how many steps its board had raised whoever
 	// waited from the beginning, when this job became claimable first.
-	Lag           *int64 `protobuf:"varint,42,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Lag *int64 `protobuf:"varint,42,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
+	// Only where one job was asked for: what an unfinished job counts for at that
+	// moment, if its board ages jobs or did once.
+	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1863,6 +1866,13 @@ func (x *Job) GetRetention() *durationpb.Duration {
 func (x *Job) GetLag() int64 {
 	if x != nil && x.Lag != nil {
 		return *x.Lag
+	}
+	return 0
+}
+
+func (x *Job) GetEffectivePriority() int32 {
+	if x != nil && x.EffectivePriority != nil {
+		return *x.EffectivePriority
 	}
 	return 0
 }
@@ -4073,6 +4083,7 @@ type BoardCounts struct {
 	Kinds           []*BoardKind           `protobuf:"bytes,7,rep,name=kinds,proto3" json:"kinds,omitempty"`     // of one board only, by name
 	Holders         []*BoardHolder         `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // of one board only
 	More            bool                   `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"`      // there are more kinds or holders than are listed
+	Parked          uint64                 `protobuf:"varint,10,opt,name=parked,proto3" json:"parked,omitempty"` // unfinished jobs that their retry policy holds
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -4168,6 +4179,13 @@ func (x *BoardCounts) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *BoardCounts) GetParked() uint64 {
+	if x != nil {
+		return x.Parked
+	}
+	return 0
 }
 
 // BoardRate is how many in the last minute, five and fifteen.
@@ -4652,7 +4670,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\xe2\v\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xad\f\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4699,12 +4717,14 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tattempted\x184 \x01(\tR\tattempted\x12\x16\n" +
 	"\x06parked\x185 \x01(\bR\x06parked\x127\n" +
 	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x15\n" +
-	"\x03lag\x18* \x01(\x03H\x00R\x03lag\x88\x01\x01\x1aN\n" +
+	"\x03lag\x18* \x01(\x03H\x00R\x03lag\x88\x01\x01\x122\n" +
+	"\x12effective_priority\x18< \x01(\x11H\x01R\x11effectivePriority\x88\x01\x01\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
 	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01B\x06\n" +
-	"\x04_lag\"\x9b\x03\n" +
+	"\x04_lagB\x15\n" +
+	"\x13_effective_priority\"\x9b\x03\n" +
 	"\bJobError\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -4916,7 +4936,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"BoardPause\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12*\n" +
-	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xf6\x03\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x8e\x04\n" +
 	"\vBoardCounts\x128\n" +
 	"\x04jobs\x18\x01 \x03(\v2$.conductord.v1.BoardCounts.JobsEntryR\x04jobs\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12E\n" +
@@ -4926,7 +4946,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bfinished\x18\x06 \x01(\v2\x18.conductord.v1.BoardRateR\bfinished\x12.\n" +
 	"\x05kinds\x18\a \x03(\v2\x18.conductord.v1.BoardKindR\x05kinds\x124\n" +
 	"\aholders\x18\b \x03(\v2\x1a.conductord.v1.BoardHolderR\aholders\x12\x12\n" +
-	"\x04more\x18\t \x01(\bR\x04more\x1a7\n" +
+	"\x04more\x18\t \x01(\bR\x04more\x12\x16\n" +
+	"\x06parked\x18\n" +
+	" \x01(\x04R\x06parked\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"K\n" +

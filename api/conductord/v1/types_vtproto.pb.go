@@ -1564,6 +1564,13 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.EffectivePriority != nil {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint32(*m.EffectivePriority)<<1)^uint32((*m.EffectivePriority>>31))))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xe0
+	}
 	if m.Retention != nil {
 		size, err := (*durationpb.Duration)(m.Retention).MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -4116,6 +4123,11 @@ func (m *BoardCounts) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Parked != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Parked))
+		i--
+		dAtA[i] = 0x50
+	}
 	if m.More {
 		i--
 		if m.More {
@@ -5339,6 +5351,9 @@ func (m *Job) SizeVT() (n int) {
 		l = (*durationpb.Duration)(m.Retention).SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.EffectivePriority != nil {
+		n += 2 + protohelpers.SizeOfZigzag(uint64(*m.EffectivePriority))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6279,6 +6294,9 @@ func (m *BoardCounts) SizeVT() (n int) {
 	}
 	if m.More {
 		n += 2
+	}
+	if m.Parked != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Parked))
 	}
 	n += len(m.unknownFields)
 	return n
