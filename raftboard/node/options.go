@@ -62,7 +62,7 @@ type RaftTimings struct {
 	MaxAppendEntries  int           // entries of one replication message; 0: 64
 	SnapshotInterval  time.Duration // how often to look whether a snapshot is due; 0: 30 s
 	SnapshotThreshold uint64        // entries since the last snapshot that make one due; 0: 16,384
-	SnapshotBytes     int64         // bytes of log since the last snapshot, if they are more than that has, that make one due; 0: 64 MiB
+	SnapshotBytes     int64         // bytes of log since the last snapshot, if they are more than half of its own, that make one due; 0: 64 MiB
 	TrailingLogs      uint64        // entries kept behind a snapshot; 0: twice the threshold
 }
 
