@@ -724,7 +724,7 @@ func (m *model) restore(c *v1.OrderCommand) error {
 	}
 	m.reopen(j)
 	if strings.HasPrefix(j.ended, "consumed") {
-		j.ended = "consumed" // its outcome is gone, so that a repeat of that ending is not known
+		j.ended = "" // its outcome is gone, so that a repeat of that ending is not known
 	}
 	if under(j, jobs.OrderSuspend) {
 		j.Order = nil

@@ -29,6 +29,9 @@ func (t *txn) restore(c *v1.OrderCommand) error {
 		j.Order = nil
 	}
 	t.ageAnew(j)
+	if j.end == endConsumed {
+		j.end = endNone // its outcome is gone, and another one is not that which its owner said
+	}
 	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
 	t.setEvidence(j, nil)
 	if flow != nil {

@@ -83,6 +83,27 @@ func TestRestoredJobsBeginAnew(t *testing.T) {
 	}
 }
 
+// TestRestoredEndsAreForgotten: a job that has failed while it was to be
+// cancelled, and is completed as cancelled when it is restored, has not been
+// consumed as cancelled by its old owner.
+func TestRestoredEndsAreForgotten(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("bob"))
+	token := r.claimed("bob", posting("a", "k"))
+	r.ok(cancel(said()))
+	e := ending("a", token)
+	e.Outcome = "failed"
+	r.ok(consume(e))
+	r.ok(restore(said()))
+	if job := r.job(id("a")); job.Outcome != jobs.OutcomeCancelled {
+		t.Fatalf("restored, the job is %+v", job)
+	}
+	for _, outcome := range []string{"failed", "cancelled"} {
+		e.Outcome = outcome
+		r.refused(consume(e), "fenced")
+	}
+}
+
 // TestRestoredDeadlineCounts: one that is yet to come cancels the job after all.
 func TestRestoredDeadlineCounts(t *testing.T) {
 	p := posting("a", "k")
