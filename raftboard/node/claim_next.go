@@ -49,8 +49,9 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	var passOn []fsm.Lane // where this claim was woken
+	var waiter *claimWaiter
 	for {
-		waiter := s.parking.park(request, claim)
+		waiter = s.parking.park(request, claim, waiter)
 		granted, index, err := s.tryClaim(ctx, request, claim)
 		if errors.Is(err, errClaimantDrained) {
 			s.parking.setAside(waiter)

@@ -66,7 +66,8 @@ type Waiter struct{ *claimWaiter }
 
 func NewParking() Parking { return Parking{newParking()} }
 
-func (p Parking) Park(request jobs.ClaimRequest) Waiter { return Waiter{p.park(request, nil)} }
+func (p Parking) Park(request jobs.ClaimRequest) Waiter { return Waiter{p.park(request, nil, nil)} }
+func (p Parking) ParkAgain(w Waiter) Waiter             { return Waiter{p.park(w.request, nil, w.claimWaiter)} }
 func (p Parking) Leave(w Waiter) (riding bool)          { return p.leave(w.claimWaiter) }
 func (p Parking) Rest(w Waiter)                         { p.rest(w.claimWaiter) }
 

@@ -55,20 +55,26 @@ func newParking() *parking {
 }
 
 // park lets a claim wait. The caller looks for jobs after it has parked, so
-// that none is missed between.
-func (p *parking) park(request jobs.ClaimRequest, claim *conductordv1.Command) *claimWaiter {
+// that none is missed between. One that has looked in vain gives the waiter that
+// it was before, and keeps its place: or others would come before it for as long
+// as it is woken after them.
+func (p *parking) park(request jobs.ClaimRequest, claim *conductordv1.Command, before *claimWaiter) *claimWaiter {
 	waiter := &claimWaiter{request: request, claim: claim, woken: make(chan []fsm.Lane, 1), ridden: make(chan proposed, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiter.undrains = p.undrains
-	p.parked++
-	waiter.number = p.parked
-	p.claims = append(p.claims, waiter)
+	if before != nil {
+		waiter.number = before.number
+	} else {
+		p.parked++
+		waiter.number = p.parked
+	}
+	p.claims = with(p.claims, waiter)
 	if len(request.Kinds) == 0 {
-		p.ofAny = append(p.ofAny, waiter)
+		p.ofAny = with(p.ofAny, waiter)
 	}
 	for _, kind := range request.Kinds {
-		p.ofKind[kind] = append(p.ofKind[kind], waiter)
+		p.ofKind[kind] = with(p.ofKind[kind], waiter)
 	}
 	return waiter
 }
@@ -84,15 +90,25 @@ func (p *parking) unparkLocked(waiter *claimWaiter) {
 	}
 }
 
-// without takes a waiter out of a list, which is in the order of their numbers.
+// with puts a waiter into a list, which is in the order of their numbers.
+func with(waiters []*claimWaiter, waiter *claimWaiter) []*claimWaiter {
+	i, _ := find(waiters, waiter)
+	return slices.Insert(waiters, i, waiter)
+}
+
+// without takes a waiter out of such a list.
 func without(waiters []*claimWaiter, waiter *claimWaiter) []*claimWaiter {
-	i, found := slices.BinarySearchFunc(waiters, waiter.number, func(w *claimWaiter, number uint64) int {
-		return cmp.Compare(w.number, number)
-	})
+	i, found := find(waiters, waiter)
 	if !found {
 		return waiters
 	}
 	return slices.Delete(waiters, i, i+1)
+}
+
+func find(waiters []*claimWaiter, waiter *claimWaiter) (int, bool) {
+	return slices.BinarySearchFunc(waiters, waiter.number, func(w *claimWaiter, number uint64) int {
+		return cmp.Compare(w.number, number)
+	})
 }
 
 // wakeAllLocked wakes claims that need not find anything.

@@ -100,6 +100,31 @@ func TestParkingPassesByTheDrained(t *testing.T) {
 	}
 }
 
+// TestParkingKeepsPlaces: a claim that was woken in vain is still the one that
+// has waited longest, whatever was parked meanwhile.
+func TestParkingKeepsPlaces(t *testing.T) {
+	p := node.NewParking()
+	first, second := p.Park(asking(jobs.NewSessionID(), "plain")), p.Park(asking(jobs.NewSessionID()))
+	for range 3 {
+		p.Wake(plain)
+		if !woken(first) || woken(second) {
+			t.Fatal("not the longest waiting claim was woken")
+		}
+		third := p.Park(asking(jobs.NewSessionID(), "plain"))
+		first = p.ParkAgain(first)
+		p.Leave(third)
+	}
+	p.Leave(first)
+	p.Wake(plain)
+	if !woken(second) {
+		t.Fatal("the next claim was not woken")
+	}
+	p.Leave(second)
+	if claims, _ := p.Held(); claims != 0 {
+		t.Fatalf("%d claims are still parked", claims)
+	}
+}
+
 // TestPostingsTakeClaimsAlong: those that rest, the longest waiting ones, and no
 // more than there are jobs for.
 func TestPostingsTakeClaimsAlong(t *testing.T) {
