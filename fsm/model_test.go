@@ -692,7 +692,7 @@ func (m *model) steer(j *modelJob, flow *modelFlow) {
 	}
 	m.reopen(j)
 	flow.busy = j
-	j.State, j.ended = jobs.StateClaimable, ""
+	j.State, j.DueAt, j.cooled, j.ended = jobs.StateClaimable, time.Time{}, time.Time{}, ""
 }
 
 // reopen takes from a job what it has come to. Its key may be another's by now.
