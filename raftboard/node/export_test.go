@@ -66,10 +66,23 @@ type Waiter struct{ *claimWaiter }
 
 func NewParking() Parking { return Parking{newParking()} }
 
-func (p Parking) Park(request jobs.ClaimRequest) Waiter { return Waiter{p.park(request, nil, nil)} }
-func (p Parking) ParkAgain(w Waiter) Waiter             { return Waiter{p.park(w.request, nil, w.claimWaiter)} }
-func (p Parking) Leave(w Waiter) (riding bool)          { return p.leave(w.claimWaiter) }
-func (p Parking) Rest(w Waiter)                         { p.rest(w.claimWaiter) }
+func (p Parking) Park(request jobs.ClaimRequest) Waiter {
+	return Waiter{p.park(request, &conductordv1.Command{}, nil)}
+}
+
+// ParkLarge parks a claim that takes so many bytes in the log, and a few more.
+func (p Parking) ParkLarge(request jobs.ClaimRequest, bytes int) Waiter {
+	return Waiter{p.park(request, &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{
+		ClaimNext: &conductordv1.ClaimNextCommand{Session: string(make([]byte, bytes))},
+	}}, nil)}
+}
+
+// MaxRiderBytes is how many bytes of claims a call that posts takes along.
+const MaxRiderBytes = maxRiderBytes
+
+func (p Parking) ParkAgain(w Waiter) Waiter    { return Waiter{p.park(w.request, w.claim, w.claimWaiter)} }
+func (p Parking) Leave(w Waiter) (riding bool) { return p.leave(w.claimWaiter) }
+func (p Parking) Rest(w Waiter)                { p.rest(w.claimWaiter) }
 
 // Board tells which of the waiters ride.
 func (p Parking) Board(postings ...*conductordv1.Posting) (riders []Waiter) {

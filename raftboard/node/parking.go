@@ -7,6 +7,7 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -46,9 +47,13 @@ type claimWaiter struct {
 	riding   bool // a posting has taken the claim along, and it is no longer parked
 }
 
-// maxRiders is how many claims a call that posts takes along at most. What is left
-// is claimed as ever, by those who are woken for it.
-const maxRiders = 16
+// A call that posts takes so many claims along at most, and so many bytes of
+// them, which its entry is larger by. What is left is claimed as ever, by those
+// who are woken for it.
+const (
+	maxRiders     = 16
+	maxRiderBytes = maxEntryBytes / 8
+)
 
 func newParking() *parking {
 	return &parking{ofKind: map[string][]*claimWaiter{}, finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, events: make(chan struct{})}
@@ -163,7 +168,7 @@ func (p *parking) board(postings []*conductordv1.Posting) []*claimWaiter {
 	}
 	var riders []*claimWaiter
 	var lane fsm.Lane
-	looks, taken := 0, 0 // taken: how many more jobs of the lane have somebody who takes them
+	looks, bytes, taken := 0, 0, 0 // taken: how many more jobs of the lane have somebody who takes them
 	for _, posting := range postings {
 		next, claimable := fsm.LaneOfPosting(posting)
 		if !claimable {
@@ -182,6 +187,9 @@ func (p *parking) board(postings []*conductordv1.Posting) []*claimWaiter {
 		if waiter == nil {
 			taken = len(postings)
 			continue
+		}
+		if bytes += command.Size(waiter.claim); bytes > maxRiderBytes {
+			break
 		}
 		p.unparkLocked(waiter)
 		waiter.riding = true

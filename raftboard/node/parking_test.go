@@ -201,6 +201,25 @@ func TestPostingsTakeFewClaimsAlong(t *testing.T) {
 	}
 }
 
+// TestPostingsTakeSmallClaimsAlong: those that would make the entry much larger
+// stay, and are woken as ever.
+func TestPostingsTakeSmallClaimsAlong(t *testing.T) {
+	p := node.NewParking()
+	var waiters []node.Waiter
+	postings := []*conductordv1.Posting{{Kind: "plain"}, {Kind: "plain"}, {Kind: "plain"}}
+	for range postings {
+		waiter := p.ParkLarge(asking(jobs.NewSessionID(), "plain"), node.MaxRiderBytes/3+1)
+		p.Rest(waiter)
+		waiters = append(waiters, waiter)
+	}
+	if riders := p.Board(postings...); !slices.Equal(riders, waiters[:2]) {
+		t.Errorf("%d ride, and not the first two", len(riders))
+	}
+	if p.Wake(plain); !woken(waiters[2]) {
+		t.Error("the claim that did not fit is not woken")
+	}
+}
+
 func TestParkingTellsOfFinishes(t *testing.T) {
 	p, job := node.NewParking(), jobs.NewJobID()
 	one, leaveOne := p.AwaitFinish(job)
