@@ -105,7 +105,7 @@ func Default() Config {
 		Raft: Raft{
 			Heartbeat:         500 * time.Millisecond,
 			Election:          500 * time.Millisecond,
-			LeaderLease:       250 * time.Millisecond,
+			LeaderLease:       500 * time.Millisecond,
 			MaxAppendEntries:  128,
 			SnapshotInterval:  30 * time.Second,
 			SnapshotThreshold: 16_384,

@@ -272,9 +272,23 @@ func NewPatientTransport(listen string, dialled func(), leading bool, closed <-c
 	return &patientTransport{
 		NetworkTransport: raft.NewNetworkTransport(stream, 1, time.Second, io.Discard),
 		leading:          func(uint64) bool { return leading },
+		heard:            func(raft.ServerAddress) time.Duration { return time.Hour },
 		closed:           closed,
 	}
 }
+
+// NewCalmTransport makes the transport that spares heartbeats, for a peer that has
+// been quiet for as long as quiet tells.
+func NewCalmTransport(listen string, quiet func() time.Duration, leading func() bool, enough time.Duration, closed <-chan struct{}) *patientTransport {
+	made := NewPatientTransport(listen, func() {}, true, closed)
+	made.heard = func(raft.ServerAddress) time.Duration { return quiet() }
+	made.leading = func(uint64) bool { return leading() }
+	made.quiet = enough
+	return made
+}
+
+// Heard tells for how long a peer has answered nothing that raft has sent it.
+func Heard(n *Node, address raft.ServerAddress) time.Duration { return n.stream.heard(address) }
 
 type countingStream struct {
 	net.Listener

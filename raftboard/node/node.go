@@ -253,7 +253,10 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err := n.bootstrap(config, cached, snapshots, n.transport); err != nil {
 		return err
 	}
-	patient := &patientTransport{NetworkTransport: n.transport, leading: n.leadsIn, closed: n.stream.life.Done()}
+	patient := &patientTransport{
+		NetworkTransport: n.transport, leading: n.leadsIn, closed: n.stream.life.Done(),
+		heard: n.stream.heard, quiet: time.Duration(quietShare * float64(n.options.Raft.LeaderLease)),
+	}
 	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, growth: n.growth, fatal: n.fatal}, cached, n.log, snapshots, patient)
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", err)

@@ -58,7 +58,7 @@ type Options struct {
 type RaftTimings struct {
 	Heartbeat         time.Duration // a follower that hears nothing for so long campaigns; 0: 500 ms
 	Election          time.Duration // a candidate tries again after so long; 0: as Heartbeat
-	LeaderLease       time.Duration // a leader that reaches no majority for so long steps down; 0: half of Heartbeat
+	LeaderLease       time.Duration // a leader that reaches no majority for so long steps down; 0: as Heartbeat
 	MaxAppendEntries  int           // entries of one replication message; 0: 64
 	SnapshotInterval  time.Duration // how often to look whether a snapshot is due; 0: 30 s
 	SnapshotThreshold uint64        // entries since the last snapshot that make one due; 0: 16,384
@@ -104,7 +104,7 @@ func (o Options) withDefaults() Options {
 func (t RaftTimings) withDefaults() RaftTimings {
 	setDefault(&t.Heartbeat, 500*time.Millisecond)
 	setDefault(&t.Election, t.Heartbeat)
-	setDefault(&t.LeaderLease, t.Heartbeat/2)
+	setDefault(&t.LeaderLease, t.Heartbeat)
 	setDefault(&t.MaxAppendEntries, 64)
 	setDefault(&t.SnapshotInterval, 30*time.Second)
 	setDefault(&t.SnapshotThreshold, 16_384)

@@ -19,12 +19,30 @@ type patientTransport struct {
 	*raft.NetworkTransport
 	// leading tells whether this node still leads in the term.
 	leading func(term uint64) bool
-	closed  <-chan struct{}
+	// heard tells for how long a peer has answered nothing that raft has sent it.
+	heard func(raft.ServerAddress) time.Duration
+	// quiet is for how long that makes a heartbeat superfluous.
+	quiet  time.Duration
+	closed <-chan struct{}
 }
+
+// quietShare of the leader's lease may pass without a word from a peer before
+// the leader asks: two heartbeats may be late or lost, and it still leads.
+const quietShare = 0.4
 
 // AppendEntries replicates entries to a peer, also heartbeats. It waits while
 // the peer cannot be dialled, until this node no longer leads or is closed.
+//
+// A heartbeat waits besides until the peer has been quiet for a while. raft
+// sends one twenty times within a heartbeat timeout, beside the messages that
+// tell what is committed, which are answered too and count as much on both
+// ends: that was most of what an idle leader costs. One that is no longer the
+// leader's when its time comes is not sent, since it would keep the peer from
+// standing for election.
 func (p *patientTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if isHeartbeat(args) && !p.awaitQuiet(target, args.Term) {
+		return nil
+	}
 	pause := time.NewTimer(dialPause)
 	defer pause.Stop()
 	for {
@@ -39,6 +57,32 @@ func (p *patientTransport) AppendEntries(id raft.ServerID, target raft.ServerAdd
 			return err
 		}
 	}
+}
+
+// awaitQuiet returns when a peer has been quiet for long enough, or false if
+// that does not matter any more.
+func (p *patientTransport) awaitQuiet(target raft.ServerAddress, term uint64) bool {
+	for {
+		left := p.quiet - p.heard(target)
+		if left <= 0 {
+			return true
+		}
+		pause := time.NewTimer(left)
+		select {
+		case <-pause.C:
+		case <-p.closed:
+			pause.Stop()
+			return false
+		}
+		if !p.leading(term) {
+			return false
+		}
+	}
+}
+
+// isHeartbeat tells a heartbeat from other messages, as raft's transport does.
+func isHeartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
 
 // undialled tells whether a call failed before there was a connection.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -78,8 +80,37 @@ type streamLayer struct {
 	closing  sync.Once
 	serving  sync.WaitGroup
 
+	// answers are when peers were last heard on raft's own connections to them;
+	// the map does not change.
+	answers map[raft.ServerAddress]*lastHeard
+
 	mu    sync.Mutex
 	conns map[*trackedConn]struct{} // what Close must end; under mu
+}
+
+// lastHeard is a moment, as the time that had passed since began.
+type lastHeard struct {
+	began time.Time
+	after atomic.Int64 // nanoseconds; 0: never
+}
+
+func (l *lastHeard) now() { l.after.Store(int64(time.Since(l.began))) }
+
+// ago is how long ago that was; very long if never.
+func (l *lastHeard) ago() time.Duration {
+	after := l.after.Load()
+	if after == 0 {
+		return math.MaxInt64
+	}
+	return time.Since(l.began) - time.Duration(after)
+}
+
+// heard tells for how long a peer has answered nothing to raft.
+func (s *streamLayer) heard(address raft.ServerAddress) time.Duration {
+	if answers := s.answers[address]; answers != nil {
+		return answers.ago()
+	}
+	return math.MaxInt64
 }
 
 // openStreamLayer listens. Its goroutine ends with Close.
@@ -93,6 +124,10 @@ func openStreamLayer(listen string, layer *streamLayer) (*streamLayer, error) {
 	layer.slots = make(chan struct{}, maxHandshaking)
 	layer.life, layer.end = context.WithCancel(context.Background())
 	layer.conns = map[*trackedConn]struct{}{}
+	layer.answers = make(map[raft.ServerAddress]*lastHeard, len(layer.members))
+	for address := range layer.members {
+		layer.answers[address] = &lastHeard{began: time.Now()}
+	}
 	layer.serving.Go(layer.listen)
 	return layer, nil
 }
@@ -145,7 +180,7 @@ func (s *streamLayer) greet(conn net.Conn) {
 
 // tracked sees to it that Close ends the connection, whoever holds it then:
 // raft's transport leaves the connections that it was given to the other end.
-func (s *streamLayer) tracked(conn net.Conn) net.Conn {
+func (s *streamLayer) tracked(conn net.Conn) *trackedConn {
 	kept := &trackedConn{Conn: conn, layer: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,11 +197,15 @@ func (s *streamLayer) tracked(conn net.Conn) net.Conn {
 type trackedConn struct {
 	net.Conn
 	layer *streamLayer
+	peer  *lastHeard // to be told of what is read; nil: nobody is
 }
 
 // Read reads. The end of the node is the end of the stream, and no fault.
 func (c *trackedConn) Read(into []byte) (int, error) {
 	n, err := c.Conn.Read(into)
+	if n > 0 && c.peer != nil {
+		c.peer.now()
+	}
 	if err != nil && c.layer.life.Err() != nil {
 		err = io.EOF
 	}
@@ -257,6 +296,9 @@ func (s *streamLayer) dial(address raft.ServerAddress, what purpose, timeout tim
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
+	}
+	if what == purposeRaft {
+		conn.peer = s.answers[address]
 	}
 	return conn, nil
 }
