@@ -114,7 +114,7 @@ func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
 		return nil, fmt.Errorf("cannot begin a transaction: %w", err)
 	}
 	return &txn{
-		view: view{reader: &writer.Reader}, writer: writer, ledger: from,
+		view: view{reader: &writer.Reader, heads: make(heads)}, writer: writer, ledger: from,
 		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool), memory: &m.memory,
 		tallies: newTallies(),
 	}, nil
@@ -128,7 +128,7 @@ func (m *Machine) applyBatch(entries []Entry) ([][]*v1.Result, *Changes, error) 
 	}
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	defer m.memory.again()
-	t.tallies = m.tallies // if the batch fails nobody looks at them any more
+	t.tallies, t.heads = m.tallies, m.heads // if the batch fails nobody looks at them any more
 	results := make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {

@@ -21,12 +21,34 @@ func (v *view) board(name string) (board jobs.BoardStatus, found bool, err error
 	if len(name) > maxKeyName {
 		return board, false, nil
 	}
+	if known := v.heads[name]; known != nil {
+		return *known, true, nil
+	}
 	value := v.get(tableBoard, []byte(name))
 	if value == nil {
 		return jobs.BoardStatus{Name: name}, name == jobs.DefaultBoard, nil
 	}
 	board, err = decode(value, &v1.Board{}, command.BoardFromProto)
+	if err == nil && v.heads != nil {
+		v.heads.keep(board)
+	}
 	return board, true, err
+}
+
+// maxKnownHeads bounds the memory for boards; jobs.MaxKeptBoards may be stored.
+const maxKnownHeads = 1_024
+
+// heads are the stored boards that have been looked at, by name, as they are
+// after the last command. Each posting looks at its board several times, and to
+// decode it again each time was a quarter of what applying a posting costs. Only
+// the machine's writers have them; what they hold must not be changed.
+type heads map[string]*jobs.BoardStatus
+
+func (h heads) keep(board jobs.BoardStatus) {
+	if len(h) >= maxKnownHeads {
+		clear(h)
+	}
+	h[board.Name] = &board
 }
 
 // existingBoard reads a board that somebody names. ErrNotFound.
@@ -58,6 +80,7 @@ func (t *txn) saveBoard(board *jobs.BoardStatus) {
 		board.CreatedAt = t.now
 		t.put(tableBoardCount, boardCountKey, sequenceKey(t.boardCount()+1))
 	}
+	delete(t.heads, board.Name)
 	t.putMessage(tableBoard, []byte(board.Name), nil, command.BoardHeadToProto(board))
 }
 
@@ -178,6 +201,7 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 	if key, _ := t.cursor(tableScheduleName).Seek(boardKey(board.Name)); bytes.HasPrefix(key, boardKey(board.Name)) {
 		return fmt.Errorf("cannot delete board %q: %w: it has schedules", board.Name, jobs.ErrConflict)
 	}
+	delete(t.heads, board.Name)
 	t.delete(tableBoard, []byte(board.Name))
 	t.put(tableBoardCount, boardCountKey, sequenceKey(t.boardCount()-1))
 	*t.tallied(board.Name, tallyBoard, nil) = tally{changed: true}
@@ -205,7 +229,7 @@ func (t *txn) admit(j *jobRecord) error {
 			}
 		}
 	}
-	if t.get(tableBoard, []byte(j.Board)) == nil {
+	if t.heads[j.Board] == nil && t.get(tableBoard, []byte(j.Board)) == nil {
 		if err := t.roomForBoard(j.Board); err != nil {
 			return err
 		}

@@ -119,6 +119,7 @@ type Machine struct {
 	broken   error    // set by Apply when it cannot go on; read by Apply
 	memory   memory   // for the values of the present batch
 	tallies  *tallies // as the present state has them; see tallies
+	heads    heads    // the same
 
 	// mu guards which database is the present one.
 	mu       sync.RWMutex
@@ -151,7 +152,7 @@ func Open(options Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{options: options, database: opened, advance: make(chan struct{}), tallies: newTallies()}
+	m := &Machine{options: options, database: opened, advance: make(chan struct{}), tallies: newTallies(), heads: make(heads)}
 	if err := m.initialise(); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
