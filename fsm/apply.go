@@ -18,7 +18,8 @@ import (
 type Entry struct {
 	Index, Term uint64
 	// Data is what command.EncodeEntry made. Empty for an entry that holds no
-	// commands, such as a change of members: then only the index moves.
+	// commands, such as a change of members: then only the index moves. Nobody
+	// may write to it any more: results refer to it.
 	Data []byte
 }
 

@@ -82,7 +82,7 @@ func generate(root string) error {
 			return fmt.Errorf("%s: %w", plugin.name, err)
 		}
 	}
-	return nil
+	return writeDecoders(root, request)
 }
 
 // appendWithImports puts a file behind everything it imports, as plugins ask.

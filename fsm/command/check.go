@@ -33,8 +33,8 @@ func Check(limits logbook.Limits, c *v1.Command) error {
 	if c.GetKind() == nil {
 		return &logbook.InvalidError{Field: "command", Reason: "unset, or one that this program does not know"}
 	}
-	if name, found := unknownField(c.ProtoReflect()); found {
-		return &logbook.InvalidError{Field: string(name), Reason: "holds a field that this program does not know"}
+	if name, found := c.UnknownField(); found {
+		return &logbook.InvalidError{Field: name, Reason: "holds a field that this program does not know"}
 	}
 	if LeaderOnly(c) {
 		return checkLeader(limits, c)

@@ -54,31 +54,3 @@ func kindField(c *v1.Command) protoreflect.FieldDescriptor {
 	message := c.ProtoReflect()
 	return message.WhichOneof(message.Descriptor().Oneofs().ByName("kind"))
 }
-
-// unknownField finds a message within m that holds a field of which this
-// program does not know the meaning, and names it.
-func unknownField(m protoreflect.Message) (name protoreflect.FullName, found bool) {
-	if len(m.GetUnknown()) > 0 {
-		return m.Descriptor().FullName(), true
-	}
-	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		switch {
-		case field.IsMap():
-			if field.MapValue().Message() != nil {
-				value.Map().Range(func(_ protoreflect.MapKey, item protoreflect.Value) bool {
-					name, found = unknownField(item.Message())
-					return !found
-				})
-			}
-		case field.Message() == nil:
-		case field.IsList():
-			for i, list := 0, value.List(); i < list.Len() && !found; i++ {
-				name, found = unknownField(list.Get(i).Message())
-			}
-		default:
-			name, found = unknownField(value.Message())
-		}
-		return !found
-	})
-	return name, found
-}

@@ -69,10 +69,11 @@ const (
 // of causes.
 const MaxJSONDepth = 2 * logbook.MaxJSONDepth
 
-// HandlerOptions are what every handler of the API is made with: our JSON
-// form under both names that callers give it, and the bounds of a message.
+// HandlerOptions are what every handler of the API is made with: our codecs,
+// that of JSON under both names that callers give it, and the bounds of a message.
 func HandlerOptions() []connect.HandlerOption {
 	return []connect.HandlerOption{
+		connect.WithCodec(answerCodec{}),
 		connect.WithCodec(JSONCodec{}),
 		connect.WithCodec(charsetCodec{}),
 		connect.WithReadMaxBytes(MaxMessage),
@@ -84,6 +85,7 @@ func HandlerOptions() []connect.HandlerOption {
 // dearer than the bytes.
 func ClientOptions() []connect.ClientOption {
 	return []connect.ClientOption{
+		connect.WithCodec(ProtoCodec{}),
 		connect.WithAcceptCompression("gzip", nil, nil),
 		connect.WithReadMaxBytes(MaxMessage),
 		connect.WithSendMaxBytes(MaxMessage),

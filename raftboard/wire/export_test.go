@@ -1,0 +1,4 @@
+package wire
+
+// AnswerCodec is what those who answer write with.
+var AnswerCodec answerCodec
