@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -514,8 +515,61 @@ const (
 	StateCount        = stateCount
 )
 
-// edited is a snapshot whose database was changed before its sum was taken.
+// edited is a snapshot of an earlier program, in whose database each row was one
+// of bbolt's, which was changed before its sum was taken.
 func edited(stream []byte, edit func(*bolt.Tx) error) (_ []byte, err error) {
+	return resaved(stream, func(path string, header *snapshotHeader) error {
+		header.Format = rowFormat
+		db, err := tables.Open(tables.Options{Path: path, Names: tableNames[:]})
+		if err != nil {
+			return err
+		}
+		rows := path + ".rows"
+		file, err := bolt.Open(rows, 0o600, nil)
+		if err != nil {
+			return err
+		}
+		err = db.Read(func(r *tables.Reader) error {
+			return file.Update(func(tx *bolt.Tx) error {
+				for t, name := range tableNames {
+					bucket, err := tx.CreateBucket([]byte(name))
+					if err != nil {
+						return err
+					}
+					if err := (&view{reader: r}).scan(table(t), nil, func(key, value []byte) (bool, error) { return true, bucket.Put(key, value) }); err != nil {
+						return err
+					}
+				}
+				return edit(tx)
+			})
+		})
+		return errors.Join(err, db.Close(), file.Close(), os.Rename(rows, path))
+	})
+}
+
+// BadBlock is a snapshot in which a block of jobs is none.
+func BadBlock(stream []byte) ([]byte, error) {
+	return resaved(stream, func(path string, _ *snapshotHeader) error {
+		file, err := bolt.Open(path, 0o600, nil)
+		if err != nil {
+			return err
+		}
+		err = file.Update(func(tx *bolt.Tx) error {
+			bucket := tx.Bucket([]byte(tableNames[tableJob]))
+			key, value := bucket.Cursor().Last()
+			return bucket.Put(key, value[1:])
+		})
+		return errors.Join(err, file.Close())
+	})
+}
+
+// AsRows is a snapshot as an earlier program would have made it.
+func AsRows(stream []byte) ([]byte, error) {
+	return edited(stream, func(*bolt.Tx) error { return nil })
+}
+
+// resaved is a snapshot whose database was changed before its sum was taken.
+func resaved(stream []byte, edit func(path string, header *snapshotHeader) error) (_ []byte, err error) {
 	var header snapshotHeader
 	if err := binary.Read(bytes.NewReader(stream), binary.BigEndian, &header); err != nil {
 		return nil, err
@@ -529,14 +583,14 @@ func edited(stream []byte, edit func(*bolt.Tx) error) (_ []byte, err error) {
 	if err := os.WriteFile(path, stream[binary.Size(header):][:header.Size], 0o600); err != nil {
 		return nil, err
 	}
+	if err := edit(path, &header); err != nil {
+		return nil, err
+	}
 	file, err := bolt.Open(path, 0o600, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := file.Update(edit); err != nil {
-		return nil, err
-	}
 	var out bytes.Buffer
 	err = file.View(func(tx *bolt.Tx) error {
 		header.Size = uint64(tx.Size())

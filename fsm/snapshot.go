@@ -20,8 +20,12 @@ import (
 // snapshotMagic begins every snapshot.
 var snapshotMagic = [8]byte{'c', 'o', 'n', 'd', 'u', 'c', 't', 'd'}
 
-// snapshotFormat is that of the stream around the database.
-const snapshotFormat = 1
+// The formats of snapshots. In the database of one by an earlier program, each
+// row of the tables is a row of bbolt's; Restore converts it.
+const (
+	rowFormat      = 1
+	snapshotFormat = 2
+)
 
 // snapshotHeader stands before the database, in big-endian numbers. After the
 // database come its length and the SHA-256 of all that stands before the sum.
@@ -123,7 +127,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	temporary := restoringPath(m.options.Path)
 	restored, after, err := m.receive(r, temporary)
 	if err != nil {
-		return fmt.Errorf("cannot restore: %w", errors.Join(err, removeIfThere(temporary)))
+		return fmt.Errorf("cannot restore: %w", errors.Join(err, removeIfThere(temporary), removeIfThere(convertingPath(m.options.Path))))
 	}
 	if err := replaceFile(temporary, m.options.Path); err != nil {
 		return fmt.Errorf("cannot restore: %w", errors.Join(err, restored.Close(), removeIfThere(temporary)))
@@ -147,14 +151,26 @@ func (m *Machine) Restore(r io.Reader) error {
 // rename is enough to put it in its place.
 func restoringPath(path string) string { return path + ".restoring" }
 
+// convertingPath is where a snapshot of an earlier format is converted.
+func convertingPath(path string) string { return path + ".converting" }
+
 // receive writes a snapshot's database to a file, and opens what it verified.
 func (m *Machine) receive(r io.Reader, path string) (*tables.DB, *status, error) {
 	header, err := receiveFile(r, path)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := inspect(path, header.Size); err != nil {
+	if err := inspect(path, &header); err != nil {
 		return nil, nil, err
+	}
+	if header.Format == rowFormat {
+		converted := convertingPath(m.options.Path)
+		if err := tables.Convert(path, converted, tableNames[:]); err != nil {
+			return nil, nil, err
+		}
+		if err := replaceFile(converted, path); err != nil {
+			return nil, nil, err
+		}
 	}
 	restored, err := m.options.database(path)
 	if err != nil {
@@ -172,7 +188,7 @@ func (m *Machine) receive(r io.Reader, path string) (*tables.DB, *status, error)
 // the database is opened for writing, and reads before bbolt checks: both panic
 // in goroutines of bbolt's where they meet a bad page, and nobody could recover
 // from that.
-func inspect(path string, size uint64) (err error) {
+func inspect(path string, header *snapshotHeader) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page beyond the file
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -185,8 +201,8 @@ func inspect(path string, size uint64) (err error) {
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	err = opened.View(func(tx *bolt.Tx) error {
-		if uint64(tx.Size()) != size {
-			return fmt.Errorf("%w: its database should have %d bytes, and has %d", ErrBadSnapshot, tx.Size(), size)
+		if uint64(tx.Size()) != header.Size {
+			return fmt.Errorf("%w: its database should have %d bytes, and has %d", ErrBadSnapshot, tx.Size(), header.Size)
 		}
 		for t, name := range tableNames {
 			bucket := tx.Bucket([]byte(name))
@@ -196,7 +212,11 @@ func inspect(path string, size uint64) (err error) {
 			if bucket == nil {
 				return fmt.Errorf("%w: table %s is missing", ErrBadSnapshot, name)
 			}
-			if err := bucket.ForEach(func(_, _ []byte) error { return nil }); err != nil {
+			check := tables.CheckBlocks
+			if header.Format == rowFormat {
+				check = readRows
+			}
+			if err := check(bucket); err != nil {
 				return fmt.Errorf("%w: table %s: %w", ErrBadSnapshot, name, err)
 			}
 		}
@@ -206,6 +226,11 @@ func inspect(path string, size uint64) (err error) {
 		return err
 	}
 	return opened.View(checkDatabase)
+}
+
+// readRows reads every row.
+func readRows(bucket *bolt.Bucket) error {
+	return bucket.ForEach(func(_, _ []byte) error { return nil })
 }
 
 // receiveFile writes the database of a snapshot to a file, durably, and checks
@@ -242,7 +267,7 @@ func (h *snapshotHeader) check() error {
 	switch {
 	case h.Magic != snapshotMagic:
 		return fmt.Errorf("%w: it begins with %q", ErrBadSnapshot, h.Magic[:])
-	case h.Format != snapshotFormat:
+	case h.Format != snapshotFormat && h.Format != rowFormat:
 		return fmt.Errorf("%w: its format is %d, and this program knows %d", ErrBadSnapshot, h.Format, snapshotFormat)
 	case h.Schema != schemaVersion:
 		return fmt.Errorf("%w: its schema is %d, and this program knows %d", ErrBadSnapshot, h.Schema, schemaVersion)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/tidwall/btree"
-	bolt "go.etcd.io/bbolt"
 )
 
 // Cursor goes through the rows of one table in the order of their keys. Keys
@@ -16,7 +15,7 @@ type Cursor struct {
 
 	layers  [2]layerCursor // the recent one first: what it says counts
 	recent  *tree          // of layers[0]; a Writer's first write to the table makes another
-	file    *bolt.Cursor
+	file    fileCursor
 	fileKey []byte // nil at the end
 	fileRow []byte
 

@@ -16,3 +16,17 @@ func Gaps(db *DB, t Table) int {
 	}
 	return db.gaps.of[t].Len()
 }
+
+// Blocks is in how many blocks the rows of a table stand that have been flushed.
+func Blocks(db *DB, t Table) (many int, err error) {
+	err = db.Read(func(r *Reader) error {
+		return r.file(t).blocks.ForEach(func(_, _ []byte) error {
+			many++
+			return nil
+		})
+	})
+	return many, err
+}
+
+// BlockBytes is how long a block becomes.
+const BlockBytes = blockBytes

@@ -12,20 +12,22 @@ type Reader struct {
 	db             *DB
 	tx             *bolt.Tx
 	recent, frozen *layer
-	buckets        []*bolt.Bucket
-	gaps           *gaps // of a Writer; nil where nobody keeps them
+	files          []*inFile // by table; nil where nobody has asked
+	gaps           *gaps     // of a Writer; nil where nobody keeps them
 }
 
-// fillPercent is how full bbolt leaves a page that it splits. Nearly all keys
-// are those of a sequence or sort by time, so new ones come at the end: with
-// bbolt's 50 % the file, and every snapshot, would be half air.
-const fillPercent = 0.9
+// inFile is where the blocks of a table are.
+type inFile struct {
+	blocks *bolt.Bucket
+	lookup *bolt.Cursor // for Get
+}
 
-func (r *Reader) bucket(t Table) *bolt.Bucket {
-	if r.buckets[t] == nil {
-		r.buckets[t] = r.tx.Bucket([]byte(r.db.options.Names[t]))
+func (r *Reader) file(t Table) *inFile {
+	if r.files[t] == nil {
+		blocks := r.tx.Bucket([]byte(r.db.options.Names[t]))
+		r.files[t] = &inFile{blocks: blocks, lookup: blocks.Cursor()}
 	}
-	return r.buckets[t]
+	return r.files[t]
 }
 
 // Get reads a value; nil if there is none. It is good until the end of the
@@ -37,13 +39,14 @@ func (r *Reader) Get(t Table, key []byte) []byte {
 	if value, said := r.frozen.get(t, key); said {
 		return value
 	}
-	return r.bucket(t).Get(key)
+	_, found := r.file(t).lookup.Seek(key)
+	return block(found).get(key)
 }
 
 // Cursor goes through a table. Where a Writer's cursor stands is undefined once
 // the Writer has written to the table, until it seeks again.
 func (r *Reader) Cursor(t Table) *Cursor {
-	c := &Cursor{reader: r, table: t, file: r.bucket(t).Cursor(), recent: r.recent.trees[t]}
+	c := &Cursor{reader: r, table: t, file: fileCursor{blocks: r.file(t).blocks.Cursor()}, recent: r.recent.trees[t]}
 	c.layers[0].iter, c.layers[1].iter = r.recent.iter(t), r.frozen.iter(t)
 	return c
 }

@@ -9,6 +9,12 @@
 // or deleted again, costs the file one write, and the pages of a flush are
 // written in the order of their keys.
 //
+// In the file, rows stand in blocks: some kilobytes of them are one value of
+// bbolt's. A row of its own would cost bbolt a search from the root, a node in
+// memory and sixteen bytes of the page, for each of the many that are shorter
+// than that costs; a block is written by copying its rows, and those which are
+// added to a table in order share one.
+//
 // Guarantees: a commit is seen whole or not at all, by every read that begins
 // after it; a read sees one state for as long as it lasts, whatever is
 // committed or flushed beside it; what is read does not depend on when was
@@ -115,20 +121,9 @@ func Open(options Options) (*DB, error) {
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("cannot open the tables: %w", err)
 	}
-	const ownerOnly = 0o600 // rows carry what users put into them
-	file, err := bolt.Open(options.Path, ownerOnly, &bolt.Options{
-		Timeout: lockTimeout,
-		// Nothing relies on the file after a stop, so nothing is gained by
-		// syncing it.
-		NoSync:          true,
-		NoGrowSync:      true,
-		NoFreelistSync:  true,
-		FreelistType:    bolt.FreelistMapType,
-		InitialMmapSize: options.MmapSize,
-		NoStatistics:    true,
-	})
+	file, err := openFile(options.Path, options.MmapSize)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the file of the tables %s: %w", options.Path, err)
+		return nil, err
 	}
 	db := &DB{
 		options: options, file: file, made: make([]bool, len(options.Names)), recent: newLayer(len(options.Names)),
@@ -140,6 +135,25 @@ func Open(options Options) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("cannot make the tables: %w", err), db.Close())
 	}
 	return db, nil
+}
+
+// openFile opens a file that nobody relies on after a stop: nothing would be
+// gained by syncing it.
+func openFile(path string, mmapSize int) (*bolt.DB, error) {
+	const ownerOnly = 0o600 // rows carry what users put into them
+	file, err := bolt.Open(path, ownerOnly, &bolt.Options{
+		Timeout:         lockTimeout,
+		NoSync:          true,
+		NoGrowSync:      true,
+		NoFreelistSync:  true,
+		FreelistType:    bolt.FreelistMapType,
+		InitialMmapSize: mmapSize,
+		NoStatistics:    true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the file of the tables %s: %w", path, err)
+	}
+	return file, nil
 }
 
 func (db *DB) makeTables(tx *bolt.Tx) error {
@@ -198,7 +212,7 @@ func (db *DB) Reader() (*Reader, error) {
 		return nil, fmt.Errorf("cannot begin to read the tables: %w", err)
 	}
 	db.users.Add(1)
-	return &Reader{db: db, tx: tx, recent: db.recent, frozen: db.frozen, buckets: make([]*bolt.Bucket, len(db.options.Names))}, nil
+	return &Reader{db: db, tx: tx, recent: db.recent, frozen: db.frozen, files: make([]*inFile, len(db.options.Names))}, nil
 }
 
 // Read runs a function over the state after the last commit. What the function
