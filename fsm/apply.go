@@ -68,10 +68,11 @@ type txn struct {
 	item  uint32    // number of the last event of the present entry
 	spent spent     // in the present entry
 
-	changes Changes
-	lanes   map[Lane]bool // those in changes.Claimable
-	tallies *tallies
-	vacated []jobs.ScheduleID // whose last unfinished job the present command has finished
+	changes   Changes
+	lanes     map[Lane]bool // those in changes.Claimable
+	tallies   *tallies
+	claimants claimants
+	vacated   []jobs.ScheduleID // whose last unfinished job the present command has finished
 
 	// writes counts what was written, and fault is the first that could not
 	// be: writers go on, and whoever runs the command looks afterwards.
@@ -117,7 +118,7 @@ func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
 	return &txn{
 		view: view{reader: &writer.Reader, heads: make(heads)}, writer: writer, ledger: from,
 		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool), memory: &m.memory,
-		tallies: newTallies(),
+		tallies: newTallies(), claimants: make(claimants),
 	}, nil
 }
 
@@ -129,7 +130,7 @@ func (m *Machine) applyBatch(entries []Entry) ([][]*v1.Result, *Changes, error) 
 	}
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	defer m.memory.again()
-	t.tallies, t.heads = m.tallies, m.heads // if the batch fails nobody looks at them any more
+	t.tallies, t.heads, t.claimants = m.tallies, m.heads, m.claimants // if the batch fails nobody looks at them any more
 	results := make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {

@@ -1,8 +1,9 @@
 package fsm
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -92,33 +93,21 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 }
 
 // claimant reads what both ways to claim need.
-func (t *txn) claimant(session, nonce string) (jobs.Session, sessionClaims, jobs.Nonce, error) {
+func (t *txn) claimant(session, nonce string) (jobs.Session, *sessionClaims, jobs.Nonce, error) {
 	parsed, err := jobs.ParseNonce(nonce)
 	if err != nil {
-		return jobs.Session{}, sessionClaims{}, jobs.Nonce{}, err
+		return jobs.Session{}, nil, jobs.Nonce{}, err
 	}
 	owner, err := t.openedSession(session)
 	if err != nil {
-		return jobs.Session{}, sessionClaims{}, jobs.Nonce{}, err
+		return jobs.Session{}, nil, jobs.Nonce{}, err
 	}
-	claims, err := t.claims(owner.ID)
+	claims, err := t.claimsOf(owner.ID)
 	return owner, claims, parsed, err
 }
 
-// knows tells whether a request with the nonce has been answered.
-func (c *sessionClaims) knows(nonce jobs.Nonce) bool {
-	for _, rows := range [][]claimRow{c.held, c.over} {
-		for i := range rows {
-			if rows[i].nonce == nonce {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // grantedBefore repeats an answer, as far as its claims still hold.
-func (t *txn) grantedBefore(claims sessionClaims, nonce jobs.Nonce) (*v1.Result, error) {
+func (t *txn) grantedBefore(claims *sessionClaims, nonce jobs.Nonce) (*v1.Result, error) {
 	var held []*jobRecord
 	for _, row := range claims.held {
 		if row.nonce != nonce {
@@ -140,7 +129,7 @@ type grant struct {
 }
 
 // grant ties jobs to a session.
-func (t *txn) grant(session jobs.Session, claims sessionClaims, found []*jobRecord, how grant) {
+func (t *txn) grant(session jobs.Session, claims *sessionClaims, found []*jobRecord, how grant) {
 	for _, j := range found {
 		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now, Expiry: how.expiry}
 		j.Token, j.end = t.token(), endNone
@@ -149,15 +138,18 @@ func (t *txn) grant(session jobs.Session, claims sessionClaims, found []*jobReco
 		t.move(j, jobs.StateClaimed, time.Time{})
 		row := claimRow{sequence: j.Sequence, token: j.Token, nonce: how.nonce}
 		t.put(tableClaim, row.key(session.ID), row.value(false))
+		claims.hold(row)
 		t.timed(j)
 		t.event(jobs.EventClaimed, j, jobs.Event{Owner: session.Name, Token: j.Token})
 	}
 	if len(found) == 0 {
 		return
 	}
-	for i := range max(len(claims.over)-maxOver, 0) {
+	many := max(len(claims.over)-maxOver, 0)
+	for i := range many {
 		t.delete(tableClaim, claims.over[i].key(session.ID))
 	}
+	claims.over = slices.Delete(claims.over, 0, many)
 }
 
 // release ends the claim of a job; the caller moves the job on. One row is
@@ -165,33 +157,21 @@ func (t *txn) grant(session jobs.Session, claims sessionClaims, found []*jobReco
 // last one of its request.
 func (t *txn) release(j *jobRecord, how end) {
 	t.uncountHolder(j)
-	session, row := j.Claim.Session, claimRow{sequence: j.Sequence, token: j.Claim.Token}
-	if value := t.get(tableClaim, row.key(session)); len(value) >= idSize {
-		copy(row.nonce.UUID[:], value)
+	session := j.Claim.Session
+	claims, err := t.claimsOf(session)
+	if err != nil {
+		t.fault, claims = cmp.Or(t.fault, err), &sessionClaims{}
 	}
-	if t.othersOfRequest(session, &row) {
-		t.delete(tableClaim, row.key(session))
-	} else {
+	row, kept := claims.end(claimRow{sequence: j.Sequence, token: j.Claim.Token})
+	if kept {
 		t.put(tableClaim, row.key(session), row.value(true))
+	} else {
+		t.delete(tableClaim, row.key(session))
 	}
 	if j.Claim.Expiry > 0 {
 		t.changes.Timed = append(t.changes.Timed, ClaimTimer{Job: j.ID, Token: j.Claim.Token})
 	}
 	j.Claim, j.end = nil, how
-}
-
-// othersOfRequest tells whether the request that made a claim has made others
-// that are still stored. All of them have one token.
-func (v *view) othersOfRequest(session jobs.SessionID, row *claimRow) bool {
-	key := row.key(session)
-	cursor := v.cursor(tableClaim)
-	ofToken := key[:len(key)-sequenceSize]
-	for other, value := cursor.Seek(ofToken); bytes.HasPrefix(other, ofToken); other, value = cursor.Next() {
-		if !bytes.Equal(other, key) && bytes.HasPrefix(value, row.nonce.UUID[:]) {
-			return true
-		}
-	}
-	return false
 }
 
 func granted(found []*jobRecord) *v1.Result {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -68,7 +70,12 @@ func Rows(m *Machine) (map[string]string, error) {
 // same as the jobs themselves, a claim is known to both its sides, and nothing
 // refers to what is not there.
 func Verify(m *Machine) error {
+	m.applying.Lock()
+	defer m.applying.Unlock()
 	return m.read(func(v *view) error {
+		if err := m.remembers(v); err != nil {
+			return err
+		}
 		present, err := v.ledgerOf()
 		if err != nil {
 			return err
@@ -85,6 +92,23 @@ func Verify(m *Machine) error {
 		}
 		return seen.agrees(present)
 	})
+}
+
+// remembers holds what the machine keeps decoded against what is stored.
+func (m *Machine) remembers(v *view) error {
+	for name, known := range m.heads {
+		stored, found, err := v.board(name)
+		if err != nil || !found || !reflect.DeepEqual(stored, *known) {
+			return fmt.Errorf("board %q is %+v (%t, %v), and is remembered as %+v", name, stored, found, err, *known)
+		}
+	}
+	for session, known := range m.claimants {
+		stored, err := v.claims(session)
+		if err != nil || !slices.Equal(stored.held, known.held) || !slices.Equal(stored.over, known.over) {
+			return fmt.Errorf("session %s has the claims %+v (%v), and they are remembered as %+v", session, stored, err, *known)
+		}
+	}
+	return nil
 }
 
 // census is what Verify has counted.

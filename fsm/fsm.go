@@ -115,11 +115,12 @@ type Machine struct {
 
 	// applying is held by whoever changes the state, from the first read of
 	// it to the call of Changed, so that changes are told in order.
-	applying sync.Mutex
-	broken   error    // set by Apply when it cannot go on; read by Apply
-	memory   memory   // for the values of the present batch
-	tallies  *tallies // as the present state has them; see tallies
-	heads    heads    // the same
+	applying  sync.Mutex
+	broken    error    // set by Apply when it cannot go on; read by Apply
+	memory    memory   // for the values of the present batch
+	tallies   *tallies // as the present state has them; see tallies
+	heads     heads    // the same
+	claimants claimants
 
 	// mu guards which database is the present one.
 	mu       sync.RWMutex
@@ -152,7 +153,7 @@ func Open(options Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{options: options, database: opened, advance: make(chan struct{}), tallies: newTallies(), heads: make(heads)}
+	m := &Machine{options: options, database: opened, advance: make(chan struct{}), tallies: newTallies(), heads: make(heads), claimants: make(claimants)}
 	if err := m.initialise(); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

@@ -31,20 +31,21 @@ func (m *Machine) MayClaim(request jobs.ClaimRequest) (Prospect, error) {
 		if !found {
 			return fmt.Errorf("session %s: %w", request.Session, jobs.ErrSessionExpired)
 		}
-		claims, err := v.claims(request.Session)
+		drain, err := v.drainOf(request.Session)
 		if err != nil {
 			return err
 		}
-		if claims.knows(request.Nonce) {
+		if drain == nil && v.anyClaimable(request) {
 			prospect = SomethingToClaim
 			return nil
 		}
-		drain, err := v.drainOf(request.Session)
+		claims, err := v.claims(request.Session)
 		switch {
+		case err != nil:
+		case claims.knows(request.Nonce):
+			prospect = SomethingToClaim
 		case drain != nil:
 			prospect = ClaimantDrained
-		case err == nil && v.anyClaimable(request):
-			prospect = SomethingToClaim
 		}
 		return err
 	})

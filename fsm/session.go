@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"reflect"
@@ -194,6 +193,7 @@ func (t *txn) endingSession(text string) (jobs.Session, []*jobRecord, error) {
 func (t *txn) endSession(session jobs.Session, how jobs.EventKind) {
 	id := session.ID.UUID[:]
 	t.deletePrefix(tableClaim, id)
+	delete(t.claimants, session.ID)
 	for _, presence := range t.keys(tablePresence, id) {
 		key := presence[idSize:]
 		kind, name := entityOfKey(key)
@@ -276,53 +276,4 @@ func (v *view) openedSession(text string) (jobs.Session, error) {
 		err = fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
 	}
 	return session, err
-}
-
-// claimRow is one claim of a session. The last one of a request outlives its
-// claim for a while, so that a late repeat of the request is known as one and
-// takes no more jobs.
-type claimRow struct {
-	sequence uint64
-	token    jobs.Token
-	nonce    jobs.Nonce
-}
-
-func (r *claimRow) key(session jobs.SessionID) []byte {
-	return claimKey(session, r.token, r.sequence)
-}
-
-func (r *claimRow) value(over bool) []byte {
-	value := append([]byte(nil), r.nonce.UUID[:]...)
-	if over {
-		return append(value, 1)
-	}
-	return append(value, 0)
-}
-
-// sessionClaims are the claims of a session, in the order of their tokens.
-type sessionClaims struct{ held, over []claimRow }
-
-func (v *view) claims(session jobs.SessionID) (sessionClaims, error) {
-	const keySize, valueSize = idSize + 8 + 8 + sequenceSize, idSize + 1
-	var claims sessionClaims
-	err := v.scan(tableClaim, session.UUID[:], func(key, value []byte) (bool, error) {
-		if len(key) != keySize || len(value) != valueSize {
-			return false, corrupt("a claim of session %s has a key of %d bytes and a value of %d", session, len(key), len(value))
-		}
-		row := claimRow{
-			token: jobs.Token{
-				Generation: binary.BigEndian.Uint64(key[idSize:]),
-				Index:      binary.BigEndian.Uint64(key[idSize+8:]),
-			},
-			sequence: binary.BigEndian.Uint64(key[idSize+16:]),
-		}
-		copy(row.nonce.UUID[:], value)
-		if value[idSize] == 0 {
-			claims.held = append(claims.held, row)
-		} else {
-			claims.over = append(claims.over, row)
-		}
-		return true, nil
-	})
-	return claims, err
 }

@@ -137,7 +137,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	m.database = restored
 	m.mu.Unlock()
 	m.status.Store(after)
-	m.tallies, m.heads = newTallies(), make(heads)
+	m.tallies, m.heads, m.claimants = newTallies(), make(heads), make(claimants)
 	if err := old.Close(); err != nil {
 		m.options.Logger.Warn("the state before the restoration could not be closed", "error", err)
 	}
