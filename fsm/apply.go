@@ -21,6 +21,9 @@ type Entry struct {
 	// commands, such as a change of members: then only the index moves. Nobody
 	// may write to it any more: results refer to it.
 	Data []byte
+	// Unanswered: nobody reads the results, so they are not made. The state does
+	// not depend on it.
+	Unanswered bool
 }
 
 // Changes are what a commit changed, for those who wait for something.
@@ -60,13 +63,14 @@ type txn struct {
 	writer     *tables.Writer // of the view's reader
 	eventsKept uint64
 
-	memory  *memory // for values
-	posting v1.Job  // to encode what does not change of a job; empty between
-	digest  []byte  // memory for the next digest
+	memory   *memory   // for values
+	messages *messages // to encode
+	digest   []byte    // memory for the next digest
 
-	now   time.Time // of the present entry
-	item  uint32    // number of the last event of the present entry
-	spent spent     // in the present entry
+	now      time.Time // of the present entry
+	answered bool      // somebody reads the results of the present entry
+	item     uint32    // number of the last event of the present entry
+	spent    spent     // in the present entry
 
 	changes   Changes
 	lanes     map[Lane]bool // those in changes.Claimable
@@ -82,8 +86,8 @@ type txn struct {
 }
 
 // Apply applies entries in order, in one transaction; entries that have been
-// applied already are skipped, and have nil for results. results[i][j] answers
-// command j of entry i.
+// applied already are skipped. results[i][j] answers command j of entry i; those
+// of an entry that was skipped, or is unanswered, are nil.
 //
 // An error means that the machine cannot go on: the disk or the data is bad,
 // or an entry holds something that this program does not know. Nothing of the
@@ -117,7 +121,7 @@ func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
 	}
 	return &txn{
 		view: view{reader: &writer.Reader, heads: make(heads)}, writer: writer, ledger: from,
-		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool), memory: &m.memory,
+		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool), memory: &m.memory, messages: &m.messages,
 		tallies: newTallies(), claimants: make(claimants),
 	}, nil
 }
@@ -163,11 +167,18 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 		return nil, err
 	}
 	t.Time = max(t.Time, decoded.GetTimeUnixNano())
-	t.now = t.time()
-	results := make([]*v1.Result, len(decoded.GetCommands()))
+	t.now, t.answered = t.time(), !e.Unanswered
+	var results []*v1.Result
+	if t.answered {
+		results = make([]*v1.Result, 0, len(decoded.GetCommands()))
+	}
 	for i, c := range decoded.GetCommands() {
-		if results[i], err = t.command(c); err != nil {
+		result, err := t.command(c)
+		if err != nil {
 			return nil, fmt.Errorf("command %d, %s: %w", i+1, command.Name(c), err)
+		}
+		if t.answered {
+			results = append(results, result)
 		}
 	}
 	return results, nil
@@ -184,7 +195,7 @@ func (t *txn) command(c *v1.Command) (*v1.Result, error) {
 		return nil, t.fault
 	}
 	switch {
-	case err == nil && result == nil:
+	case err == nil && result == nil && t.answered:
 		return &v1.Result{}, nil
 	case err == nil:
 		return result, nil
@@ -194,6 +205,8 @@ func (t *txn) command(c *v1.Command) (*v1.Result, error) {
 		// Every command decides first and writes afterwards. One that does
 		// not would leave half of itself behind.
 		return nil, corrupt("internal error: refused after %d writes: %w", t.writes-before, err)
+	case !t.answered:
+		return nil, nil
 	}
 	return &v1.Result{Error: command.ErrorToProto(err)}, nil
 }

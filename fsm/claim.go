@@ -33,7 +33,7 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 	}
 	for _, row := range claims.held {
 		if row.nonce == nonce && row.sequence == j.Sequence {
-			return granted([]*jobRecord{j}), nil
+			return t.granted([]*jobRecord{j}), nil
 		}
 	}
 	drain, err := t.drainOf(session.ID)
@@ -60,7 +60,7 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 		return nil, tooManyClaims(len(claims.held))
 	}
 	t.grant(session, claims, []*jobRecord{j}, grant{nonce: nonce})
-	return granted([]*jobRecord{j}), nil
+	return t.granted([]*jobRecord{j}), nil
 }
 
 // claimNext takes the first jobs in order that the session can do; none is an
@@ -77,7 +77,7 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 		return nil, tooManyClaims(len(claims.held))
 	}
 	if drain, err := t.drainOf(session.ID); err != nil || drain != nil {
-		return granted(nil), err
+		return t.granted(nil), err
 	}
 	request, err := command.ClaimRequestFromProto(c)
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 		return nil, err
 	}
 	t.grant(session, claims, found, grant{nonce: nonce, expiry: request.Expiry})
-	return granted(found), nil
+	return t.granted(found), nil
 }
 
 // claimant reads what both ways to claim need.
@@ -119,7 +119,7 @@ func (t *txn) grantedBefore(claims *sessionClaims, nonce jobs.Nonce) (*v1.Result
 		}
 		held = append(held, j)
 	}
-	return granted(held), nil
+	return t.granted(held), nil
 }
 
 // grant is what the claims of one request have in common.
@@ -174,7 +174,10 @@ func (t *txn) release(j *jobRecord, how end) {
 	j.Claim, j.end = nil, how
 }
 
-func granted(found []*jobRecord) *v1.Result {
+func (t *txn) granted(found []*jobRecord) *v1.Result {
+	if !t.answered {
+		return nil
+	}
 	answer := &v1.ClaimResult{}
 	for _, j := range found {
 		answer.Granted = append(answer.Granted, &v1.Granted{Job: j.ID.String(), Token: command.TokenToProto(j.Token)})

@@ -24,7 +24,8 @@ func (t *txn) record(e jobs.Event) {
 	t.item++
 	position := jobs.Position{Index: t.Index, Item: t.item}
 	e.Time = t.now
-	value, err := t.memory.encode(nil, command.EventToProto(&e))
+	command.FillEvent(&t.messages.event, &e)
+	value, err := t.memory.encode(nil, &t.messages.event)
 	if err != nil && t.fault == nil {
 		t.fault = err
 	}

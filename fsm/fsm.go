@@ -118,6 +118,7 @@ type Machine struct {
 	applying  sync.Mutex
 	broken    error    // set by Apply when it cannot go on; read by Apply
 	memory    memory   // for the values of the present batch
+	messages  messages // the same
 	tallies   *tallies // as the present state has them; see tallies
 	heads     heads    // the same
 	claimants claimants

@@ -46,14 +46,16 @@ func (j *jobRecord) isParked() bool {
 
 const jobPrefixSize = 2
 
-// saveJob writes a job, and gives what it has written: nobody keeps it.
-func (t *txn) saveJob(j *jobRecord) *v1.Job {
+// saveJob writes a job.
+func (t *txn) saveJob(j *jobRecord) { t.saveJobAs(&t.messages.job, j) }
+
+// saveJobAs writes a job, and leaves what it has written in a message.
+func (t *txn) saveJobAs(small *v1.Job, j *jobRecord) {
 	t.countParked(j)
-	small := command.JobToProto(&j.Job)
+	command.FillJob(small, &j.Job)
 	small.Details, small.Store, small.Failure, small.Lag = nil, nil, nil, j.lag
 	prefix := []byte{byte(j.end), byte(stateNumber(j.State))}
 	t.putMessage(tableJob, sequenceKey(j.Sequence), prefix, small)
-	return small
 }
 
 func decodeJob(value []byte) (*jobRecord, error) {
@@ -96,9 +98,10 @@ func (t *txn) savePosting(j *jobRecord, posting *v1.Posting) {
 	if posting.GetDetails() == nil && len(posting.GetStore()) == 0 {
 		return
 	}
-	t.posting.Details, t.posting.Store = posting.GetDetails(), posting.GetStore()
-	t.putMessage(tablePosting, sequenceKey(j.Sequence), nil, &t.posting)
-	t.posting.Details, t.posting.Store = nil, nil
+	kept := &t.messages.posting
+	kept.Details, kept.Store = posting.GetDetails(), posting.GetStore()
+	t.putMessage(tablePosting, sequenceKey(j.Sequence), nil, kept)
+	kept.Details, kept.Store = nil, nil
 }
 
 // complete adds the parts of a job that have tables of their own.

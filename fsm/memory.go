@@ -3,6 +3,7 @@ package fsm
 import (
 	"google.golang.org/protobuf/proto"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 )
 
@@ -19,6 +20,14 @@ const (
 // collecting it, was a fifth of what applying a posting costs.
 type memory struct {
 	present []byte // what is in use, with room at its end
+}
+
+// messages are those that are filled and encoded again and again. Nothing refers
+// to them between.
+type messages struct {
+	job     v1.Job
+	event   v1.Event
+	posting v1.Job // what does not change of a job; empty between
 }
 
 // room gives a slice without length and with that capacity.

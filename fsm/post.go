@@ -17,23 +17,33 @@ import (
 // not keep the others from being accepted. So the command itself is never
 // refused, and a fault is its only error.
 func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
-	answer := &v1.PostResult{Posted: make([]*v1.Posted, 0, len(c.GetPostings()))}
+	var answer []*v1.Posted
 	for _, posting := range c.GetPostings() {
 		before := t.writes
 		posted, err := t.postOne(posting)
 		if err != nil && (isFault(err) || t.writes != before) {
 			return nil, corrupt("cannot post job %s: %w", posting.GetId(), err)
 		}
-		posted.Error = command.ErrorToProto(err)
-		answer.Posted = append(answer.Posted, posted)
+		if t.answered {
+			answer = append(answer, &v1.Posted{Job: posted.job, Existed: posted.existed, Posted: posted.as, Error: command.ErrorToProto(err)})
+		}
 	}
-	return &v1.Result{Kind: &v1.Result_Post{Post: answer}}, nil
+	if !t.answered {
+		return nil, nil
+	}
+	return &v1.Result{Kind: &v1.Result_Post{Post: &v1.PostResult{Posted: answer}}}, nil
 }
 
-// postOne posts one job. The answer has the id of that job, or of the one that
-// existed before it; of the posting, where it is refused.
-func (t *txn) postOne(p *v1.Posting) (*v1.Posted, error) {
-	answer := &v1.Posted{Job: p.GetId()}
+// posted is what became of a posting.
+type posted struct {
+	job     string  // its id, or that of the one that existed before it; of the posting, where it is refused
+	existed bool    // before
+	as      *v1.Job // a new job as it is now; nil where nobody reads it
+}
+
+// postOne posts one job.
+func (t *txn) postOne(p *v1.Posting) (posted, error) {
+	answer := posted{job: p.GetId()}
 	posting, err := command.PostingFromProto(p)
 	switch {
 	case err != nil:
@@ -44,7 +54,7 @@ func (t *txn) postOne(p *v1.Posting) (*v1.Posted, error) {
 	var digest [command.DigestSize]byte
 	digest, t.digest = command.PostingDigest(t.digest, p)
 	if known := t.get(tableJobID, posting.ID.UUID[:]); known != nil {
-		answer.Existed, err = t.repeatedPost(posting.ID, known, digest[:])
+		answer.existed, err = t.repeatedPost(posting.ID, known, digest[:])
 		return answer, err
 	}
 	holder, err := t.holderOf(posting.Board, posting.Key)
@@ -53,10 +63,10 @@ func (t *txn) postOne(p *v1.Posting) (*v1.Posted, error) {
 		return answer, err
 	case holder != nil:
 		t.raise(holder, &posting)
-		answer.Job, answer.Existed = holder.ID.String(), true
+		answer.job, answer.existed = holder.ID.String(), true
 		return answer, nil
 	}
-	answer.Posted, err = t.postNew(p, &posting, digest[:])
+	answer.as, err = t.postNew(p, &posting, digest[:])
 	return answer, err
 }
 
@@ -90,8 +100,15 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 		t.put(tableFound, road, nil)
 	}
 	t.enter(j)
-	message := t.saveJob(j)
+	message := &t.messages.job
+	if t.answered {
+		message = new(v1.Job)
+	}
+	t.saveJobAs(message, j)
 	t.event(jobs.EventPosted, j, jobs.Event{})
+	if !t.answered {
+		return nil, nil
+	}
 	message.Details, message.Store, message.Lag = p.GetDetails(), p.GetStore(), nil
 	return message, nil
 }

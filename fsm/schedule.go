@@ -420,12 +420,12 @@ func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal strin
 		return "", corrupt("cannot post job %s: %w", record.Job, err)
 	case err != nil:
 		return refusalOf(record.Job, err), nil
-	case posted.GetJob() != record.Job.String():
-		return "job " + posted.GetJob() + " has the key of the posting", nil
+	case posted.job != record.Job.String():
+		return "job " + posted.job + " has the key of the posting", nil
 	}
 	record.State, record.At = jobs.SlotPosted, t.now
 	s.Posted++
-	if !posted.GetExisted() {
+	if !posted.existed {
 		s.Active++
 		t.put(tableScheduleJob, scheduleKey(s.ID, t.Sequence), nil)
 		t.put(tableJobSchedule, sequenceKey(t.Sequence), s.ID.UUID[:])

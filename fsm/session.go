@@ -63,6 +63,9 @@ func opens(s jobs.Session, o jobs.Opening) bool {
 }
 
 func (t *txn) sessionResult(session jobs.Session) (*v1.Result, error) {
+	if !t.answered {
+		return nil, nil
+	}
 	claims, err := t.claims(session.ID)
 	if err != nil {
 		return nil, err

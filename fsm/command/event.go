@@ -12,7 +12,14 @@ func EventToProto(e *jobs.Event) *v1.Event {
 	if e == nil {
 		return nil
 	}
-	message := &v1.Event{
+	message := new(v1.Event)
+	FillEvent(message, e)
+	return message
+}
+
+// FillEvent makes a message that was used for something else that of an event.
+func FillEvent(message *v1.Event, e *jobs.Event) {
+	*message = v1.Event{
 		Position:  PositionToProto(e.Position),
 		Kind:      string(e.Kind),
 		Time:      TimeToProto(e.Time),
@@ -33,7 +40,6 @@ func EventToProto(e *jobs.Event) *v1.Event {
 	for _, step := range e.Steps {
 		message.Steps = append(message.Steps, &v1.StepEvent{Name: step.Name, State: step.State})
 	}
-	return message
 }
 
 // EventFromProto converts an event. Nil is the zero event. The states of flows

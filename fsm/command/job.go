@@ -13,7 +13,14 @@ func JobToProto(j *jobs.Job) *v1.Job {
 	if j == nil {
 		return nil
 	}
-	return &v1.Job{
+	message := new(v1.Job)
+	FillJob(message, j)
+	return message
+}
+
+// FillJob makes a message that was used for something else that of a job.
+func FillJob(message *v1.Job, j *jobs.Job) {
+	*message = v1.Job{
 		Id:          idText(j.ID.UUID),
 		Board:       j.Board,
 		Name:        j.Name,

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"sync/atomic"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/fsm"
@@ -10,5 +12,14 @@ import (
 // due once the log has so many bytes, and up to where the latest one reaches.
 func NewReplica(m *fsm.Machine, atLeast int64) (_ raft.BatchingFSM, due func() bool, kept func() uint64) {
 	g := newGrowth(atLeast)
-	return &replica{machine: m, growth: g, fatal: func(err error) { panic(err) }}, g.outgrown, g.index.Load
+	return newReplica(m, g, new(atomic.Int64)), g.outgrown, g.index.Load
+}
+
+// NewAskedReplica is one whose node waits for as many entries as are asked for.
+func NewAskedReplica(m *fsm.Machine, asked *atomic.Int64) raft.BatchingFSM {
+	return newReplica(m, newGrowth(1<<20), asked)
+}
+
+func newReplica(m *fsm.Machine, g *growth, asked *atomic.Int64) *replica {
+	return &replica{machine: m, asked: asked, growth: g, fatal: func(err error) { panic(err) }}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -149,7 +150,7 @@ func CountWrites(log *guardedLog, written func()) { log.written = written }
 type Proposer struct{ *proposer }
 
 func NewProposer(r *raft.Raft, fatal func(error)) Proposer {
-	return Proposer{newProposer(r, time.Now, newNodeMetrics(prometheus.NewRegistry(), &Node{}), fatal)}
+	return Proposer{newProposer(r, new(atomic.Int64), time.Now, newNodeMetrics(prometheus.NewRegistry(), &Node{}), fatal)}
 }
 
 func (p Proposer) Propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {

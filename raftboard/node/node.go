@@ -257,12 +257,13 @@ func (n *Node) openRaft(ctx context.Context) error {
 		NetworkTransport: n.transport, leading: n.leadsIn, closed: n.stream.life.Done(),
 		heard: n.stream.heard, quiet: time.Duration(quietShare * float64(n.options.Raft.LeaderLease)),
 	}
-	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, growth: n.growth, fatal: n.fatal}, cached, n.log, snapshots, patient)
+	asked := new(atomic.Int64)
+	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, asked: asked, growth: n.growth, fatal: n.fatal}, cached, n.log, snapshots, patient)
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", err)
 	}
 	n.running.Store(true)
-	n.proposer = newProposer(n.raft, n.clock.now, n.metrics, n.fatal)
+	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
 	n.wall = newWallClock(n.newAskers(), len(n.options.Members)/2+1)
 	n.forward = newForwarder(n)

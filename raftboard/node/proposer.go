@@ -92,7 +92,8 @@ type proposer struct {
 	transferring atomic.Int64
 
 	queue    chan *proposal
-	waiting  atomic.Int64 // bytes in the queue
+	waiting  atomic.Int64  // bytes in the queue
+	asked    *atomic.Int64 // entries that raft has not answered; raised before it sees them
 	inFlight chan struct{}
 	landed   chan int // the number of commands of an entry that raft has answered
 	stopped  chan struct{}
@@ -101,9 +102,9 @@ type proposer struct {
 }
 
 // newProposer starts the proposer's goroutine; it ends with close.
-func newProposer(r *raft.Raft, now func() time.Time, metrics *nodeMetrics, fatal func(error)) *proposer {
+func newProposer(r *raft.Raft, asked *atomic.Int64, now func() time.Time, metrics *nodeMetrics, fatal func(error)) *proposer {
 	p := &proposer{
-		raft: r, now: now, metrics: metrics, fatal: fatal,
+		raft: r, asked: asked, now: now, metrics: metrics, fatal: fatal,
 		queue:    make(chan *proposal, maxWaiting),
 		inFlight: make(chan struct{}, entriesInFlight),
 		landed:   make(chan int, entriesInFlight),
@@ -287,9 +288,11 @@ func (p *proposer) send(batch []*proposal) {
 	}
 	p.metrics.proposed(entry, len(data))
 	p.inFlight <- struct{}{}
+	p.asked.Add(1)
 	future := p.raft.Apply(data, enqueueTimeout)
 	go func() { // ends when raft answers; raft that shuts down may forget the entry, and callers do not wait for it then
 		defer func() {
+			p.asked.Add(-1)
 			<-p.inFlight
 			p.landed <- count // there is room for each entry in flight
 		}()

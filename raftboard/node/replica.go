@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -13,17 +14,20 @@ import (
 // replica is the state machine as raft sees it. It implements raft.BatchingFSM.
 type replica struct {
 	machine *fsm.Machine
+	asked   *atomic.Int64 // entries whose results this node waits for
 	growth  *growth
 	fatal   func(error)
 }
 
 // ApplyBatch applies committed entries in one transaction. The answer for an
 // entry is its []*conductordv1.Result, or the error after which nothing is
-// applied any more.
+// applied any more. Results are made only while this node waits for those of an
+// entry, whichever it is: a follower waits for none.
 func (r *replica) ApplyBatch(logs []*raft.Log) []any {
+	unanswered := r.asked.Load() == 0
 	entries := make([]fsm.Entry, len(logs))
 	for i, log := range logs {
-		entries[i] = fsm.Entry{Index: log.Index, Term: log.Term}
+		entries[i] = fsm.Entry{Index: log.Index, Term: log.Term, Unanswered: unanswered}
 		if log.Type == raft.LogCommand {
 			entries[i].Data = log.Data
 		}
