@@ -9,8 +9,13 @@ import (
 
 // blockBytes is how long a block becomes before another one begins. To write one
 // anew costs little more than to copy it, so it is the rows that are written at
-// random which want it short; two of them share two of bbolt's pages.
+// random which want it short.
 const blockBytes = 4_000
+
+// pageBytes is how long a page of the file is, if we make it: room for two blocks,
+// which is the least that bbolt puts on a page. Where that takes more than one,
+// bbolt makes memory anew for each that it writes.
+const pageBytes = 8 << 10
 
 // smallBlock is how short a block may become by deletions before it takes in the
 // one behind it, so that what is left of many does not stay many.

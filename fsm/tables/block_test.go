@@ -175,3 +175,24 @@ func TestConvert(t *testing.T) {
 		t.Error("a file that is not there was converted")
 	}
 }
+
+// TestPagesOfAnotherSize: a file keeps the pages with which it was made.
+func TestPagesOfAnotherSize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tables.db")
+	file, err := bolt.Open(path, 0o600, &bolt.Options{PageSize: 4 << 10, NoSync: true})
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	db, err := tables.Open(tables.Options{Path: path, Names: names, MemoryRows: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := state{{}, {}}
+	for n := range keyCount {
+		want[0][keyOf(n)] = fmt.Sprint(n)
+		commit(t, db, func(w *tables.Writer) { put(t, w, keyOf(n), want[0][keyOf(n)]) })
+	}
+	if err := errors.Join(db.Read(func(r *tables.Reader) error { return compare(r, want) }), db.Close()); err != nil {
+		t.Error(err)
+	}
+}

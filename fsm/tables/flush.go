@@ -29,7 +29,8 @@ func (db *DB) flush(full *layer, done chan<- struct{}) {
 // write writes a layer in the order of its keys, so that each block is written
 // once.
 func (db *DB) write(tx *bolt.Tx, full *layer) error {
-	m := merge{}
+	m := &db.merge
+	defer m.forget()
 	for t, written := range full.trees {
 		if written == nil {
 			continue
@@ -57,7 +58,34 @@ type merge struct {
 	atEnd   bool     // none is behind them
 	changed bool
 
-	changes []row // what is to be done: blocks by key, nil where one goes
+	changes []row  // what is to be done: blocks by key, nil where one goes
+	memory  []byte // for blocks, with room at its end
+}
+
+// keptMemory is how much memory for blocks is kept from one flush to the next, at
+// most: as much as one of rows that are added in order needs.
+const keptMemory = DefaultMemoryBytes
+
+// room gives a slice without length and with that capacity, which is good until
+// the flush is over: what was given before stays where it is.
+func (m *merge) room(size int) []byte {
+	used := len(m.memory)
+	if cap(m.memory)-used < size {
+		m.memory, used = make([]byte, 0, max(size, min(2*cap(m.memory), keptMemory), blockBytes)), 0
+	}
+	m.memory = m.memory[:used+size]
+	return m.memory[used : used : used+size]
+}
+
+// forget lets go of what the flush has read and written.
+func (m *merge) forget() {
+	clear(m.rows[:cap(m.rows)])
+	clear(m.old[:cap(m.old)])
+	clear(m.changes[:cap(m.changes)])
+	m.blocks, m.written = nil, btree.MapIter[string, []byte]{}
+	if m.memory = m.memory[:0]; cap(m.memory) > keptMemory {
+		m.memory = nil
+	}
 }
 
 func (m *merge) run(blocks *bolt.Cursor, written btree.MapIter[string, []byte]) {
@@ -168,7 +196,7 @@ func (m *merge) replace() {
 			}
 			old = old[1:]
 		}
-		m.changes = append(m.changes, row{key, appendBlock(make([]byte, 0, sizeOf(rows[:many])), rows[:many])})
+		m.changes = append(m.changes, row{key, appendBlock(m.room(sizeOf(rows[:many])), rows[:many])})
 		rows = rows[many:]
 	}
 	for _, key := range old {

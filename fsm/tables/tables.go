@@ -112,6 +112,7 @@ type DB struct {
 	// Of the writer and its flushes.
 	flushed chan struct{} // closed when the frozen layer has been flushed, or cannot be
 	failed  error         // why a flush failed; set before flushed is closed
+	merge   merge         // of the flush that is under way
 	gaps    gaps
 }
 
@@ -149,6 +150,7 @@ func openFile(path string, mmapSize int) (*bolt.DB, error) {
 		FreelistType:    bolt.FreelistMapType,
 		InitialMmapSize: mmapSize,
 		NoStatistics:    true,
+		PageSize:        pageBytes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the file of the tables %s: %w", path, err)
