@@ -146,6 +146,12 @@ func ConvertLogStep(ctx context.Context, dir string, to LogStore, step func(stri
 // CountWrites has a log tell of its writes.
 func CountWrites(log *guardedLog, written func()) { log.written = written }
 
+// Propose has a node propose commands that no caller may send.
+func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([]*conductordv1.Result, error) {
+	_, results, err := n.proposer.propose(ctx, commands...)
+	return results, err
+}
+
 // Proposer packs commands into entries of a raft of the test's.
 type Proposer struct{ *proposer }
 

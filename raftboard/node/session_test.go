@@ -118,17 +118,13 @@ func TestOldEpochExpiresNothing(t *testing.T) {
 	client := c.client()
 	id := opened(t, client, time.Minute)
 	expire := func(epoch uint64) error {
-		data, err := command.EncodeEntry(&conductordv1.Entry{TimeUnixNano: time.Now().UnixNano(), Commands: []*conductordv1.Command{{
+		results, err := node.Propose(t.Context(), c.nodes[0], &conductordv1.Command{
 			Kind: &conductordv1.Command_ExpireSession{ExpireSession: &conductordv1.ExpireSessionCommand{Session: id.String(), TimerEpoch: epoch}},
-		}}})
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		future := node.Raft(c.nodes[0]).Apply(data, patience)
-		if err := future.Error(); err != nil {
-			t.Fatal(err)
-		}
-		return command.ErrorFromProto(future.Response().([]*conductordv1.Result)[0].GetError())
+		return command.ErrorFromProto(results[0].GetError())
 	}
 	epoch := node.TimerEpoch(c.nodes[0])
 	if err := expire(epoch - 1); err == nil || !open(t, client, id) {
