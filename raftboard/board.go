@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -27,7 +28,7 @@ func (c *core) makeLanes() {
 }
 
 func (c *core) sendPostings(ctx context.Context, p *peer, postings []*v1.Posting) ([]*v1.PostedJob, *tryError) {
-	answer, failed := exchange(ctx, c, p, operation{}, &v1.PostRequest{Postings: postings, Brief: true}, p.board.Post)
+	answer, failed := exchange(ctx, c, p, operation{over: conductordv1connect.BoardServicePostProcedure}, &v1.PostRequest{Postings: postings, Brief: true}, p.board.Post)
 	if failed != nil {
 		return nil, failed
 	}
@@ -35,7 +36,7 @@ func (c *core) sendPostings(ctx context.Context, p *peer, postings []*v1.Posting
 }
 
 func (c *core) sendCommands(ctx context.Context, p *peer, commands []*v1.Command) ([]*v1.Result, *tryError) {
-	answer, failed := exchange(ctx, c, p, operation{}, &v1.ExecuteRequest{Commands: commands}, p.board.Execute)
+	answer, failed := exchange(ctx, c, p, operation{over: conductordv1connect.BoardServiceExecuteProcedure}, &v1.ExecuteRequest{Commands: commands}, p.board.Execute)
 	if failed != nil {
 		return nil, failed
 	}
@@ -227,7 +228,7 @@ func (c *Client) order(ctx context.Context, verb string, order jobs.Order, messa
 // Claim implements jobs.Claimer.
 func (c *Client) Claim(ctx context.Context, session jobs.SessionID, job jobs.JobID, nonce jobs.Nonce) (jobs.Claimed, error) {
 	request := &v1.ClaimRequest{Session: session.String(), Job: job.String(), Nonce: nonce.String()}
-	op := operation{name: "claim job " + job.String()}
+	op := operation{name: "claim job " + job.String(), over: conductordv1connect.BoardServiceClaimProcedure}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ClaimRequest, v1.ClaimResponse] { return p.board.Claim })
 	if err != nil {
 		return jobs.Claimed{}, err
@@ -281,7 +282,7 @@ func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, until
 		Session: fields.GetSession(), Nonce: fields.GetNonce(), Boards: fields.GetBoards(), Kinds: fields.GetKinds(),
 		Labels: fields.GetLabels(), Max: fields.GetMax(), Expiry: fields.GetExpiry(),
 	}
-	op := operation{name: "claim jobs"}
+	op := operation{name: "claim jobs", over: conductordv1connect.BoardServiceClaimNextProcedure}
 	op.each = func() time.Duration {
 		wait := max(0, min(time.Until(until), pollTime))
 		message.Wait = command.DurationToProto(wait)
@@ -304,7 +305,7 @@ func (c *Client) allClaimed(ctx context.Context, messages []*v1.Claimed) ([]jobs
 
 // Job implements jobs.Reader.
 func (c *Client) Job(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
-	op := operation{name: "read job " + id.String(), reads: true, stale: c.stale}
+	op := operation{name: "read job " + id.String(), reads: true, stale: c.stale, over: conductordv1connect.BoardServiceGetJobProcedure}
 	request := &v1.GetJobRequest{Id: id.String(), Stale: c.stale}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetJobRequest, v1.GetJobResponse] { return p.board.GetJob })
 	if err != nil {
@@ -367,7 +368,7 @@ func pageLimit(limit int) uint32 {
 
 // Wait implements jobs.Reader, with as many long polls as it takes.
 func (c *Client) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
-	op := operation{name: "wait for job " + id.String(), reads: true, try: pollTime + pollGrace}
+	op := operation{name: "wait for job " + id.String(), reads: true, try: pollTime + pollGrace, over: conductordv1connect.BoardServiceWaitJobProcedure}
 	request := &v1.WaitJobRequest{Id: id.String(), Timeout: command.DurationToProto(pollTime)}
 	for {
 		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.WaitJobRequest, v1.WaitJobResponse] { return p.board.WaitJob })

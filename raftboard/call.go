@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -39,6 +40,7 @@ type operation struct {
 	name  string        // as it stands in "cannot …"
 	reads bool          // it changes nothing, so that it is never uncertain
 	stale bool          // any node may answer
+	over  string        // the procedure, if it may go on a stream
 	try   time.Duration // the time of one try; zero: tryTime
 	// each is called before every try and gives its time, so that a call which
 	// waits asks for no more than what is left. Nil: all tries are alike.
@@ -158,6 +160,13 @@ func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation,
 	}
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if op.over != "" {
+		answer := new(Res)
+		failed, carried := c.carry(timed, p, op, message, answer)
+		if carried {
+			return answer, failed
+		}
+	}
 	var reach reach
 	request := connect.NewRequest(message)
 	if op.stale {
@@ -171,6 +180,25 @@ func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation,
 	return nil, c.judge(p, &reach, err)
 }
 
+// carry is one try on the stream to a node. It tells whether it went there;
+// otherwise nothing has happened.
+func (c *core) carry(ctx context.Context, p *peer, op operation, message, answer any) (failed *tryError, carried bool) {
+	call := stream.Call{Procedure: op.over, Message: message.(proto.Message)}
+	if op.stale {
+		call.MinIndex = c.index.Load()
+	}
+	heard, err := p.stream.Do(ctx, call, answer.(proto.Message))
+	switch {
+	case errors.Is(err, stream.ErrNotCarried):
+		return nil, false
+	case err != nil:
+		return c.judge(p, new(reach), err), true
+	}
+	c.peers.heard(p, heard.Leader)
+	c.saw(heard.Index)
+	return nil, true
+}
+
 // askFor makes a node that answers for itself be as new as what this client
 // has seen.
 func (c *core) askFor(header http.Header) {
@@ -181,7 +209,7 @@ func (c *core) askFor(header http.Header) {
 
 // heard reads the headers of an answer.
 func (c *core) heard(p *peer, header http.Header) {
-	c.peers.heard(p, header)
+	c.peers.heard(p, header.Get(wire.HeaderLeader))
 	if index, err := strconv.ParseUint(header.Get(wire.HeaderIndex), 10, 64); err == nil {
 		c.saw(index)
 	}

@@ -26,3 +26,21 @@ func WaitingPosts(c *Client) int {
 	defer c.posts.mu.Unlock()
 	return len(c.posts.queue)
 }
+
+// WantStreams has a client want a stream to every node that it knows.
+func WantStreams(c *Client) {
+	for _, p := range c.peers.known() {
+		p.stream.Want()
+	}
+}
+
+// Streams is how many of them stand.
+func Streams(c *Client) int {
+	n := 0
+	for _, p := range c.peers.known() {
+		if p.stream.Ready() {
+			n++
+		}
+	}
+	return n
+}

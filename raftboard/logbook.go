@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -99,7 +100,7 @@ func (c *Client) Books(ctx context.Context, after logbook.BookID, limit int) ([]
 // takes. A flow that has changed between the parts is read anew, for a mixture
 // of two states never was.
 func (c *Client) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error) {
-	op := operation{name: "read flow " + id.String(), reads: true, stale: c.stale}
+	op := operation{name: "read flow " + id.String(), reads: true, stale: c.stale, over: conductordv1connect.LogbookServiceGetFlowProcedure}
 	for range maxRereads {
 		flow, err := c.flowOnce(ctx, op, id)
 		if !errors.Is(err, errChanged) {

@@ -3,7 +3,6 @@ package raftboard
 import (
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -43,9 +43,14 @@ type peer struct {
 	logbook  conductordv1connect.LogbookServiceClient
 	schedule conductordv1connect.ScheduleServiceClient
 	cluster  conductordv1connect.ClusterServiceClient
+	stream   *stream.Caller
 
 	configured bool
 	shunned    time.Time // until then; guarded by peers.mu
+	// What this node has last said of the leader, and who that is; guarded by
+	// peers.mu. It says so with every answer.
+	told   string
+	leader *peer
 }
 
 // String is the address as people write it.
@@ -56,6 +61,8 @@ func (p *peer) String() string {
 // peers are the nodes that a client knows, and which of them it tries first.
 type peers struct {
 	http connect.HTTPClient
+	// keep makes the stream to a node.
+	keep func(conductordv1connect.StreamServiceClient) *stream.Caller
 
 	mu      sync.Mutex
 	all     map[string]*peer // by URL
@@ -66,14 +73,14 @@ type peers struct {
 	leader  *peer            // nil: unknown
 }
 
-func newPeers(options Options, client connect.HTTPClient) *peers {
-	s := &peers{http: client, all: make(map[string]*peer)}
+func newPeers(options Options, client connect.HTTPClient, keep func(conductordv1connect.StreamServiceClient) *stream.Caller) *peers {
+	s := &peers{http: client, keep: keep, all: make(map[string]*peer)}
 	for _, endpoint := range options.Endpoints {
 		base, err := options.baseURL(endpoint)
 		if err != nil || s.all[base] != nil {
 			continue // validated before; the same endpoint twice is one
 		}
-		p := newPeer(client, base)
+		p := s.newPeer(base)
 		p.configured = true
 		s.all[base] = p
 		s.order = append(s.order, p)
@@ -81,8 +88,8 @@ func newPeers(options Options, client connect.HTTPClient) *peers {
 	return s
 }
 
-func newPeer(client connect.HTTPClient, base string) *peer {
-	options := wire.ClientOptions()
+func (s *peers) newPeer(base string) *peer {
+	client, options := s.http, wire.ClientOptions()
 	return &peer{
 		url:      base,
 		board:    conductordv1connect.NewBoardServiceClient(client, base, options...),
@@ -90,6 +97,7 @@ func newPeer(client connect.HTTPClient, base string) *peer {
 		logbook:  conductordv1connect.NewLogbookServiceClient(client, base, options...),
 		schedule: conductordv1connect.NewScheduleServiceClient(client, base, options...),
 		cluster:  conductordv1connect.NewClusterServiceClient(client, base, options...),
+		stream:   s.keep(conductordv1connect.NewStreamServiceClient(client, base, options...)),
 	}
 }
 
@@ -163,24 +171,26 @@ func (s *peers) failed(p *peer, unreached bool) {
 	}
 }
 
-// heard reads who leads from the headers of an answer.
-func (s *peers) heard(from *peer, header http.Header) {
-	address := header.Get(wire.HeaderLeader)
+// heard notes the address of the leader that an answer gives, if it does.
+func (s *peers) heard(from *peer, address string) {
 	if address == "" {
 		return
 	}
-	scheme, _, _ := strings.Cut(from.url, "://")
-	base, err := Options{}.baseURL(scheme + "://" + address)
-	if err != nil {
-		return // a hint that is of no use; every node forwards
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.all[base]
-	if p == nil {
-		p = s.learnLocked(base)
+	p := from.leader
+	if from.told != address || s.all[p.url] != p {
+		scheme, _, _ := strings.Cut(from.url, "://")
+		base, err := Options{}.baseURL(scheme + "://" + address)
+		if err != nil {
+			return // a hint that is of no use; every node forwards
+		}
+		if p = s.all[base]; p == nil {
+			p = s.learnLocked(base)
+		}
+		from.told, from.leader = address, p
 	}
-	if time.Now().After(p.shunned) {
+	if s.leader != p && time.Now().After(p.shunned) {
 		s.leader = p
 	}
 }
@@ -203,7 +213,7 @@ func (s *peers) learnLocked(base string) *peer {
 		delete(s.all, s.learned[0].url)
 		s.learned = append(s.learned[:0], s.learned[1:]...)
 	}
-	p := newPeer(s.http, base)
+	p := s.newPeer(base)
 	s.all[base] = p
 	s.learned = append(s.learned, p)
 	return p
@@ -223,5 +233,5 @@ func (s *peers) at(base string) *peer {
 	if p := s.all[base]; p != nil {
 		return p
 	}
-	return newPeer(s.http, base)
+	return s.newPeer(base)
 }

@@ -37,8 +37,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/stream"
 )
 
 // MaxEndpoints bounds Options.Endpoints. No cluster is nearly so large, so a
@@ -151,8 +153,10 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		transport := newTransport(c.options.TLS)
 		c.http, c.idle = &http.Client{Transport: transport, CheckRedirect: noRedirect}, transport.CloseIdleConnections
 	}
-	c.peers = newPeers(c.options, c.http)
 	c.life, c.stop = context.WithCancel(context.Background())
+	c.peers = newPeers(c.options, c.http, func(node conductordv1connect.StreamServiceClient) *stream.Caller {
+		return stream.NewCaller(stream.CallerOptions{Node: node, Life: c.life, Spawn: c.spawn})
+	})
 	c.makeLanes()
 	client := &Client{core: c}
 	if err := client.greet(ctx); err != nil {

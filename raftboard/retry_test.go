@@ -3,6 +3,7 @@ package raftboard_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,25 @@ var writes = map[string]func(context.Context, *raftboard.Client) error{
 	"keep alive": func(ctx context.Context, c *raftboard.Client) error { return c.KeepAlive(ctx, jobs.NewSessionID()) },
 }
 
+// onBothRoads runs a test with plain calls, and with calls on streams to nodes
+// that take them.
+func onBothRoads(t *testing.T, test func(t *testing.T, streams bool)) {
+	for name, streams := range map[string]bool{"plain": false, "stream": true} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, streams) }) })
+	}
+}
+
+// openOn makes a client, and waits until its streams stand if it is to use them.
+func openOn(t *testing.T, streams bool, o raftboard.Options) *raftboard.Client {
+	t.Helper()
+	client := openWith(t, o)
+	if streams {
+		raftboard.WantStreams(client)
+		settled(t, "streams", func() bool { return raftboard.Streams(client) == len(o.Endpoints) })
+	}
+	return client
+}
+
 // kinds are what the errors of the tests below are asked for.
 var kinds = []error{jobs.ErrUnavailable, jobs.ErrUncertain, jobs.ErrInvalid, context.DeadlineExceeded}
 
@@ -72,15 +92,15 @@ func TestWritesTellWhatHappened(t *testing.T) {
 	for _, test := range tests {
 		for name, write := range writes {
 			t.Run(test.name+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				onBothRoads(t, func(t *testing.T, streams bool) {
 					ctx := newEnding(t.Context())
 					defer ctx.end()
-					s := &script{faults: test.faults, begun: func(call int) {
+					s := &script{faults: test.faults, streams: streams, begun: func(call int) {
 						if call == test.ends {
 							ctx.end()
 						}
 					}}
-					client := open(t, test.patience, start(t, s, "a", "b")...)
+					client := openOn(t, streams, raftboard.Options{Endpoints: start(t, s, "a", "b"), Patience: test.patience})
 					err := write(ctx, client)
 					checkKinds(t, err, test.want)
 					if n := s.total(); test.applied >= 0 && n != test.applied {
@@ -88,6 +108,9 @@ func TestWritesTellWhatHappened(t *testing.T) {
 					}
 					if commands := s.commands(); len(commands) > 1 {
 						t.Errorf("the repeats were different commands: %v", commands)
+					}
+					if test.want == nil && streams && !slices.Contains(test.faults, dropBefore) && !slices.Contains(test.faults, dropAfter) && s.onStreams() == 0 {
+						t.Error("the call did not go on a stream")
 					}
 				})
 			})
@@ -107,12 +130,12 @@ func (l logger) Debug(string, ...any) { l.failed() }
 func TestRefusedUntilTheContextEnds(t *testing.T) {
 	for name, write := range writes {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &script{faults: []fault{refuses}}
+			onBothRoads(t, func(t *testing.T, streams bool) {
+				s := &script{faults: []fault{refuses}, streams: streams}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				failures := 0
-				client := openWith(t, raftboard.Options{
+				client := openOn(t, streams, raftboard.Options{
 					Endpoints: start(t, s, "a", "b"),
 					Logger: logger{hclog.NewNullLogger(), func() {
 						if failures++; failures == 8 { // the fourth round is over: a long pause follows
@@ -149,7 +172,7 @@ func checkKinds(t *testing.T, err error, want []error) {
 }
 
 func TestReadsAreNeverUncertain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onBothRoads(t, func(t *testing.T, streams bool) {
 		tests := []struct {
 			name     string
 			faults   []fault
@@ -162,7 +185,8 @@ func TestReadsAreNeverUncertain(t *testing.T) {
 			{"refused for good", []fault{invalid}, time.Minute, []error{jobs.ErrInvalid}},
 		}
 		for _, test := range tests {
-			client := open(t, test.patience, start(t, &script{faults: test.faults}, "a")...)
+			nodes := start(t, &script{faults: test.faults, streams: streams}, "a")
+			client := openOn(t, streams, raftboard.Options{Endpoints: nodes, Patience: test.patience})
 			_, err := client.Job(t.Context(), jobs.NewJobID())
 			checkKinds(t, err, test.want)
 		}
@@ -194,10 +218,9 @@ func TestNodeThatIsDownIsPassedBy(t *testing.T) {
 }
 
 func TestNothingSentIsUnavailable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{}
-		address := start(t, s, "a")[0]
-		client := open(t, time.Minute, address)
+	onBothRoads(t, func(t *testing.T, streams bool) {
+		s := &script{streams: streams}
+		client := openOn(t, streams, raftboard.Options{Endpoints: start(t, s, "a"), Patience: time.Minute})
 		closed, cancel := context.WithCancel(t.Context())
 		cancel()
 		for name, write := range writes {
@@ -213,20 +236,22 @@ func TestNothingSentIsUnavailable(t *testing.T) {
 }
 
 func TestTextThatCannotBeSentIsInvalid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{}
-		client := open(t, time.Minute, start(t, s, "a")...)
-		_, err := client.Jobs(t.Context(), jobs.Query{Board: "\xff"})
+	onBothRoads(t, func(t *testing.T, streams bool) {
+		s := &script{streams: streams}
+		client := openOn(t, streams, raftboard.Options{Endpoints: start(t, s, "a")})
+		_, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: jobs.NewNonce(), Labels: []string{"\xff"}})
+		checkKinds(t, err, []error{jobs.ErrInvalid})
+		_, err = client.Jobs(t.Context(), jobs.Query{Board: "\xff"})
 		checkKinds(t, err, []error{jobs.ErrInvalid})
 	})
 }
 
 func TestFollowsTheLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{faults: []fault{refuses, answers}}
+	onBothRoads(t, func(t *testing.T, streams bool) {
+		s := &script{faults: []fault{refuses, answers}, streams: streams}
 		leader := startNode(t, s, "leader", func() string { return "" })
 		follower := startNode(t, s, "follower", func() string { return leader })
-		client := open(t, time.Minute, follower)
+		client := openOn(t, streams, raftboard.Options{Endpoints: []string{follower}})
 		for range 3 {
 			if _, err := client.Post(t.Context(), jobs.Posting{Name: "j"}); err != nil {
 				t.Fatal(err)
@@ -299,9 +324,9 @@ func TestGoneAlreadyIsAnErrorTheFirstTime(t *testing.T) {
 }
 
 func TestCloseEndsCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{faults: []fault{hangs}}
-		client := open(t, time.Minute, start(t, s, "a")...)
+	onBothRoads(t, func(t *testing.T, streams bool) {
+		s := &script{faults: []fault{hangs}, streams: streams}
+		client := openOn(t, streams, raftboard.Options{Endpoints: start(t, s, "a")})
 		ended := make(chan error)
 		go func() {
 			_, err := client.Update(t.Context(), logbook.Update{Flow: logbook.NewFlowID(), Sequence: 1})

@@ -22,6 +22,7 @@ import (
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -54,6 +55,7 @@ type script struct {
 	headers map[string][]string // Conductord-Min-Index of calls, by method
 	waits   []time.Duration     // that ClaimNext was asked for
 	index   uint64              // of Conductord-Index
+	carried int                 // calls that were answered on streams
 
 	// What follows is set before the first call, and stays.
 
@@ -61,6 +63,7 @@ type script struct {
 	entered chan struct{}  // gets one for each of these that has begun
 	begun   func(call int) // if set, it is told of each call that has begun
 	members []*v1.Member   // of Status, besides the node itself
+	streams bool           // the nodes take calls on streams
 	poll    func(method string, n int) any
 	watch   func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
 }
@@ -150,6 +153,20 @@ func (s *script) indexes(method string) []string {
 	return slices.Clone(s.headers[method])
 }
 
+// streamed notes a call that has been answered on a stream.
+func (s *script) streamed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.carried++
+}
+
+// onStreams is how many calls have been answered on streams.
+func (s *script) onStreams() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.carried
+}
+
 // at sets the index of the answers.
 func (s *script) at(index uint64) {
 	s.mu.Lock()
@@ -209,6 +226,9 @@ func serve(t *testing.T, listener net.Listener, s *script, name string, leader f
 	mux.Handle(conductordv1connect.NewSessionServiceHandler(sessionService{n}, wire.HandlerOptions()...))
 	mux.Handle(conductordv1connect.NewLogbookServiceHandler(logbookService{n}, wire.HandlerOptions()...))
 	mux.Handle(conductordv1connect.NewClusterServiceHandler(clusterService{n}, wire.HandlerOptions()...))
+	if s.streams {
+		mux.Handle(n.streams().Handler(wire.HandlerOptions()...))
+	}
 	n.address = listener.Addr().String()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -218,6 +238,26 @@ func serve(t *testing.T, listener net.Listener, s *script, name string, leader f
 	go func() { defer close(ended); _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close(); <-ended })
 	return n.address
+}
+
+// streams takes the calls that a node takes on streams.
+func (n *node) streams() *stream.Server {
+	return stream.NewServer(stream.ServerOptions{
+		Offers: []stream.Offer{
+			stream.Offered(conductordv1connect.BoardServicePostProcedure, boardService{n}.Post),
+			stream.Offered(conductordv1connect.BoardServiceExecuteProcedure, boardService{n}.Execute),
+			stream.Offered(conductordv1connect.BoardServiceGetJobProcedure, boardService{n}.GetJob),
+			stream.Offered(conductordv1connect.BoardServiceWaitJobProcedure, boardService{n}.WaitJob),
+			stream.Offered(conductordv1connect.BoardServiceClaimProcedure, boardService{n}.Claim),
+			stream.Offered(conductordv1connect.BoardServiceClaimNextProcedure, boardService{n}.ClaimNext),
+			stream.Offered(conductordv1connect.SessionServiceKeepAliveProcedure, sessionService{n}.KeepAlive),
+			stream.Offered(conductordv1connect.LogbookServiceGetFlowProcedure, logbookService{n}.GetFlow),
+		},
+		Leader:   n.leader,
+		Called:   func(string, time.Duration, error) { n.script.streamed() },
+		Panicked: func(_ string, cause any, _ []byte) { panic(cause) },
+		Patience: time.Minute,
+	})
 }
 
 // memory is a network within the process. Whoever waits for it waits for

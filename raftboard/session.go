@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -33,7 +34,7 @@ func (c *Client) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Se
 // KeepAlive implements jobs.Attendant. It waits behind no other call, and a
 // try takes at most a second, so that a node that hangs costs no session.
 func (c *Client) KeepAlive(ctx context.Context, id jobs.SessionID) error {
-	op := operation{name: "keep session " + id.String() + " alive", try: keepAliveTime}
+	op := operation{name: "keep session " + id.String() + " alive", try: keepAliveTime, over: conductordv1connect.SessionServiceKeepAliveProcedure}
 	request := &v1.KeepAliveRequest{Session: id.String()}
 	_, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.KeepAliveRequest, v1.KeepAliveResponse] { return p.sessions.KeepAlive })
 	return err

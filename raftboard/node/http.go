@@ -79,6 +79,7 @@ func (n *Node) handler() http.Handler {
 	mux.Handle(conductordv1connect.NewLogbookServiceHandler(&logbookService{n}, options...))
 	mux.Handle(conductordv1connect.NewScheduleServiceHandler(&scheduleService{n}, options...))
 	mux.Handle(conductordv1connect.NewClusterServiceHandler(&clusterService{n}, options...))
+	mux.Handle(n.streams(board).Handler(options...))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := n.Ready(); err != nil {

@@ -5322,6 +5322,296 @@ func (x *BackfillScheduleResponse) GetNext() *timestamppb.Timestamp {
 	return nil
 }
 
+type CarryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Calls         []*StreamedCall        `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	GivenUp       []uint64               `protobuf:"varint,2,rep,packed,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"` // numbers of calls whose caller no longer waits; they are answered nevertheless
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CarryRequest) Reset() {
+	*x = CarryRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CarryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CarryRequest) ProtoMessage() {}
+
+func (x *CarryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
+func (*CarryRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *CarryRequest) GetCalls() []*StreamedCall {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *CarryRequest) GetGivenUp() []uint64 {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
+type StreamedCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`                        // higher than that of every call before it on the stream
+	Procedure     string                 `protobuf:"bytes,2,opt,name=procedure,proto3" json:"procedure,omitempty"`                   // as in "BoardService/Post"
+	Message       []byte                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`                       // the request, in protobuf's encoding
+	TimeoutMs     uint64                 `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // for which the caller waits; 0: for as long as it takes
+	MinIndex      uint64                 `protobuf:"varint,5,opt,name=min_index,json=minIndex,proto3" json:"min_index,omitempty"`    // as Conductord-Min-Index
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamedCall) Reset() {
+	*x = StreamedCall{}
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamedCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamedCall) ProtoMessage() {}
+
+func (x *StreamedCall) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
+func (*StreamedCall) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *StreamedCall) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *StreamedCall) GetProcedure() string {
+	if x != nil {
+		return x.Procedure
+	}
+	return ""
+}
+
+func (x *StreamedCall) GetMessage() []byte {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *StreamedCall) GetTimeoutMs() uint64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *StreamedCall) GetMinIndex() uint64 {
+	if x != nil {
+		return x.MinIndex
+	}
+	return 0
+}
+
+type CarryResponse struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Answers    []*StreamedAnswer      `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	Procedures []string               `protobuf:"bytes,2,rep,name=procedures,proto3" json:"procedures,omitempty"` // of the first message: what the node takes on a stream
+	Leader     string                 `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`         // as Conductord-Leader
+	// The last message of a stream that the node ends: calls with numbers above
+	// taken have not happened.
+	Ending        bool   `protobuf:"varint,4,opt,name=ending,proto3" json:"ending,omitempty"`
+	Taken         uint64 `protobuf:"varint,5,opt,name=taken,proto3" json:"taken,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CarryResponse) Reset() {
+	*x = CarryResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CarryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CarryResponse) ProtoMessage() {}
+
+func (x *CarryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
+func (*CarryResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *CarryResponse) GetProcedures() []string {
+	if x != nil {
+		return x.Procedures
+	}
+	return nil
+}
+
+func (x *CarryResponse) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+func (x *CarryResponse) GetEnding() bool {
+	if x != nil {
+		return x.Ending
+	}
+	return false
+}
+
+func (x *CarryResponse) GetTaken() uint64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
+type StreamedAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`  // of the call
+	Message       []byte                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // the answer, in protobuf's encoding, unless there is a code
+	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`    // as Conductord-Index
+	Code          uint32                 `protobuf:"varint,4,opt,name=code,proto3" json:"code,omitempty"`      // why there is no answer: a code of gRPC and Connect
+	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`       // beside a code
+	Error         *Error                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`     // beside a code; unset where the code says all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamedAnswer) Reset() {
+	*x = StreamedAnswer{}
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamedAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamedAnswer) ProtoMessage() {}
+
+func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
+func (*StreamedAnswer) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *StreamedAnswer) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *StreamedAnswer) GetMessage() []byte {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *StreamedAnswer) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *StreamedAnswer) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *StreamedAnswer) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *StreamedAnswer) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5330,7 +5620,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5342,7 +5632,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5355,7 +5645,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
 }
 
 type StatusResponse struct {
@@ -5384,7 +5674,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5686,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5699,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -5550,7 +5840,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5852,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5865,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Member) GetName() string {
@@ -5934,7 +6224,32 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"{\n" +
 	"\x18BackfillScheduleResponse\x12/\n" +
 	"\x05slots\x18\x01 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slots\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"\x0f\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"\\\n" +
+	"\fCarryRequest\x121\n" +
+	"\x05calls\x18\x01 \x03(\v2\x1b.conductord.v1.StreamedCallR\x05calls\x12\x19\n" +
+	"\bgiven_up\x18\x02 \x03(\x04R\agivenUp\"\x9a\x01\n" +
+	"\fStreamedCall\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
+	"\tprocedure\x18\x02 \x01(\tR\tprocedure\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\fR\amessage\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x04 \x01(\x04R\ttimeoutMs\x12\x1b\n" +
+	"\tmin_index\x18\x05 \x01(\x04R\bminIndex\"\xae\x01\n" +
+	"\rCarryResponse\x127\n" +
+	"\aanswers\x18\x01 \x03(\v2\x1d.conductord.v1.StreamedAnswerR\aanswers\x12\x1e\n" +
+	"\n" +
+	"procedures\x18\x02 \x03(\tR\n" +
+	"procedures\x12\x16\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\x12\x16\n" +
+	"\x06ending\x18\x04 \x01(\bR\x06ending\x12\x14\n" +
+	"\x05taken\x18\x05 \x01(\x04R\x05taken\"\xac\x01\n" +
+	"\x0eStreamedAnswer\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\fR\amessage\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\rR\x04code\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12*\n" +
+	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"\x0f\n" +
 	"\rStatusRequest\"\xb5\x05\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
@@ -6032,6 +6347,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x06Resume\x12$.conductord.v1.ResumeScheduleRequest\x1a%.conductord.v1.ResumeScheduleResponse\x12L\n" +
 	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
 	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2W\n" +
+	"\rStreamService\x12F\n" +
+	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012W\n" +
 	"\x0eClusterService\x12E\n" +
 	"\x06Status\x12\x1c.conductord.v1.StatusRequest\x1a\x1d.conductord.v1.StatusResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
@@ -6047,7 +6364,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*CreateBoardRequest)(nil),       // 0: conductord.v1.CreateBoardRequest
 	(*CreateBoardResponse)(nil),      // 1: conductord.v1.CreateBoardResponse
@@ -6148,222 +6465,231 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*RunScheduleResponse)(nil),      // 96: conductord.v1.RunScheduleResponse
 	(*BackfillScheduleRequest)(nil),  // 97: conductord.v1.BackfillScheduleRequest
 	(*BackfillScheduleResponse)(nil), // 98: conductord.v1.BackfillScheduleResponse
-	(*StatusRequest)(nil),            // 99: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 100: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 101: conductord.v1.Member
-	nil,                              // 102: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 103: conductord.v1.Board
-	(*BoardLimits)(nil),              // 104: conductord.v1.BoardLimits
-	(*durationpb.Duration)(nil),      // 105: google.protobuf.Duration
-	(*Posting)(nil),                  // 106: conductord.v1.Posting
-	(*Job)(nil),                      // 107: conductord.v1.Job
-	(*Error)(nil),                    // 108: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 109: google.protobuf.Timestamp
-	(*Position)(nil),                 // 110: conductord.v1.Position
-	(*Event)(nil),                    // 111: conductord.v1.Event
-	(*Claimed)(nil),                  // 112: conductord.v1.Claimed
-	(*Token)(nil),                    // 113: conductord.v1.Token
-	(*HeldClaim)(nil),                // 114: conductord.v1.HeldClaim
-	(*Ending)(nil),                   // 115: conductord.v1.Ending
-	(*Change)(nil),                   // 116: conductord.v1.Change
-	(*Intervention)(nil),             // 117: conductord.v1.Intervention
-	(*JobError)(nil),                 // 118: conductord.v1.JobError
-	(*Command)(nil),                  // 119: conductord.v1.Command
-	(*Result)(nil),                   // 120: conductord.v1.Result
-	(*Drain)(nil),                    // 121: conductord.v1.Drain
-	(*Opening)(nil),                  // 122: conductord.v1.Opening
-	(*Session)(nil),                  // 123: conductord.v1.Session
-	(*Entity)(nil),                   // 124: conductord.v1.Entity
-	(*Book)(nil),                     // 125: conductord.v1.Book
-	(*FlowDetail)(nil),               // 126: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 127: conductord.v1.Update
-	(*Schedule)(nil),                 // 128: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 129: conductord.v1.SlotRecord
+	(*CarryRequest)(nil),             // 99: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 100: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 101: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 102: conductord.v1.StreamedAnswer
+	(*StatusRequest)(nil),            // 103: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 104: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 105: conductord.v1.Member
+	nil,                              // 106: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 107: conductord.v1.Board
+	(*BoardLimits)(nil),              // 108: conductord.v1.BoardLimits
+	(*durationpb.Duration)(nil),      // 109: google.protobuf.Duration
+	(*Posting)(nil),                  // 110: conductord.v1.Posting
+	(*Job)(nil),                      // 111: conductord.v1.Job
+	(*Error)(nil),                    // 112: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 113: google.protobuf.Timestamp
+	(*Position)(nil),                 // 114: conductord.v1.Position
+	(*Event)(nil),                    // 115: conductord.v1.Event
+	(*Claimed)(nil),                  // 116: conductord.v1.Claimed
+	(*Token)(nil),                    // 117: conductord.v1.Token
+	(*HeldClaim)(nil),                // 118: conductord.v1.HeldClaim
+	(*Ending)(nil),                   // 119: conductord.v1.Ending
+	(*Change)(nil),                   // 120: conductord.v1.Change
+	(*Intervention)(nil),             // 121: conductord.v1.Intervention
+	(*JobError)(nil),                 // 122: conductord.v1.JobError
+	(*Command)(nil),                  // 123: conductord.v1.Command
+	(*Result)(nil),                   // 124: conductord.v1.Result
+	(*Drain)(nil),                    // 125: conductord.v1.Drain
+	(*Opening)(nil),                  // 126: conductord.v1.Opening
+	(*Session)(nil),                  // 127: conductord.v1.Session
+	(*Entity)(nil),                   // 128: conductord.v1.Entity
+	(*Book)(nil),                     // 129: conductord.v1.Book
+	(*FlowDetail)(nil),               // 130: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 131: conductord.v1.Update
+	(*Schedule)(nil),                 // 132: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 133: conductord.v1.SlotRecord
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	103, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	103, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	104, // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
-	105, // 3: conductord.v1.AgeBoardRequest.step:type_name -> google.protobuf.Duration
-	106, // 4: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	107, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	107, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	108, // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
+	109, // 3: conductord.v1.AgeBoardRequest.step:type_name -> google.protobuf.Duration
+	110, // 4: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	18,  // 5: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	107, // 6: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	108, // 7: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	107, // 8: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	109, // 9: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	109, // 10: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	109, // 11: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	109, // 12: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	107, // 13: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	105, // 14: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	107, // 15: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	109, // 16: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	110, // 17: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	111, // 18: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	110, // 19: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	112, // 20: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	105, // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	105, // 22: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
-	112, // 23: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	113, // 24: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
-	105, // 25: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
-	114, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	115, // 27: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	116, // 28: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	117, // 29: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	109, // 30: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	109, // 31: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	110, // 32: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	118, // 33: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	110, // 34: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
+	111, // 6: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	112, // 7: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	111, // 8: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	113, // 9: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	113, // 10: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	113, // 11: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	113, // 12: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	111, // 13: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	109, // 14: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	111, // 15: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	113, // 16: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	114, // 17: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	115, // 18: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	114, // 19: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	116, // 20: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	109, // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	109, // 22: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
+	116, // 23: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	117, // 24: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
+	109, // 25: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
+	118, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	119, // 27: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
+	120, // 28: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
+	121, // 29: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
+	113, // 30: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	113, // 31: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	114, // 32: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
+	122, // 33: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	114, // 34: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
 	21,  // 35: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	49,  // 36: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	108, // 37: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	119, // 38: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	120, // 39: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	121, // 40: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	122, // 41: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	123, // 42: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	124, // 43: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	123, // 44: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	124, // 45: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	125, // 46: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	125, // 47: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	125, // 48: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	126, // 49: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	127, // 50: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	112, // 37: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	123, // 38: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	124, // 39: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	125, // 40: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	126, // 41: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	127, // 42: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	128, // 43: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
+	127, // 44: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	128, // 45: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	129, // 46: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
+	129, // 47: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	129, // 48: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	130, // 49: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	131, // 50: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	80,  // 51: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	108, // 52: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	128, // 53: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	128, // 54: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	128, // 55: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	109, // 56: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	129, // 57: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	128, // 58: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	129, // 59: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	109, // 60: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	109, // 61: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	129, // 62: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	109, // 63: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	101, // 64: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	109, // 65: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	102, // 66: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	105, // 67: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	16,  // 68: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	19,  // 69: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	21,  // 70: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	23,  // 71: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	25,  // 72: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	27,  // 73: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	29,  // 74: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	31,  // 75: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	33,  // 76: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
-	35,  // 77: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	37,  // 78: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	37,  // 79: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	37,  // 80: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	39,  // 81: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	39,  // 82: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	39,  // 83: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	41,  // 84: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	43,  // 85: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	39,  // 86: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	39,  // 87: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	45,  // 88: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	47,  // 89: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	50,  // 90: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	0,   // 91: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
-	2,   // 92: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 93: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	6,   // 94: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
-	8,   // 95: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardRequest
-	10,  // 96: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
-	12,  // 97: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
-	14,  // 98: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
-	58,  // 99: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	60,  // 100: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	62,  // 101: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	64,  // 102: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	66,  // 103: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	68,  // 104: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	52,  // 105: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
-	54,  // 106: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
-	56,  // 107: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	70,  // 108: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	72,  // 109: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	74,  // 110: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	76,  // 111: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	78,  // 112: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	81,  // 113: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	83,  // 114: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	85,  // 115: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	87,  // 116: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	89,  // 117: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	91,  // 118: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	93,  // 119: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	95,  // 120: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	97,  // 121: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	99,  // 122: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	17,  // 123: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	20,  // 124: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	22,  // 125: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	24,  // 126: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	26,  // 127: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	28,  // 128: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	30,  // 129: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	32,  // 130: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	34,  // 131: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
-	36,  // 132: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	38,  // 133: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	38,  // 134: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	38,  // 135: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	40,  // 136: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	40,  // 137: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	40,  // 138: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	42,  // 139: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	44,  // 140: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	40,  // 141: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	40,  // 142: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	46,  // 143: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	48,  // 144: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	51,  // 145: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	1,   // 146: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
-	3,   // 147: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 148: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	7,   // 149: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
-	9,   // 150: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.AgeBoardResponse
-	11,  // 151: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
-	13,  // 152: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
-	15,  // 153: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
-	59,  // 154: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	61,  // 155: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	63,  // 156: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	65,  // 157: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	67,  // 158: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	69,  // 159: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	53,  // 160: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
-	55,  // 161: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
-	57,  // 162: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	71,  // 163: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	73,  // 164: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	75,  // 165: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	77,  // 166: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	79,  // 167: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	82,  // 168: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	84,  // 169: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	86,  // 170: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	88,  // 171: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	90,  // 172: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	92,  // 173: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	94,  // 174: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	96,  // 175: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	98,  // 176: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	100, // 177: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	123, // [123:178] is the sub-list for method output_type
-	68,  // [68:123] is the sub-list for method input_type
-	68,  // [68:68] is the sub-list for extension type_name
-	68,  // [68:68] is the sub-list for extension extendee
-	0,   // [0:68] is the sub-list for field type_name
+	112, // 52: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	132, // 53: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	132, // 54: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	132, // 55: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	113, // 56: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	133, // 57: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	132, // 58: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	133, // 59: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	113, // 60: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	113, // 61: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	133, // 62: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	113, // 63: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	100, // 64: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	102, // 65: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	112, // 66: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	105, // 67: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	113, // 68: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	106, // 69: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	109, // 70: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	16,  // 71: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	19,  // 72: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	21,  // 73: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	23,  // 74: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	25,  // 75: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	27,  // 76: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	29,  // 77: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	31,  // 78: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	33,  // 79: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
+	35,  // 80: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	37,  // 81: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	37,  // 82: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	37,  // 83: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	39,  // 84: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	39,  // 85: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	39,  // 86: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	41,  // 87: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	43,  // 88: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	39,  // 89: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	39,  // 90: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	45,  // 91: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	47,  // 92: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	50,  // 93: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	0,   // 94: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
+	2,   // 95: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 96: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	6,   // 97: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
+	8,   // 98: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardRequest
+	10,  // 99: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
+	12,  // 100: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
+	14,  // 101: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
+	58,  // 102: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	60,  // 103: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	62,  // 104: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	64,  // 105: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	66,  // 106: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	68,  // 107: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	52,  // 108: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
+	54,  // 109: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
+	56,  // 110: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	70,  // 111: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	72,  // 112: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	74,  // 113: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	76,  // 114: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	78,  // 115: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	81,  // 116: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	83,  // 117: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	85,  // 118: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	87,  // 119: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	89,  // 120: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	91,  // 121: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	93,  // 122: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	95,  // 123: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	97,  // 124: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	99,  // 125: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	103, // 126: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	17,  // 127: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	20,  // 128: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	22,  // 129: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	24,  // 130: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	26,  // 131: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	28,  // 132: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	30,  // 133: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	32,  // 134: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	34,  // 135: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
+	36,  // 136: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	38,  // 137: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	38,  // 138: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	38,  // 139: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	40,  // 140: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	40,  // 141: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	40,  // 142: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	42,  // 143: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	44,  // 144: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	40,  // 145: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	40,  // 146: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	46,  // 147: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	48,  // 148: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	51,  // 149: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	1,   // 150: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
+	3,   // 151: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 152: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	7,   // 153: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
+	9,   // 154: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.AgeBoardResponse
+	11,  // 155: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
+	13,  // 156: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
+	15,  // 157: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
+	59,  // 158: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	61,  // 159: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	63,  // 160: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	65,  // 161: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	67,  // 162: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	69,  // 163: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	53,  // 164: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
+	55,  // 165: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
+	57,  // 166: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	71,  // 167: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	73,  // 168: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	75,  // 169: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	77,  // 170: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	79,  // 171: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	82,  // 172: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	84,  // 173: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	86,  // 174: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	88,  // 175: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	90,  // 176: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	92,  // 177: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	94,  // 178: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	96,  // 179: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	98,  // 180: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	101, // 181: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	104, // 182: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	127, // [127:183] is the sub-list for method output_type
+	71,  // [71:127] is the sub-list for method input_type
+	71,  // [71:71] is the sub-list for extension type_name
+	71,  // [71:71] is the sub-list for extension extendee
+	0,   // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -6380,9 +6706,9 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   103,
+			NumMessages:   107,
 			NumExtensions: 0,
-			NumServices:   5,
+			NumServices:   6,
 		},
 		GoTypes:           file_conductord_v1_service_proto_goTypes,
 		DependencyIndexes: file_conductord_v1_service_proto_depIdxs,

@@ -37,6 +37,8 @@ const (
 	LogbookServiceName = "conductord.v1.LogbookService"
 	// ScheduleServiceName is the fully-qualified name of the ScheduleService service.
 	ScheduleServiceName = "conductord.v1.ScheduleService"
+	// StreamServiceName is the fully-qualified name of the StreamService service.
+	StreamServiceName = "conductord.v1.StreamService"
 	// ClusterServiceName is the fully-qualified name of the ClusterService service.
 	ClusterServiceName = "conductord.v1.ClusterService"
 )
@@ -170,6 +172,8 @@ const (
 	// ScheduleServiceBackfillProcedure is the fully-qualified name of the ScheduleService's Backfill
 	// RPC.
 	ScheduleServiceBackfillProcedure = "/conductord.v1.ScheduleService/Backfill"
+	// StreamServiceCarryProcedure is the fully-qualified name of the StreamService's Carry RPC.
+	StreamServiceCarryProcedure = "/conductord.v1.StreamService/Carry"
 	// ClusterServiceStatusProcedure is the fully-qualified name of the ClusterService's Status RPC.
 	ClusterServiceStatusProcedure = "/conductord.v1.ClusterService/Status"
 )
@@ -1812,6 +1816,86 @@ func (UnimplementedScheduleServiceHandler) Run(context.Context, *connect.Request
 
 func (UnimplementedScheduleServiceHandler) Backfill(context.Context, *connect.Request[v1.BackfillScheduleRequest]) (*connect.Response[v1.BackfillScheduleResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Backfill is not implemented"))
+}
+
+// StreamServiceClient is a client for the conductord.v1.StreamService service.
+type StreamServiceClient interface {
+	// Carry takes calls of the other services, and answers each as soon as it
+	// has an answer, in whatever order. What a call does, what it answers and
+	// when it is refused is the same as without a stream; only calls on their
+	// own have an HTTP exchange each, which costs both ends more than a small
+	// call itself. The first answer names the calls that the node takes.
+	Carry(context.Context) *connect.BidiStreamForClient[v1.CarryRequest, v1.CarryResponse]
+}
+
+// NewStreamServiceClient constructs a client for the conductord.v1.StreamService service. By
+// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
+// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewStreamServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) StreamServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	streamServiceMethods := v1.File_conductord_v1_service_proto.Services().ByName("StreamService").Methods()
+	return &streamServiceClient{
+		carry: connect.NewClient[v1.CarryRequest, v1.CarryResponse](
+			httpClient,
+			baseURL+StreamServiceCarryProcedure,
+			connect.WithSchema(streamServiceMethods.ByName("Carry")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// streamServiceClient implements StreamServiceClient.
+type streamServiceClient struct {
+	carry *connect.Client[v1.CarryRequest, v1.CarryResponse]
+}
+
+// Carry calls conductord.v1.StreamService.Carry.
+func (c *streamServiceClient) Carry(ctx context.Context) *connect.BidiStreamForClient[v1.CarryRequest, v1.CarryResponse] {
+	return c.carry.CallBidiStream(ctx)
+}
+
+// StreamServiceHandler is an implementation of the conductord.v1.StreamService service.
+type StreamServiceHandler interface {
+	// Carry takes calls of the other services, and answers each as soon as it
+	// has an answer, in whatever order. What a call does, what it answers and
+	// when it is refused is the same as without a stream; only calls on their
+	// own have an HTTP exchange each, which costs both ends more than a small
+	// call itself. The first answer names the calls that the node takes.
+	Carry(context.Context, *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error
+}
+
+// NewStreamServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewStreamServiceHandler(svc StreamServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	streamServiceMethods := v1.File_conductord_v1_service_proto.Services().ByName("StreamService").Methods()
+	streamServiceCarryHandler := connect.NewBidiStreamHandler(
+		StreamServiceCarryProcedure,
+		svc.Carry,
+		connect.WithSchema(streamServiceMethods.ByName("Carry")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/conductord.v1.StreamService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case StreamServiceCarryProcedure:
+			streamServiceCarryHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedStreamServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedStreamServiceHandler struct{}
+
+func (UnimplementedStreamServiceHandler) Carry(context.Context, *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.StreamService.Carry is not implemented"))
 }
 
 // ClusterServiceClient is a client for the conductord.v1.ClusterService service.

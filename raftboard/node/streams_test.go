@@ -1,0 +1,163 @@
+package node_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/stream"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// rawStream is a stream to a node, without the client library.
+type rawStream struct {
+	t    *testing.T
+	conn *connect.BidiStreamForClient[conductordv1.CarryRequest, conductordv1.CarryResponse]
+	last uint64 // number
+}
+
+// stream opens one to a node, and tells which calls that takes.
+func (c *cluster) stream(i int) (*rawStream, []string) {
+	c.t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	ctx, cancel := context.WithCancel(context.Background())
+	base := "http://" + c.nodes[i].APIAddress().String()
+	conn := conductordv1connect.NewStreamServiceClient(&http.Client{Transport: transport}, base, wire.ClientOptions()...).Carry(ctx)
+	c.t.Cleanup(func() {
+		cancel()
+		_ = conn.CloseRequest()
+		_ = conn.CloseResponse()
+		transport.CloseIdleConnections()
+	})
+	_ = conn.Send(&conductordv1.CarryRequest{})
+	hello, err := conn.Receive()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &rawStream{t: c.t, conn: conn}, hello.GetProcedures()
+}
+
+// send begins a call.
+func (s *rawStream) send(procedure string, message proto.Message) {
+	s.t.Helper()
+	encoded, err := proto.Marshal(message)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.last++
+	call := &conductordv1.StreamedCall{Number: s.last, Procedure: procedure, Message: encoded, TimeoutMs: uint64(patience / time.Millisecond)}
+	if err := s.conn.Send(&conductordv1.CarryRequest{Calls: []*conductordv1.StreamedCall{call}}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// answers are those of the next message.
+func (s *rawStream) receive() *conductordv1.CarryResponse {
+	s.t.Helper()
+	message, err := s.conn.Receive()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return message
+}
+
+// TestStreamsTakeHostileCalls: whatever a call on a stream holds, it is
+// answered, never by an internal error, and the stream goes on.
+func TestStreamsTakeHostileCalls(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	raw, procedures := c.stream(0)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("the seed is %d", seed)
+	v := &vandal{Rand: rand.New(rand.NewPCG(2, seed))}
+	for range 12 {
+		v.ids = append(v.ids, jobs.NewJobID().String())
+	}
+	procedures = slices.DeleteFunc(procedures, func(name string) bool { return name == "BoardService/WaitJob" })
+	accepted := 0
+	for range hostileCalls / 4 {
+		procedure := procedures[v.IntN(len(procedures))]
+		method := methodOf(t, procedure)
+		input := dynamicpb.NewMessage(method.Input())
+		v.fill(input, 0)
+		if wait := method.Input().Fields().ByName("wait"); wait != nil {
+			input.Clear(wait)
+		}
+		raw.send(procedure, input)
+		answers := raw.receive().GetAnswers()
+		if len(answers) != 1 || answers[0].GetNumber() != raw.last {
+			t.Fatalf("call %d of %s is answered with %v", raw.last, procedure, answers)
+		}
+		switch connect.Code(answers[0].GetCode()) {
+		case 0:
+			accepted++
+		case connect.CodeInternal, connect.CodeUnknown, connect.CodeUnimplemented:
+			t.Errorf("call %d of %s is answered with %v\n%.2000s", raw.last, procedure, answers[0], input)
+		}
+	}
+	if accepted < hostileCalls/80 {
+		t.Errorf("only %d calls were accepted: the test hardly tests what happens then", accepted)
+	}
+}
+
+func methodOf(t *testing.T, procedure string) protoreflect.MethodDescriptor {
+	t.Helper()
+	name := protoreflect.FullName("conductord.v1." + strings.ReplaceAll(procedure, "/", "."))
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.(protoreflect.MethodDescriptor)
+}
+
+// A node that is not the leader passes on what comes on a stream, and one that
+// stops answers what it has taken and says what it has not.
+func TestStreamsOfAFollowerAndOfANodeThatStops(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3).startAll()
+	follower := (c.leader() + 1) % 3
+	raw, procedures := c.stream(follower)
+	if !slices.Contains(procedures, "BoardService/ClaimNext") || len(procedures) >= stream.MaxCalls {
+		t.Fatalf("the node takes %v", procedures)
+	}
+	raw.send("BoardService/Post", &conductordv1.PostRequest{Postings: []*conductordv1.Posting{{Name: "j", Kind: "none"}}})
+	message := raw.receive()
+	posted := new(conductordv1.PostResponse)
+	if err := proto.Unmarshal(message.GetAnswers()[0].GetMessage(), posted); err != nil || message.GetAnswers()[0].GetIndex() == 0 || len(posted.GetPosted()) != 1 {
+		t.Fatalf("got %v, %v", message, err)
+	}
+	raw.send("BoardService/WaitJob", &conductordv1.WaitJobRequest{
+		Id: posted.GetPosted()[0].GetJob().GetId(), Timeout: durationpb.New(patience),
+	})
+	raw.send("BoardService/GetJob", &conductordv1.GetJobRequest{Id: posted.GetPosted()[0].GetJob().GetId(), Stale: true})
+	if answers := raw.receive().GetAnswers(); len(answers) != 1 {
+		t.Errorf("got %v", answers)
+	}
+	c.stop(follower)
+	for answered := 0; ; {
+		message := raw.receive()
+		answered += len(message.GetAnswers())
+		if message.GetEnding() {
+			if message.GetTaken() != 3 || answered != 1 {
+				t.Errorf("%d calls are answered at the end, which says %v", answered, message)
+			}
+			return
+		}
+	}
+}

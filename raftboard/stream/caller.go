@@ -1,0 +1,158 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+)
+
+// CallerOptions say to which node a Caller keeps a stream, and who owns its
+// goroutines.
+type CallerOptions struct {
+	Node conductordv1connect.StreamServiceClient
+	// Life ends the stream, and all goroutines.
+	Life context.Context
+	// Spawn runs a goroutine that ends with Life, or before, and tells whether
+	// it did.
+	Spawn func(run func()) bool
+}
+
+// Caller makes calls to one node on a stream. Its methods may be called
+// concurrently.
+type Caller struct {
+	options CallerOptions
+
+	mu      sync.Mutex
+	current *outward  // nil: no stream stands
+	opening bool      // or stands
+	calls   int       // that were wanted before the first stream
+	pause   time.Time // until then no stream is opened
+}
+
+// NewCaller makes a Caller, which has no stream yet.
+func NewCaller(options CallerOptions) *Caller { return &Caller{options: options} }
+
+// Call is what is asked of a node.
+type Call struct {
+	Procedure string // "/conductord.v1.BoardService/Post"
+	Message   proto.Message
+	MinIndex  uint64 // a node that answers for itself must have applied this
+}
+
+// Heard is what an answer says besides its message.
+type Heard struct {
+	Index  uint64 // of the log, which the answer includes; 0: unknown
+	Leader string // address of the leader's API; empty: unknown
+}
+
+// Do makes a call and reads its answer. The error is a *connect.Error, as of a
+// plain call, or ErrNotCarried. When ctx ends before the answer has come, the
+// node is told so, and the error is the context's.
+func (c *Caller) Do(ctx context.Context, call Call, answer proto.Message) (Heard, error) {
+	stands := c.stands()
+	if stands == nil || !stands.takes[call.Procedure] {
+		return Heard{}, ErrNotCarried
+	}
+	// What cannot be encoded is left to the plain call to be refused.
+	message, err := proto.Marshal(call.Message)
+	if err != nil || len(message) > MaxCall {
+		return Heard{}, ErrNotCarried
+	}
+	streamed := &v1.StreamedCall{Procedure: call.Procedure[len(prefix):], Message: message, MinIndex: call.MinIndex}
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		if left < time.Millisecond { // too little for the other end to count
+			return Heard{}, ErrNotCarried
+		}
+		streamed.TimeoutMs = uint64(left / time.Millisecond)
+	}
+	reply, err := stands.exchange(ctx, streamed)
+	if err != nil {
+		return Heard{}, err
+	}
+	return reply.read(answer)
+}
+
+// Ready tells whether a stream stands.
+func (c *Caller) Ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current != nil
+}
+
+// Want opens a stream that the first calls would not have yet.
+func (c *Caller) Want() {
+	c.mu.Lock()
+	c.calls = openAfter
+	c.mu.Unlock()
+	c.stands()
+}
+
+// stands is the stream, if there is one. If not, it may be opened meanwhile.
+func (c *Caller) stands() *outward {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil || c.opening {
+		return c.current
+	}
+	if c.calls < openAfter {
+		c.calls++
+		return nil
+	}
+	if time.Now().After(c.pause) {
+		c.opening = c.options.Spawn(c.keep)
+	}
+	return nil
+}
+
+// keep opens a stream and serves it to its end.
+func (c *Caller) keep() {
+	pause := refusedPause
+	ctx, cancel := context.WithCancel(c.options.Life)
+	defer cancel()
+	if conn, takes, err := c.open(ctx, cancel); err == nil {
+		stands := newOutward(ctx, cancel, conn, takes)
+		c.set(stands)
+		pause = reopenPause
+		if idle := stands.serve(func() { c.set(nil) }); idle {
+			pause = 0
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opening, c.pause = false, time.Now().Add(pause)
+}
+
+func (c *Caller) set(stands *outward) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current = stands
+}
+
+// open waits until the node has accepted a stream, and tells which calls it
+// takes.
+func (c *Caller) open(ctx context.Context, cancel context.CancelFunc) (conveyor, map[string]bool, error) {
+	tooLong := time.AfterFunc(openTime, cancel)
+	defer tooLong.Stop()
+	conn := c.options.Node.Carry(ctx)
+	// Only when it sends no more does net/http look at the context.
+	context.AfterFunc(ctx, func() { _ = conn.CloseRequest() })
+	_ = conn.Send(&v1.CarryRequest{}) // what is received says why it could not be sent
+	hello, err := conn.Receive()
+	if err != nil {
+		cancel() // so that closing does not wait for the rest of it
+		_ = conn.CloseRequest()
+		_ = conn.CloseResponse()
+		return nil, nil, err
+	}
+	takes := make(map[string]bool, len(hello.GetProcedures()))
+	for _, procedure := range hello.GetProcedures() {
+		takes[prefix+procedure] = true
+	}
+	return conn, takes, nil
+}

@@ -1,0 +1,77 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// ServerOptions say what a node does with the calls on streams.
+type ServerOptions struct {
+	Offers []Offer
+	// Leader is the address of the leader's API, empty if there is none. It is
+	// told with every message.
+	Leader func() string
+	// Called is told of every call that has been answered.
+	Called func(procedure string, took time.Duration, err error)
+	// Panicked is told of a handler that has panicked, and its stack. Its
+	// stream ends then, as the exchange of a plain call does.
+	Panicked func(procedure string, cause any, stack []byte)
+	// Patience is how long the reader of a stream may take nothing.
+	Patience time.Duration
+}
+
+// Server is a node's end of all streams.
+type Server struct {
+	options ServerOptions
+	offers  map[string]Offer
+	names   []string
+	streams atomic.Int64
+}
+
+// NewServer makes a Server.
+func NewServer(options ServerOptions) *Server {
+	s := &Server{options: options, offers: make(map[string]Offer, len(options.Offers))}
+	for _, offer := range options.Offers {
+		s.offers[offer.procedure] = offer
+		s.names = append(s.names, offer.procedure)
+	}
+	return s
+}
+
+// controllerKey is under which the context of a stream has its controller.
+type controllerKey struct{}
+
+// Handler gives the rpc's path and handler.
+func (s *Server) Handler(options ...connect.HandlerOption) (string, http.Handler) {
+	options = append(options[:len(options):len(options)], connect.WithReadMaxBytes(maxRequest))
+	path, handler := conductordv1connect.NewStreamServiceHandler(s, options...)
+	return path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithValue(r.Context(), controllerKey{}, http.NewResponseController(w))
+		handler.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// Carry implements conductordv1connect.StreamServiceHandler. It returns when
+// the client has ended the stream and everything is answered, when the
+// client is gone, or when the node stops.
+func (s *Server) Carry(ctx context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
+	defer s.streams.Add(-1)
+	if open := s.streams.Add(1); open > MaxStreams {
+		return wire.ErrorToConnect(fmt.Errorf("%w: %d streams are open already", jobs.ErrUnavailable, MaxStreams))
+	}
+	controller, ok := ctx.Value(controllerKey{}).(*http.ResponseController)
+	if !ok {
+		panic("internal error: a stream that is not served by Handler")
+	}
+	return newInward(ctx, s, conn, controller).serve()
+}
