@@ -4073,6 +4073,219 @@ func (m *BackfillScheduleResponse) UnknownField() (name string, found bool) {
 	return "", false
 }
 
+func (m *CarryRequest) decode(text string, depth int, unknown *bool) bool {
+	if depth == 0 {
+		return false
+	}
+	for at := 0; at < len(text); {
+		tag, value := numberAt(text, at)
+		switch tag {
+		case 10: // calls
+			part, end := partAt(text, value)
+			item := new(StreamedCall)
+			m.Calls = append(m.Calls, item)
+			if !item.decode(part, depth-1, unknown) {
+				return false
+			}
+			at = end
+		case 18: // given_up
+			part, end := partAt(text, value)
+			for next := 0; next < len(part); {
+				read, after := numberAt(part, next)
+				if after < 0 {
+					return false
+				}
+				m.GivenUp = append(m.GivenUp, read)
+				next = after
+			}
+			at = end
+		case 16: // given_up, one by one
+			read, end := numberAt(text, value)
+			m.GivenUp = append(m.GivenUp, read)
+			at = end
+		default:
+			if m.unknownFields, at = appendUnknown(m.unknownFields, text, tag, value); at < 0 {
+				return false
+			}
+			*unknown = true
+		}
+	}
+	return true
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *CarryRequest) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.CarryRequest", true
+	}
+	for _, item := range m.GetCalls() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
+	return "", false
+}
+
+func (m *StreamedCall) decode(text string, depth int, unknown *bool) bool {
+	if depth == 0 {
+		return false
+	}
+	for at := 0; at < len(text); {
+		tag, value := numberAt(text, at)
+		switch tag {
+		case 8: // number
+			m.Number, at = numberAt(text, value)
+		case 18: // procedure
+			m.Procedure, at = textAt(text, value)
+		case 26: // message
+			read, end := partAt(text, value)
+			m.Message = nil
+			if read != "" {
+				m.Message = []byte(read)
+			}
+			at = end
+		case 32: // timeout_ms
+			m.TimeoutMs, at = numberAt(text, value)
+		case 40: // min_index
+			m.MinIndex, at = numberAt(text, value)
+		default:
+			if m.unknownFields, at = appendUnknown(m.unknownFields, text, tag, value); at < 0 {
+				return false
+			}
+			*unknown = true
+		}
+	}
+	return true
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *StreamedCall) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.StreamedCall", true
+	}
+	return "", false
+}
+
+func (m *CarryResponse) decode(text string, depth int, unknown *bool) bool {
+	if depth == 0 {
+		return false
+	}
+	for at := 0; at < len(text); {
+		tag, value := numberAt(text, at)
+		switch tag {
+		case 10: // answers
+			part, end := partAt(text, value)
+			item := new(StreamedAnswer)
+			m.Answers = append(m.Answers, item)
+			if !item.decode(part, depth-1, unknown) {
+				return false
+			}
+			at = end
+		case 18: // procedures
+			read, end := textAt(text, value)
+			m.Procedures = append(m.Procedures, read)
+			at = end
+		case 26: // leader
+			m.Leader, at = textAt(text, value)
+		case 32: // ending
+			read, end := numberAt(text, value)
+			m.Ending = read != 0
+			at = end
+		case 40: // taken
+			m.Taken, at = numberAt(text, value)
+		default:
+			if m.unknownFields, at = appendUnknown(m.unknownFields, text, tag, value); at < 0 {
+				return false
+			}
+			*unknown = true
+		}
+	}
+	return true
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *CarryResponse) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.CarryResponse", true
+	}
+	for _, item := range m.GetAnswers() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
+	return "", false
+}
+
+func (m *StreamedAnswer) decode(text string, depth int, unknown *bool) bool {
+	if depth == 0 {
+		return false
+	}
+	for at := 0; at < len(text); {
+		tag, value := numberAt(text, at)
+		switch tag {
+		case 8: // number
+			m.Number, at = numberAt(text, value)
+		case 18: // message
+			read, end := partAt(text, value)
+			m.Message = nil
+			if read != "" {
+				m.Message = []byte(read)
+			}
+			at = end
+		case 24: // index
+			m.Index, at = numberAt(text, value)
+		case 32: // code
+			read, end := numberAt(text, value)
+			m.Code = uint32(read)
+			at = end
+		case 42: // text
+			m.Text, at = textAt(text, value)
+		case 50: // error
+			part, end := partAt(text, value)
+			if m.Error == nil {
+				m.Error = new(Error)
+			}
+			if !m.Error.decode(part, depth-1, unknown) {
+				return false
+			}
+			at = end
+		default:
+			if m.unknownFields, at = appendUnknown(m.unknownFields, text, tag, value); at < 0 {
+				return false
+			}
+			*unknown = true
+		}
+	}
+	return true
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *StreamedAnswer) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.StreamedAnswer", true
+	}
+	if name, found = m.GetError().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
 func (m *StatusRequest) decode(text string, depth int, unknown *bool) bool {
 	if depth == 0 {
 		return false
