@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // CallerOptions say to which node a Caller keeps a stream, and who owns its
@@ -59,7 +60,7 @@ func (c *Caller) Do(ctx context.Context, call Call, answer proto.Message) (Heard
 		return Heard{}, ErrNotCarried
 	}
 	// What cannot be encoded is left to the plain call to be refused.
-	message, err := proto.Marshal(call.Message)
+	message, err := wire.ProtoCodec{}.Marshal(call.Message)
 	if err != nil || len(message) > MaxCall {
 		return Heard{}, ErrNotCarried
 	}

@@ -34,7 +34,7 @@ func Offered[Req, Res any](procedure string, handle func(context.Context, *conne
 	}
 	return Offer{name, func(ctx context.Context, call *v1.StreamedCall) (proto.Message, http.Header, error) {
 		message := new(Req)
-		if err := proto.Unmarshal(call.GetMessage(), any(message).(proto.Message)); err != nil {
+		if err := (wire.ProtoCodec{}).Unmarshal(call.GetMessage(), message); err != nil {
 			return nil, nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("unmarshal message: %w", err)) // as connect says it
 		}
 		request := connect.NewRequest(message)
@@ -53,7 +53,7 @@ func Offered[Req, Res any](procedure string, handle func(context.Context, *conne
 func answerOf(number uint64, message proto.Message, header http.Header, err error) *v1.StreamedAnswer {
 	var encoded []byte
 	if err == nil {
-		if encoded, err = proto.Marshal(message); err != nil {
+		if encoded, err = wire.EncodeAnswer(message); err != nil {
 			err = connect.NewError(connect.CodeInternal, fmt.Errorf("marshal message: %w", err))
 		} else if room := wire.MaxMessage - frameBytes; len(encoded) > room {
 			err = connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("message size %d is larger than configured max %d", len(encoded), room))
@@ -74,7 +74,7 @@ func refusal(number uint64, err error) *v1.StreamedAnswer {
 	if !errors.As(err, &crossing) {
 		crossing = wire.ErrorToConnect(err)
 	}
-	answer := &v1.StreamedAnswer{Number: number, Code: uint32(crossing.Code()), Text: crossing.Message()}
+	answer := &v1.StreamedAnswer{Number: number, Code: uint32(crossing.Code()), Text: strings.ToValidUTF8(crossing.Message(), "\uFFFD")}
 	for _, detail := range crossing.Details() {
 		value, valueErr := detail.Value()
 		if reason, ok := value.(*v1.Error); ok && valueErr == nil {

@@ -229,7 +229,7 @@ func (r reply) read(answer proto.Message) (Heard, error) {
 	if code := connect.Code(r.answer.GetCode()); code != 0 {
 		return Heard{}, r.failure(code)
 	}
-	if err := proto.Unmarshal(r.answer.GetMessage(), answer); err != nil {
+	if err := (wire.ProtoCodec{}).Unmarshal(r.answer.GetMessage(), answer); err != nil {
 		return Heard{}, connect.NewError(connect.CodeInvalidArgument, err) // as connect does
 	}
 	return Heard{Index: r.answer.GetIndex(), Leader: r.leader}, nil

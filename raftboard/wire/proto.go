@@ -66,3 +66,6 @@ func (answerCodec) MarshalAppend(to []byte, message any) ([]byte, error) {
 	}
 	return command.AppendMessage(to, m, command.SizeOf(m))
 }
+
+// EncodeAnswer writes a message as those do who answer.
+func EncodeAnswer(message proto.Message) ([]byte, error) { return answerCodec{}.Marshal(message) }
