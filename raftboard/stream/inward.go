@@ -20,8 +20,8 @@ import (
 )
 
 // inward is a stream at the node's end. Its handler's goroutine reads, another
-// one sends what is answered, and each call has one of its own; all of them
-// end before the handler returns.
+// one sends what is answered, and each call that is under way has one of its
+// own; all of them end before the handler returns.
 type inward struct {
 	server   *Server
 	conn     *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]
@@ -30,6 +30,8 @@ type inward struct {
 	cancel   context.CancelFunc
 	wake     chan struct{} // holds one signal: something waits to be sent
 	handlers sync.WaitGroup
+	tasks    chan task     // to handlers that are idle
+	enough   chan struct{} // closed when no call follows
 
 	mu       sync.Mutex
 	room     sync.Cond                     // on mu: less is held, or the stream is over
@@ -41,6 +43,7 @@ type inward struct {
 	drained  bool                          // nothing follows in answers
 	ended    bool                          // the last message has been sent, or is being sent
 	sends    uint64                        // odd while a message is being sent
+	idle     int                           // handlers that wait for another call
 	panicked bool                          // a handler has
 }
 
@@ -87,6 +90,7 @@ func newInward(ctx context.Context, server *Server, conn *connect.BidiStream[v1.
 	i := &inward{
 		server: server, conn: conn, brakes: brakes{controller: controller},
 		wake: make(chan struct{}, 1), calls: make(map[uint64]context.CancelFunc),
+		tasks: make(chan task), enough: make(chan struct{}),
 	}
 	i.room.L = &i.mu
 	i.ctx, i.cancel = context.WithCancel(ctx)
@@ -106,6 +110,7 @@ func (i *inward) serve() error {
 	var sender sync.WaitGroup
 	sender.Go(i.send)
 	err := i.receive()
+	close(i.enough)
 	i.handlers.Wait()
 	i.mu.Lock()
 	i.drained = true
@@ -202,7 +207,50 @@ func (i *inward) begin(call *v1.StreamedCall) {
 		cancel()
 		i.put(refusal(call.GetNumber(), fmt.Errorf("%w: %d calls are under way on this stream", jobs.ErrUnavailable, MaxCalls)), call)
 	default:
-		i.handlers.Go(func() { i.handle(ctx, cancel, offer, call) })
+		i.hand(task{ctx, cancel, offer, call})
+	}
+}
+
+// task is a call that is to be answered.
+type task struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	offer  Offer
+	call   *v1.StreamedCall
+}
+
+// hand gives a call to a handler that is idle, or else to a new one: the stack of
+// a goroutine that has answered a call has the size that answering takes.
+func (i *inward) hand(next task) {
+	select {
+	case i.tasks <- next:
+	default:
+		i.handlers.Go(func() { i.answer(next) })
+	}
+}
+
+// answer answers one call after the other, until there are none and others are
+// idle already.
+func (i *inward) answer(next task) {
+	for {
+		i.handle(next)
+		i.mu.Lock()
+		spare := i.idle >= maxIdle
+		if !spare {
+			i.idle++
+		}
+		i.mu.Unlock()
+		if spare {
+			return
+		}
+		select {
+		case next = <-i.tasks:
+		case <-i.enough:
+			return
+		}
+		i.mu.Lock()
+		i.idle--
+		i.mu.Unlock()
 	}
 }
 
@@ -216,17 +264,17 @@ func (i *inward) timed(call *v1.StreamedCall) (context.Context, context.CancelFu
 }
 
 // handle answers a call.
-func (i *inward) handle(ctx context.Context, cancel context.CancelFunc, offer Offer, call *v1.StreamedCall) {
-	defer cancel()
+func (i *inward) handle(t task) {
+	defer t.cancel()
 	defer func() {
 		if cause := recover(); cause != nil {
-			i.abort(offer, cause)
+			i.abort(t.offer, cause)
 		}
 	}()
 	began := time.Now()
-	message, header, err := offer.answer(ctx, call)
-	i.server.options.Called(prefix+offer.procedure, time.Since(began), err)
-	i.put(answerOf(call.GetNumber(), message, header, err), call)
+	message, header, err := t.offer.answer(t.ctx, t.call)
+	i.server.options.Called(prefix+t.offer.procedure, time.Since(began), err)
+	i.put(answerOf(t.call.GetNumber(), message, header, err), t.call)
 }
 
 // abort ends the stream, and with it all calls that are on it, as a panic ends

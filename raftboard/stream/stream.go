@@ -41,6 +41,9 @@ const (
 	// MaxStreams is how many streams a node serves; each takes some tens of
 	// kilobytes. A client that gets none goes on with plain calls.
 	MaxStreams = 1024
+	// maxIdle is how many goroutines of a node wait for a stream's next calls.
+	// More make those that come and go cheaper, and cost memory while none do.
+	maxIdle = 8
 	// packBytes is where a message ends that carries several calls or answers.
 	// A larger answer travels alone.
 	packBytes = wire.PackBytes
