@@ -107,7 +107,7 @@ func TestStreamsTakeHostileCalls(t *testing.T) {
 		switch connect.Code(answers[0].GetCode()) {
 		case 0:
 			accepted++
-		case connect.CodeInternal, connect.CodeUnknown, connect.CodeUnimplemented:
+		case connect.CodeInternal, connect.CodeUnimplemented:
 			t.Errorf("call %d of %s is answered with %v\n%.2000s", raw.last, procedure, answers[0], input)
 		}
 	}
@@ -136,28 +136,37 @@ func TestStreamsOfAFollowerAndOfANodeThatStops(t *testing.T) {
 	if !slices.Contains(procedures, "BoardService/ClaimNext") || len(procedures) >= stream.MaxCalls {
 		t.Fatalf("the node takes %v", procedures)
 	}
-	raw.send("BoardService/Post", &conductordv1.PostRequest{Postings: []*conductordv1.Posting{{Name: "j", Kind: "none"}}})
-	message := raw.receive()
-	posted := new(conductordv1.PostResponse)
-	if err := proto.Unmarshal(message.GetAnswers()[0].GetMessage(), posted); err != nil || message.GetAnswers()[0].GetIndex() == 0 || len(posted.GetPosted()) != 1 {
-		t.Fatalf("got %v, %v", message, err)
-	}
-	raw.send("BoardService/WaitJob", &conductordv1.WaitJobRequest{
-		Id: posted.GetPosted()[0].GetJob().GetId(), Timeout: durationpb.New(patience),
-	})
-	raw.send("BoardService/GetJob", &conductordv1.GetJobRequest{Id: posted.GetPosted()[0].GetJob().GetId(), Stale: true})
-	if answers := raw.receive().GetAnswers(); len(answers) != 1 {
-		t.Errorf("got %v", answers)
-	}
-	c.stop(follower)
-	for answered := 0; ; {
-		message := raw.receive()
-		answered += len(message.GetAnswers())
-		if message.GetEnding() {
-			if message.GetTaken() != 3 || answered != 1 {
-				t.Errorf("%d calls are answered at the end, which says %v", answered, message)
-			}
-			return
+	posting := &conductordv1.Posting{Id: jobs.NewJobID().String(), Name: "j", Kind: "none"}
+	for posted := false; !posted; { // it is refused while there is no leader
+		raw.send("BoardService/Post", &conductordv1.PostRequest{Postings: []*conductordv1.Posting{posting}})
+		answer := raw.receive().GetAnswers()[0]
+		switch connect.Code(answer.GetCode()) {
+		case 0:
+			posted = answer.GetIndex() > 0 && len(answer.GetMessage()) > 0
+		case connect.CodeUnavailable, connect.CodeUnknown:
+		default:
+			t.Fatalf("got %v", answer)
 		}
+	}
+	raw.send("BoardService/WaitJob", &conductordv1.WaitJobRequest{Id: posting.Id, Timeout: durationpb.New(patience)})
+	waiting := raw.last
+	raw.send("BoardService/GetJob", &conductordv1.GetJobRequest{Id: posting.Id, Stale: true})
+	answered := map[uint64]int{}
+	for stopped := false; ; {
+		message := raw.receive()
+		if !stopped { // what comes first shows that the one before was taken
+			stopped = true
+			c.stop(follower)
+		}
+		for _, answer := range message.GetAnswers() {
+			answered[answer.GetNumber()]++
+		}
+		if message.GetEnding() {
+			break
+		}
+	}
+	// The node may have stopped before it has taken the last one.
+	if answered[waiting] != 1 || answered[raw.last] > 1 || len(answered) > 2 {
+		t.Errorf("calls %d and %d were answered %v times", waiting, raw.last, answered)
 	}
 }
