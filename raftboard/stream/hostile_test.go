@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -265,6 +267,53 @@ func TestCallsThatAreNotTakenGoWithoutTheStream(t *testing.T) {
 		}
 		if uncertain != 2 || not != 1 {
 			t.Errorf("%d calls may have happened and %d have not, want 2 and 1", uncertain, not)
+		}
+	})
+}
+
+// A call whose caller leaves before it could be sent is not sent.
+func TestCallsThatWaitCanBeTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const fills = 16 // the window of a stream that nobody reads, and the message behind it
+		read, numbers := make(chan struct{}), make(chan []uint64, 1)
+		c := standing(t, start(t, &node{}, scripted(func(_ context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
+			if err := hello(conn, 0); err != nil {
+				return err
+			}
+			<-read
+			var seen []uint64
+			for len(seen) < fills+1 {
+				message, err := conn.Receive()
+				if err != nil {
+					return err
+				}
+				for _, call := range message.GetCalls() {
+					seen = append(seen, call.GetNumber())
+				}
+			}
+			numbers <- seen
+			return nil
+		})))
+		var all sync.WaitGroup
+		ask := func(ctx context.Context, id string, want error) {
+			all.Go(func() {
+				if _, _, err := get(ctx, c, id); !errors.Is(wire.ErrorFromConnect(err), want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			})
+			synctest.Wait()
+		}
+		for range fills {
+			ask(t.Context(), strings.Repeat("x", stream.MaxCall-10), jobs.ErrUncertain)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ask(ctx, "taken back", context.Canceled)
+		cancel()
+		ask(t.Context(), "last", jobs.ErrUncertain)
+		close(read)
+		all.Wait()
+		if seen := <-numbers; slices.Contains(seen, fills+1) || !slices.Contains(seen, fills+2) {
+			t.Errorf("the node got the calls %v, and not the last but one", seen)
 		}
 	})
 }

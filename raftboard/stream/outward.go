@@ -2,8 +2,11 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,18 +93,31 @@ func (o *outward) exchange(ctx context.Context, call *v1.StreamedCall) (reply, e
 		return got, got.err
 	case <-ctx.Done():
 	}
-	o.mu.Lock()
-	p.left = true
-	if o.pending[call.GetNumber()] == p && !o.over {
-		o.givenUp = append(o.givenUp, call.GetNumber())
-	}
-	o.mu.Unlock()
-	o.signal()
+	o.leave(call, p)
 	code := connect.CodeCanceled
 	if ctx.Err() == context.DeadlineExceeded {
 		code = connect.CodeDeadlineExceeded
 	}
 	return reply{}, connect.NewError(code, ctx.Err())
+}
+
+// leave takes back a call that waits to be sent, and has the node told of one
+// that was.
+func (o *outward) leave(call *v1.StreamedCall, p *pending) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p.left = true
+	if o.pending[call.GetNumber()] != p {
+		return // it has been answered
+	}
+	if place := slices.Index(o.calls, call); place >= 0 {
+		o.calls = slices.Delete(o.calls, place, place+1)
+		o.waiting -= len(call.GetMessage())
+		delete(o.pending, call.GetNumber())
+		return
+	}
+	o.givenUp = append(o.givenUp, call.GetNumber())
+	o.signal()
 }
 
 // enqueue gives a call its number and has it sent. It tells whether there is
@@ -130,7 +146,6 @@ func (o *outward) signal() {
 
 // send sends what waits, several calls in a message, until the stream ends.
 func (o *outward) send() {
-	defer o.cancel()
 	for {
 		select {
 		case <-o.ctx.Done():
@@ -139,8 +154,13 @@ func (o *outward) send() {
 		}
 		runtime.Gosched() // whoever is about to call goes along
 		for message := o.next(); message != nil; message = o.next() {
-			if o.conn.Send(message) != nil {
-				return // and the reader hears why
+			err := o.conn.Send(message)
+			if errors.Is(err, io.EOF) {
+				return // the node has ended the stream, and the reader hears why
+			}
+			if err != nil {
+				o.cancel()
+				return
 			}
 		}
 	}
