@@ -181,6 +181,7 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 			results = append(results, result)
 		}
 	}
+	t.putTold()
 	return results, nil
 }
 

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -29,7 +30,7 @@ func (t *txn) record(e jobs.Event) {
 	if err != nil && t.fault == nil {
 		t.fault = err
 	}
-	t.put(tableEvent, positionKey(position), value)
+	t.tell(position, value)
 	t.KeptEvents++
 	t.EventBytes += uint64(len(value))
 	t.LastEvent = position
@@ -52,20 +53,27 @@ func (t *txn) trimEvents() error {
 		return nil
 	}
 	var drop [][]byte
-	cursor := t.cursor(tableEvent)
-	for key, value := cursor.First(); key != nil && over(); key, value = cursor.Next() {
-		drop = append(drop, bytes.Clone(key))
-		t.KeptEvents--
-		t.EventBytes -= uint64(len(value))
-	}
+	err := t.scan(tableTold, nil, func(key, value []byte) (bool, error) {
+		all, err := eachTold(key, value, func(position jobs.Position, event []byte) bool {
+			switch {
+			case !before(t.Compacted, position):
+				return true // it has been dropped, and others of the row have not
+			case !over():
+				return false
+			}
+			t.KeptEvents--
+			t.EventBytes -= uint64(len(event))
+			t.Compacted = position
+			return true
+		})
+		if all {
+			drop = append(drop, bytes.Clone(key))
+		}
+		return all && over(), err
+	})
 	for _, key := range drop {
-		t.delete(tableEvent, key)
+		t.delete(tableTold, key)
 	}
-	if len(drop) == 0 {
-		return nil
-	}
-	var err error
-	t.Compacted, err = positionOfKey(drop[len(drop)-1])
 	return err
 }
 
@@ -100,26 +108,36 @@ func (m *Machine) EventsOf(owner string, after jobs.Position, limit int) (events
 
 func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events []jobs.Event, reached jobs.Position, err error) {
 	reached = after
-	start := positionKey(after)
-	cursor := v.cursor(tableEvent)
-	key, value := cursor.Seek(start)
-	if bytes.Equal(key, start) {
-		key, value = cursor.Next()
-	}
-	for size := 0; key != nil && len(events) < limit && size < maxPageBytes; key, value = cursor.Next() {
-		size += len(value)
-		if reached, err = positionOfKey(key); err != nil {
+	size := 0
+	cursor := v.cursor(tableTold)
+	for key, value := toldAt(cursor, after); key != nil; key, value = cursor.Next() {
+		var bad error
+		all, err := eachTold(key, value, func(position jobs.Position, value []byte) bool {
+			switch {
+			case !before(after, position):
+				return true
+			case len(events) >= limit || size >= maxPageBytes:
+				return false
+			}
+			size += len(value)
+			reached = position
+			if !bytes.Contains(value, owner) {
+				return true
+			}
+			var event jobs.Event
+			if event, bad = decode(value, &v1.Event{}, command.EventFromProto); bad != nil {
+				return false
+			}
+			event.Position = position
+			events = append(events, event)
+			return true
+		})
+		if err := errors.Join(bad, err); err != nil {
 			return nil, after, err
 		}
-		if !bytes.Contains(value, owner) {
-			continue
+		if !all {
+			break
 		}
-		event, err := decode(value, &v1.Event{}, command.EventFromProto)
-		if err != nil {
-			return nil, after, err
-		}
-		event.Position = reached
-		events = append(events, event)
 	}
 	return events, reached, nil
 }

@@ -117,8 +117,9 @@ type census struct {
 	rows      map[table]uint64
 	jobs      [stateCount]uint64
 	held      uint64
-	busy      uint64            // unfinished jobs with a flow
-	owned     uint64            // flows with an unfinished job
+	busy      uint64 // unfinished jobs with a flow
+	owned     uint64 // flows with an unfinished job
+	events    uint64
 	told      uint64            // bytes of events
 	keyed     uint64            // unfinished jobs with a key
 	roads     uint64            // to errors
@@ -167,10 +168,8 @@ func (c *census) row(t table, key, value []byte) error {
 			err = fmt.Errorf("job %s is %s, and its deadline is looked after", j.ID, j.State)
 		}
 		return err
-	case tableEvent:
-		c.told += uint64(len(value))
-		_, err := decode(value, &v1.Event{}, command.EventFromProto)
-		return err
+	case tableTold:
+		return c.countTold(key, value)
 	case tableFound:
 		return c.checkFound(key)
 	case tableError:
@@ -201,6 +200,31 @@ func (c *census) row(t table, key, value []byte) error {
 		}
 	}
 	return nil
+}
+
+// countTold: of the first row, some events may have been dropped.
+func (c *census) countTold(key, row []byte) error {
+	present, err := c.ledgerOf()
+	if err != nil {
+		return err
+	}
+	var bad error
+	kept := c.events
+	all, err := eachTold(key, row, func(position jobs.Position, event []byte) bool {
+		if before(present.Compacted, position) {
+			c.events++
+			c.told += uint64(len(event))
+		}
+		_, bad = decode(event, &v1.Event{}, command.EventFromProto)
+		return bad == nil && !before(present.LastEvent, position)
+	})
+	if all && c.events == kept {
+		return fmt.Errorf("all events from %x on have been dropped, and their row has not", key)
+	}
+	if !all && bad == nil && err == nil {
+		return fmt.Errorf("there are events behind the last one, from %x on", key)
+	}
+	return errors.Join(bad, err)
 }
 
 func (c *census) countSchedule(value []byte) error {
@@ -500,7 +524,8 @@ func (c *census) agrees(l ledger) error {
 		{"sessions", c.rows[tableSession], l.OpenSessions},
 		{"ended sessions", c.rows[tableEnded], l.KeptEnds},
 		{"order of ended sessions", c.rows[tableEndedOrder], l.KeptEnds},
-		{"events", c.rows[tableEvent], l.KeptEvents},
+		{"events", c.events, l.KeptEvents},
+		{"events one by one", c.rows[tableEvent], 0},
 		{"bytes of events", c.told, l.EventBytes},
 		{"names of schedules", c.rows[tableScheduleName], c.rows[tableSchedule]},
 		{"postings of schedules", c.rows[tableTemplate], c.rows[tableSchedule]},
@@ -654,7 +679,13 @@ func DropLaterTables(stream []byte) ([]byte, error) {
 		if err := cutLedger(tx, laterFields*sequenceSize); err != nil {
 			return err
 		}
+		if err := untell(tx); err != nil {
+			return err
+		}
 		for _, name := range tableNames[firstTables:] {
+			if name == tableNames[tableTold] {
+				continue
+			}
 			if err := tx.DeleteBucket([]byte(name)); err != nil {
 				return err
 			}
@@ -663,6 +694,24 @@ func DropLaterTables(stream []byte) ([]byte, error) {
 	})
 }
 
+// untell gives each event a row, as earlier programs did.
+func untell(tx *bolt.Tx) error {
+	name := []byte(tableNames[tableTold])
+	events := tx.Bucket([]byte(tableNames[tableEvent]))
+	err := tx.Bucket(name).ForEach(func(key, row []byte) error {
+		var bad error
+		_, err := eachTold(key, row, func(position jobs.Position, event []byte) bool {
+			bad = events.Put(positionKey(position), event)
+			return bad == nil
+		})
+		return errors.Join(bad, err)
+	})
+	return errors.Join(err, tx.DeleteBucket(name))
+}
+
+// DropTold makes a snapshot one of before events shared rows.
+func DropTold(stream []byte) ([]byte, error) { return edited(stream, untell) }
+
 // DropIndex makes a snapshot one of before jobs had an index.
 func DropIndex(stream []byte) ([]byte, error) {
 	return edited(stream, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(tableNames[tableFound])) })
@@ -670,3 +719,8 @@ func DropIndex(stream []byte) ([]byte, error) {
 
 // RefusalOf is the reason that is kept of a slot whose job is refused.
 func RefusalOf(job jobs.JobID, err error) string { return refusalOf(job, err) }
+
+// EachTold reads a row of events.
+func EachTold(key, row []byte, each func(jobs.Position, []byte) bool) (bool, error) {
+	return eachTold(key, row, each)
+}

@@ -48,7 +48,7 @@ const (
 	tableFlowBody                  // flow id → arguments, store, meta, targets, policy and cause; absent if it has none
 	tableAtom                      // flow id, atom name → atom with its latest attempt
 	tableAttempt                   // flow id, number of the atom, action, number → an earlier attempt
-	tableEvent                     // position → event
+	tableEvent                     // position → event, as earlier programs kept them; empty
 	tableDefinition                // flow id → what the flow was built as; absent before it begins
 	tableIntervention              // flow id, number → what a person has done to the flow
 	tableKey                       // board, key → sequence: unfinished jobs that have a key
@@ -93,6 +93,8 @@ const (
 	tableLabelledLine // board, labels, inverted priority, sequence → nothing: as labelled, for who takes any kind
 
 	tableParked // board → how many of its jobs are parked; absent if none are
+
+	tableTold // position of the first → events that one entry has told one after the other; see told
 )
 
 // firstTables is how many tables the first snapshots had. The later ones stand
@@ -115,6 +117,7 @@ var tableNames = [...]string{
 	tableStuck: "stuck", tableDebris: "debris",
 	tableDrain: "drain", tableChange: "change", tableOwn: "own",
 	tableParked:       "parked",
+	tableTold:         "told",
 	tableLabelledLine: "labelled_line",
 }
 

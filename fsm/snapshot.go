@@ -337,8 +337,8 @@ func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (*status, er
 }
 
 // fillLaterTables fills the tables that a snapshot of an earlier program lacked.
-// All but five of them were empty: the lines follow from the lanes, and the
-// index and the tallies from the jobs.
+// All but six of them were empty: the lines follow from the lanes, the index and
+// the tallies from the jobs, and events were kept one by one.
 func (t *txn) fillLaterTables(restored *tables.DB) error {
 	if restored.Made(tableFound) {
 		if err := t.indexJobs(); err != nil {
@@ -357,6 +357,11 @@ func (t *txn) fillLaterTables(restored *tables.DB) error {
 	}
 	if restored.Made(tableLabelledLine) {
 		if err := t.lineUp(tableLabelledLine, tableLabelled); err != nil {
+			return err
+		}
+	}
+	if restored.Made(tableTold) {
+		if err := t.gatherEvents(); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,143 @@
+package fsm_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs"
+)
+
+// manyEvents has two entries tell of so many jobs each, and a third of another.
+func manyEvents(r *rig, each int) {
+	for entry := range 2 {
+		var many []*v1.Posting
+		for n := range each {
+			many = append(many, posting(fmt.Sprint("job ", entry, " ", n), "k"))
+		}
+		r.do(post(many[:each/2]...), post(many[each/2:]...))
+	}
+	r.do(post(posting("last", "k")))
+}
+
+// TestEventsOfFullEntries: wherever a watcher stands among the events of an entry,
+// and however few it asks for, it is told the next ones.
+func TestEventsOfFullEntries(t *testing.T) {
+	const each = 100
+	r := newRig(t)
+	manyEvents(r, each)
+	var want []jobs.Position
+	for entry := range uint64(2) {
+		for item := range uint32(each) {
+			want = append(want, jobs.Position{Index: entry + 1, Item: item + 1})
+		}
+	}
+	want = append(want, jobs.Position{Index: 3, Item: 1})
+	for at := range want {
+		after := jobs.Position{}
+		if at > 0 {
+			after = want[at-1]
+		}
+		for _, limit := range []int{1, 7, 0} {
+			events, reached, err := r.EventsOf("", after, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := want[at:]
+			if limit > 0 {
+				next = next[:min(limit, len(next))]
+			}
+			if len(events) != len(next) || reached != next[len(next)-1] {
+				t.Fatalf("after %v, %d events up to %v, and not %d up to %v", after, len(events), reached, len(next), next[len(next)-1])
+			}
+			for i := range events {
+				if events[i].Position != next[i] {
+					t.Fatalf("after %v, event %d is at %v, and not at %v", after, i, events[i].Position, next[i])
+				}
+			}
+		}
+	}
+	if none, reached, err := r.EventsOf("", want[len(want)-1], 0); err != nil || len(none) != 0 || reached != want[len(want)-1] {
+		t.Errorf("after the last: %d events up to %v (%v)", len(none), reached, err)
+	}
+	if none, reached, err := r.EventsOf("nobody", jobs.Position{}, 0); err != nil || len(none) != 0 || reached != want[len(want)-1] {
+		t.Errorf("of nobody: %d events up to %v (%v)", len(none), reached, err)
+	}
+}
+
+// TestEventsAreDroppedOneByOne: as many are kept as was said, also where those
+// that go share a row with some that stay.
+func TestEventsAreDroppedOneByOne(t *testing.T) {
+	const each = 100
+	for kept := 1; kept <= 2*each+1; kept += 5 {
+		r := newRigWith(t, fsm.Options{EventsKept: kept})
+		manyEvents(r, each)
+		gone := 2*each + 1 - kept
+		last := jobs.Position{Index: uint64(1 + max(gone-1, 0)/each), Item: uint32(1 + max(gone-1, 0)%each)}
+		if gone == 0 {
+			last = jobs.Position{}
+		}
+		events, err := r.Events(last, 0)
+		if err != nil || len(events) != kept {
+			t.Errorf("%d events are kept behind %v, and not %d (%v)", len(events), last, kept, err)
+		}
+		if gone > 1 {
+			last.Item--
+			if _, err := r.Events(last, 0); !errors.Is(err, jobs.ErrCompacted) {
+				t.Errorf("with %d kept, after %v: %v", kept, last, err)
+			}
+		}
+		if err := fsm.Verify(r.Machine); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestOldEventsAreTakenOver: a snapshot from before events shared rows becomes
+// what the same entries make now.
+func TestOldEventsAreTakenOver(t *testing.T) {
+	r := newRig(t)
+	manyEvents(r, 100)
+	stream, err := fsm.DropTold(snapshot(t, r.Machine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newRig(t)
+	if err := other.Restore(bytes.NewReader(stream)); err != nil {
+		t.Fatal(err)
+	}
+	if digest(t, other.Machine) != digest(t, r.Machine) {
+		t.Error("the restored state differs")
+	}
+	if err := fsm.Verify(other.Machine); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadRowsOfEvents(t *testing.T) {
+	key := string(bytes.Repeat([]byte{0}, 11)) + "\x07"
+	for _, row := range []struct {
+		key, row string
+		events   string
+		good     bool
+	}{
+		{key, "\x03one\x00\x05three", "7:one 8: 9:three ", true},
+		{key, "", "", true},
+		{key[1:], "\x03one", "", false},
+		{key, "\x03one\x06three", "7:one ", false},
+		{key, "\x03one\x80", "7:one ", false},
+		{key, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "", false},
+	} {
+		var events string
+		all, err := fsm.EachTold([]byte(row.key), []byte(row.row), func(position jobs.Position, event []byte) bool {
+			events += fmt.Sprintf("%d:%s ", position.Item, event)
+			return true
+		})
+		if events != row.events || (err == nil) != row.good || all != row.good {
+			t.Errorf("%q has %q (all: %t, %v)", row.row, events, all, err)
+		}
+	}
+}
