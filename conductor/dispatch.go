@@ -216,12 +216,13 @@ func (r *run) drive(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDe
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = &flow.PanicError{Value: panicked, Stack: string(debug.Stack())}
+			end.Unrecorded = true // nobody knows how far it came
 		}
 	}()
-	options := r.shift.options
+	options, claim := r.shift.options, r.claimed.Job.Claim
 	end, err = engine.Run(ctx, engine.Options{
 		Plan: plan, Detail: *detail, Store: store,
-		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name,
+		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim != nil && claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.shift.pool, Park: options.Park,
 		Suspend: r.suspended.Done(), Revert: r.turned.Done(), RevertCause: r.revertCause, Gate: r.tenure.admit,
 		Limits: options.Limits, Logger: r.logger.Named("engine"),

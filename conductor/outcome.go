@@ -77,10 +77,13 @@ var errElsewhere = errors.New("its flow cannot be built here")
 //	trouble that is not the flow's fault        abandoned    the failure, a growing delay
 //	the same for the MaxTries-th time           trashed      the failure
 //
+// Whatever it is, the board is told whether all that was begun of the flow is
+// recorded: see jobs.Ending.
+//
 // A flow's failure is never a reason to try the job again: retries are the
 // steps' own, and what they could not save has been undone.
 func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
-	ending := jobs.Ending{Job: job.ID, Token: token}
+	ending := jobs.Ending{Job: job.ID, Token: token, Recorded: !r.end.Unrecorded}
 	switch {
 	case r.unbuildable != nil:
 		ending.Failure = flow.FitFailure(r.unbuildable, o.Limits)
@@ -129,7 +132,7 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		}
 		ending.Outcome, ending.Reason = jobs.OutcomeCancelled, r.order.Reason
 	default:
-		ending.Update = nil
+		ending.Update, ending.Recorded = nil, false
 		return o.trouble(job, ending, fmt.Errorf("the engine ended a flow in state %q", r.end.State))
 	}
 	return decision{consume, ending}
@@ -224,11 +227,12 @@ func (r *run) end(d decision, res result) {
 	err := r.say(d)
 	if refused(err) {
 		r.logger.Error("the board refuses the job's ending", "verb", d.verb, "error", err)
-		d = r.shift.options.trouble(&r.claimed.Job, jobs.Ending{Job: d.ending.Job, Token: d.ending.Token}, err)
+		recorded := d.ending.Recorded && d.ending.Update == nil // which the first steps may be in
+		d = r.shift.options.trouble(&r.claimed.Job, jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Recorded: recorded}, err)
 		err = r.say(d)
 	}
 	if refused(err) {
-		bare := jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Reason: "its ending was refused", Delay: r.shift.options.MaxAbandonDelay}
+		bare := jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Recorded: d.ending.Recorded, Reason: "its ending was refused", Delay: r.shift.options.MaxAbandonDelay}
 		d = decision{abandon, bare}
 		err = r.say(d)
 	}

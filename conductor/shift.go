@@ -293,7 +293,7 @@ func (s *shift) takePlaces(ctx context.Context) int {
 func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait backoffs) []jobs.Claimed {
 	request := jobs.ClaimRequest{
 		Session: t.id, Nonce: jobs.NewNonce(), Boards: s.options.Boards, Labels: s.options.Labels,
-		Kinds: s.options.Registry.Kinds(), Max: places,
+		Kinds: s.options.Registry.Kinds(), Max: places, Begins: true,
 	}
 	for ctx.Err() == nil {
 		request.Wait = s.claimWait()

@@ -117,7 +117,7 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	switch {
 	case samePlan(body, given):
 		return &plannedFlow{record: record}, nil
-	case record.State != logbook.FlowPending:
+	case record.State != logbook.FlowPending, !record.Begun.IsZero():
 		return nil, fmt.Errorf("%w: flow %s has begun and cannot be changed", logbook.ErrConflict, given.ID)
 	case record.job != 0:
 		return nil, fmt.Errorf("%w: flow %s is that of an unfinished job and cannot be changed", logbook.ErrConflict, given.ID)

@@ -88,7 +88,7 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.grant(session, claims, found, grant{nonce: nonce, expiry: request.Expiry})
+	t.grant(session, claims, found, grant{nonce: nonce, expiry: request.Expiry, begins: request.Begins})
 	return t.granted(found), nil
 }
 
@@ -126,12 +126,13 @@ func (t *txn) grantedBefore(claims *sessionClaims, nonce jobs.Nonce) (*v1.Result
 type grant struct {
 	nonce  jobs.Nonce
 	expiry time.Duration // of each by itself; 0: none
+	begins bool          // its owner begins the flows at once
 }
 
 // grant ties jobs to a session.
 func (t *txn) grant(session jobs.Session, claims *sessionClaims, found []*jobRecord, how grant) {
 	for _, j := range found {
-		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now, Expiry: how.expiry}
+		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now, Expiry: how.expiry, Begins: how.begins}
 		j.Token, j.end = t.token(), endNone
 		j.Claims++
 		t.countHolder(j)

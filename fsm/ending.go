@@ -168,13 +168,17 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	if err != nil {
 		return "", err
 	}
-	state := record.State
 	if p.update != nil {
-		state = p.update.flow.State
+		record = p.update.flow
 	}
-	if !agrees(p.Outcome, state) {
+	switch {
+	case !agrees(p.Outcome, record.State):
 		return "", &logbook.InvalidError{
-			Field: "ending outcome", Reason: fmt.Sprintf("%s, but flow %s is %s", p.Outcome, p.job.Flow, state),
+			Field: "ending outcome", Reason: fmt.Sprintf("%s, but flow %s is %s", p.Outcome, p.job.Flow, record.State),
+		}
+	case p.Outcome == jobs.OutcomeCancelled && p.job.Order.Revert && record.mayHaveBegun(p.job.Claim, p.Recorded):
+		return "", &logbook.InvalidError{
+			Field: "ending outcome", Reason: fmt.Sprintf("%s, but flow %s may have begun, and is not undone", p.Outcome, p.job.Flow),
 		}
 	}
 	return p.Outcome, nil
@@ -217,6 +221,11 @@ func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) er
 func (t *txn) part(p *parting, how end) error {
 	if err := t.writeUpdate(p.update, p.job); err != nil {
 		return err
+	}
+	if !p.Recorded {
+		if err := t.noteBegun(p.job); err != nil {
+			return err
+		}
 	}
 	t.release(p.job, how)
 	p.job.Reason = p.Reason

@@ -143,6 +143,9 @@ func (c *census) row(t table, key, value []byte) error {
 		if record.job != 0 {
 			c.owned++
 		}
+		if !record.Begun.IsZero() && (record.Sequence > 0 || record.atoms > 0 || record.State != logbook.FlowPending) {
+			return fmt.Errorf("flow %s is %s after update %d, and may have begun without a record", record.ID, record.State, record.Sequence)
+		}
 		if _, _, err = c.wholeFlow(record, Part{MaxBytes: Unbounded}, 0); err != nil {
 			return err
 		}

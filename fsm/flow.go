@@ -104,6 +104,42 @@ func (t *txn) saveFlowBody(id logbook.FlowID, body *logbook.FlowDetail) {
 	t.putMessage(tableFlowBody, id.UUID[:], nil, command.FlowDetailToProto(body))
 }
 
+// hasBegun tells whether something of a flow may have been done that could be
+// undone.
+func (f *flowRecord) hasBegun() bool { return f.atoms > 0 || !f.Begun.IsZero() }
+
+// mayHaveBegun tells whether something of a flow may have been done that is not
+// recorded: under a claim that has ended, or under the present one.
+func (f *flowRecord) mayHaveBegun(claim *jobs.Claim, recorded bool) bool {
+	return !f.Begun.IsZero() || claim.Begins && !recorded && f.Sequence == 0
+}
+
+// noteBegun notes of the flow of a job, whose claim is about to end, that it
+// may have begun under that. So it is where the owner begins flows at once and
+// nothing of this one is recorded: with the first update all that it begins
+// before is. It is asked wherever a claim ends:
+//
+//	the session expires, or the claim does   as above, also where the job is trashed for it
+//	the session is closed                    as above: whoever closes it has said nothing of the job
+//	consumed, abandoned, trashed             as above, unless the ending says that it is Recorded;
+//	                                         so it is too where somebody else ends it, by its token
+//
+// That there was such a claim before is remembered until something is recorded:
+// of several, the first one's token is kept, since whoever comes after it begins
+// nothing without a mark. The error is a fault.
+func (t *txn) noteBegun(j *jobRecord) error {
+	if !j.Claim.Begins || j.Flow.IsZero() {
+		return nil
+	}
+	record, err := t.existingFlow(j.Flow)
+	if err != nil || !record.Begun.IsZero() || !record.mayHaveBegun(j.Claim, false) {
+		return err
+	}
+	record.Begun = j.Claim.Token
+	t.saveFlow(record)
+	return nil
+}
+
 // detach frees the flow of a job that is finished. The error is a fault.
 func (t *txn) detach(j *jobRecord) error {
 	if j.Flow.IsZero() {

@@ -57,7 +57,7 @@ func (m *model) planBook(given *v1.Book) (*plannedBook, error) {
 		case known.Book.String() != given.Id:
 			return nil, jobs.ErrConflict
 		case proto.Equal(known.plan, f):
-		case known.State != logbook.FlowPending, known.busy != nil:
+		case known.State != logbook.FlowPending, !known.Begun.IsZero(), known.busy != nil:
 			return nil, jobs.ErrConflict
 		default:
 			plan.other = append(plan.other, f)

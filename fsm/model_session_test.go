@@ -38,6 +38,7 @@ func (m *model) close(session string) error {
 		return jobs.ErrSessionExpired
 	}
 	for _, j := range m.heldBy(session) {
+		m.mayHaveBegun(j)
 		m.letGo(j, "lost")
 		j.Reason = "closed"
 		m.settle(j, 0)
@@ -61,6 +62,7 @@ func (m *model) expire(c *v1.ExpireSessionCommand) error {
 }
 
 func (m *model) crash(j *modelJob, coolDown time.Duration, maxCrashes int) {
+	m.mayHaveBegun(j)
 	m.letGo(j, "lost")
 	j.Crashes++
 	j.Reason = "vanished"

@@ -312,6 +312,14 @@ func (m *model) finish(j *modelJob, state jobs.State) {
 // letGo ends the claim of a job, which is then nowhere.
 func (m *model) letGo(j *modelJob, how string) { j.Claim, j.nonce, j.ended = nil, "", how }
 
+// mayHaveBegun notes of the flow of a job, whose claim is about to end, that its
+// owner may have begun it, where nobody has recorded anything.
+func (m *model) mayHaveBegun(j *modelJob) {
+	if flow := m.flowOf(j); flow != nil && j.Claim.Begins && flow.Sequence == 0 && flow.Begun.IsZero() {
+		flow.Begun = j.Claim.Token
+	}
+}
+
 // settle places a job that has lost its owner, or completes it.
 func (m *model) settle(j *modelJob, delay time.Duration) {
 	j.cooled = time.Time{}
@@ -332,7 +340,7 @@ func (m *model) remains(j *modelJob, revert bool) string {
 	case flow == nil:
 	case flow.State == logbook.FlowSuccess, flow.State == logbook.FlowFailure:
 		return "to consume"
-	case revert && len(flow.Atoms) > 0 && flow.State != logbook.FlowReverted:
+	case revert && (len(flow.Atoms) > 0 || !flow.Begun.IsZero()) && flow.State != logbook.FlowReverted:
 		return "to undo"
 	}
 	return "nothing"
@@ -376,7 +384,7 @@ func (m *model) claim(c *v1.ClaimCommand) (string, error) {
 	case s.nonces[c.Nonce], j.State != jobs.StateClaimable, m.drained(c.Session), m.paused(j.Board), m.overdue(j), m.isSpent(j):
 		return "", jobs.ErrUnclaimable
 	}
-	m.grant(c.Session, c.Nonce, 0, j)
+	m.grant(c.Session, c.Nonce, 0, false, j)
 	return grants(j), nil
 }
 
@@ -407,7 +415,7 @@ func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
 		m.aged++
 	}
 	found = found[:most]
-	m.grant(c.Session, c.Nonce, c.Expiry.AsDuration(), found...)
+	m.grant(c.Session, c.Nonce, c.Expiry.AsDuration(), c.Begins, found...)
 	return grants(found...), nil
 }
 
@@ -454,7 +462,7 @@ func grants(found ...*modelJob) string {
 	return strings.Join(said, ", ")
 }
 
-func (m *model) grant(session, nonce string, expiry time.Duration, found ...*modelJob) {
+func (m *model) grant(session, nonce string, expiry time.Duration, begins bool, found ...*modelJob) {
 	s := m.sessions[session]
 	for _, j := range found {
 		if last := m.tokens[j.ID.String()]; m.token().Compare(last) <= 0 {
@@ -464,7 +472,7 @@ func (m *model) grant(session, nonce string, expiry time.Duration, found ...*mod
 			panic(fmt.Sprintf("internal error: flow %s gets token %s after %s", j.Flow, m.token(), last))
 		}
 		m.tokens[j.ID.String()], m.tokens[j.Flow.String()] = m.token(), m.token()
-		j.Claim = &jobs.Claim{Session: parsedSession(session), Owner: s.name, Token: m.token(), Since: m.now, Expiry: expiry}
+		j.Claim = &jobs.Claim{Session: parsedSession(session), Owner: s.name, Token: m.token(), Since: m.now, Expiry: expiry, Begins: begins}
 		j.Token, j.nonce, j.ended = m.token(), nonce, ""
 		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimed, time.Time{}, time.Time{}, m.now
 		j.Claims++
@@ -492,7 +500,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 		}
 	}
 	if how == "consumed" {
-		if err := outcomeFits(j, after, jobs.Outcome(c.Outcome)); err != nil {
+		if err := outcomeFits(j, after, c); err != nil {
 			return err
 		}
 		if next, due := m.goesOn(j, after, c); next != "" {
@@ -516,6 +524,9 @@ func (m *model) end(how string, c *v1.Ending) error {
 	delay := c.GetDelay().AsDuration()
 	if under(j, jobs.OrderCancel) && j.Order.Revert && !j.Order.At.Before(j.Claim.Since) {
 		delay = 0 // its owner may not have known that it is to be undone
+	}
+	if !c.GetRecorded() {
+		m.mayHaveBegun(j)
 	}
 	m.letGo(j, full)
 	j.Reason, j.Failure = c.GetReason(), command.FailureFromProto(c.Failure)
@@ -547,13 +558,16 @@ func (m *model) planEnding(j *modelJob, flow *modelFlow, token logbook.Token, u 
 }
 
 // outcomeFits tells whether a job can have come to this.
-func outcomeFits(j *modelJob, flow *modelFlow, outcome jobs.Outcome) error {
+func outcomeFits(j *modelJob, flow *modelFlow, c *v1.Ending) error {
+	outcome := jobs.Outcome(c.Outcome)
+	unrecorded := flow != nil && flow.Sequence == 0 && (!flow.Begun.IsZero() || j.Claim.Begins && !c.Recorded)
 	fits := map[jobs.Outcome][]logbook.FlowState{
 		jobs.OutcomeSuccess: {logbook.FlowSuccess}, jobs.OutcomeReverted: {logbook.FlowReverted}, jobs.OutcomeFailed: {logbook.FlowFailure},
 		jobs.OutcomeCancelled: {logbook.FlowReverted, logbook.FlowSuspended, logbook.FlowPending},
 	}
 	switch {
 	case outcome == jobs.OutcomeCancelled && !under(j, jobs.OrderCancel),
+		outcome == jobs.OutcomeCancelled && unrecorded && j.Order.Revert,
 		flow != nil && !slices.Contains(fits[outcome], flow.State):
 		return jobs.ErrInvalid
 	}

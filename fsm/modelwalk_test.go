@@ -28,7 +28,7 @@ import (
 func jobLine(j jobs.Job) string {
 	owner, order := "nobody", "none"
 	if j.Claim != nil {
-		owner = fmt.Sprint(j.Claim.Owner, " since ", ago(j.Claim.Since), " under ", j.Claim.Token, " for ", j.Claim.Expiry, " after ", j.Claim.Extensions)
+		owner = fmt.Sprint(j.Claim.Owner, " since ", ago(j.Claim.Since), " under ", j.Claim.Token, " for ", j.Claim.Expiry, " after ", j.Claim.Extensions, " begins=", j.Claim.Begins)
 	}
 	if j.Order != nil {
 		order = fmt.Sprint(j.Order.Kind, " revert=", j.Order.Revert, " by ", j.Order.By, " at ", ago(j.Order.At))
@@ -45,7 +45,8 @@ func flowLine(f *logbook.FlowDetail) string {
 	for i := range f.Atoms {
 		atoms = append(atoms, fmt.Sprint(f.Atoms[i].Name, " ", f.Atoms[i].State, " ", len(f.Atoms[i].Attempts)))
 	}
-	return fmt.Sprintf("%s is %s after update %d under %s, with %v and %d interventions", f.Name, f.State, f.Sequence, f.Fence, atoms, len(f.Interventions))
+	return fmt.Sprintf("%s is %s after update %d under %s, begun under %s, with %v and %d interventions",
+		f.Name, f.State, f.Sequence, f.Fence, f.Begun, atoms, len(f.Interventions))
 }
 
 func boardLine(b jobs.BoardStatus) string {
@@ -197,6 +198,15 @@ func (c *coverage) move(before, after map[string]jobs.State) {
 	}
 }
 
+// begun counts where jobs stand whose flows may have begun without a record.
+func (c *coverage) begun(m *model) {
+	for _, j := range m.jobs {
+		if flow := m.flowOf(j); flow != nil && !flow.Begun.IsZero() {
+			c.moves[strings.TrimSpace(fmt.Sprint("may have begun ", j.State, " ", map[bool]string{true: "to be undone"}[under(j, jobs.OrderCancel) && j.Order.Revert]))]++
+		}
+	}
+}
+
 // end counts the slots that a walk has left.
 func (c *coverage) end(m *model) {
 	c.sequences++
@@ -220,7 +230,7 @@ func (w *walker) next() *v1.Command {
 	draws := []func() *v1.Command{
 		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
 		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
-		w.order, w.order, w.order, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again, w.failed, w.failed,
+		w.order, w.order, w.order, w.undo, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again, w.failed, w.failed,
 		w.savedPost, w.saveBook, w.destroyBook, w.register, w.boards, w.boards, w.age, w.age, w.drains, w.planned, w.planned, w.planned, w.planned, w.planned,
 	}
 	return draws[w.draw("command", len(draws)-1)]()
@@ -276,6 +286,22 @@ func (w *walker) intervention() *v1.Command {
 	return c
 }
 
+// undo cancels a job and has it undone: mostly one whose flow may have begun
+// without a record.
+func (w *walker) undo() *v1.Command {
+	c := w.order()
+	var begun []string
+	for job, j := range w.model.jobs {
+		if flow := w.model.flowOf(j); flow != nil && !flow.Begun.IsZero() && !j.State.Finished() {
+			begun = append(begun, job)
+		}
+	}
+	if slices.Sort(begun); len(begun) > 0 {
+		return cancel(&v1.OrderCommand{Job: begun[w.draw("begun", len(begun)-1)], Revert: true})
+	}
+	return c
+}
+
 // failed has the work of a job fail that mostly is claimed.
 func (w *walker) failed() *v1.Command {
 	job := w.held()
@@ -325,6 +351,7 @@ func (w *walker) step(most int) (done int) {
 	w.replace()
 	w.compare()
 	w.seen.move(before, w.states())
+	w.seen.begun(w.model)
 	return len(commands)
 }
 
@@ -544,6 +571,8 @@ var (
 		"claimed claimable", "claimed completed", "claimed cooling", "claimed held", "claimed suspended", "claimed trashed", "completed claimable", "completed nothing",
 		"cooling claimable", "delayed claimable", "delayed completed", "delayed suspended", "held claimable", "held completed", "held suspended",
 		"suspended claimable", "suspended completed", "trashed claimable", "trashed nothing",
+		"may have begun claimable", "may have begun claimable to be undone", "may have begun claimed to be undone", "may have begun completed",
+		"may have begun cooling to be undone", "may have begun suspended", "may have begun trashed",
 	}
 )
 

@@ -201,7 +201,7 @@ func (t *txn) remains(j *jobRecord, order *jobs.StandingOrder) (remainder, *flow
 	switch {
 	case flow.State == logbook.FlowSuccess, flow.State == logbook.FlowFailure:
 		return ended, flow, nil
-	case order.Revert && flow.atoms > 0 && flow.State != logbook.FlowReverted:
+	case order.Revert && flow.hasBegun() && flow.State != logbook.FlowReverted:
 		return undoing, flow, nil
 	}
 	return nothing, flow, nil

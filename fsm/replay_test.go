@@ -142,6 +142,7 @@ func (a *author) claimNext() *v1.Command {
 	most := uint32(a.draw("max", 3))
 	c := claimNext(a.session(), fmt.Sprint("nonce ", a.index), most, []string{"default", "other"}, kinds)
 	c.GetClaimNext().Expiry = lasting(time.Duration(a.draw("expiry", 1)) * time.Minute)
+	c.GetClaimNext().Begins = a.draw("begins", 1) == 0
 	c.GetClaimNext().Labels = [][]string{nil, {"big"}, {"big", "red"}}[a.draw("offered", 2)]
 	return c
 }
@@ -171,6 +172,7 @@ func (a *author) ending() *v1.Command {
 		return a.failing(job)
 	}
 	e := &v1.Ending{Job: job.ID.String(), Token: command.TokenToProto(job.Token), Reason: a.oneOf("reason", "", "tired", strings.Repeat("tired ", 1_000))}
+	e.Recorded = a.draw("recorded", 1) == 0
 	if e.Reason != "" {
 		e.Failure = &v1.Failure{Kind: "error", Message: "so it went"}
 	}

@@ -82,6 +82,9 @@ func (t *txn) closeSession(c *v1.CloseSessionCommand) error {
 	}
 	for _, j := range claims {
 		owner := j.Claim.Owner
+		if err := t.noteBegun(j); err != nil {
+			return err
+		}
 		t.release(j, endLost)
 		j.Reason = "the session of its owner was closed"
 		completed, err := t.settle(j, 0, owner)
@@ -132,6 +135,9 @@ type lapse struct {
 // own time pass. The error is a fault.
 func (t *txn) crash(j *jobRecord, how lapse) error {
 	owner, maxCrashes := j.Claim.Owner, how.maxCrashes
+	if err := t.noteBegun(j); err != nil {
+		return err
+	}
 	t.release(j, endLost)
 	j.Crashes++
 	if j.MaxCrashes > 0 {

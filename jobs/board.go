@@ -167,6 +167,12 @@ type ClaimRequest struct {
 	// extended, however well the session lives. 0: it ends with the session.
 	Expiry time.Duration
 	Wait   time.Duration
+	// Begins says that whoever is given a job begins its flow at once, before
+	// anything of that is recorded. The claims stand for the missing record:
+	// where one ends in another way than by an Ending that is Recorded, and
+	// nothing of the flow is, the flow may have begun (logbook.FlowDetail.Begun),
+	// so that the next owner takes it up as one that has.
+	Begins bool
 }
 
 // ClaimQuery selects claims. Its zero value selects all.

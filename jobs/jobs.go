@@ -281,6 +281,8 @@ type Claim struct {
 	// extended. 0: it has none, and ends with its session.
 	Expiry     time.Duration `json:"expiry,omitempty"`
 	Extensions int           `json:"extensions,omitempty"` // how often it was extended
+	// Begins: its owner begins the job's flow at once; see ClaimRequest.
+	Begins bool `json:"begins,omitempty"`
 }
 
 // HeldClaim is a claim as one of a listing.
@@ -317,4 +319,8 @@ type Ending struct {
 	Reason  string           // one sentence for a person; of a cancelled job, empty: that of the order
 	Failure *logbook.Failure // the evidence
 	Delay   time.Duration    // Abandon only: how long the job cools before it is claimable again
+	// Recorded says that whatever the owner has begun of the flow is recorded,
+	// or is with Update. Of a claim that Begins, nothing else is taken for that:
+	// where it is not said, a flow of which nothing is recorded may have begun.
+	Recorded bool
 }

@@ -58,6 +58,11 @@ type FlowDetail struct {
 	// Ended is the token under which the flow came to its end last: what
 	// persons had said of it before was carried out by then, or refused.
 	Ended Token `json:"ended,omitzero"`
+	// Begun is the token of a claim under which the first steps of the flow may
+	// have begun, although nothing of it is recorded; zero: there is none. The
+	// first update takes it away: whoever writes that has found out, or says of
+	// those steps that they run.
+	Begun Token `json:"begun,omitzero"`
 
 	// Atoms are in the order in which they were first recorded.
 	Atoms []AtomDetail `json:"atoms,omitempty"`

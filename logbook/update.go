@@ -96,7 +96,7 @@ func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 	if u.Definition != nil {
 		f.Definition = u.Definition
 	}
-	f.Fence, f.Sequence, f.UpdatedAt = u.Token, u.Sequence, now
+	f.Fence, f.Sequence, f.UpdatedAt, f.Begun = u.Token, u.Sequence, now, Token{}
 	return nil
 }
 

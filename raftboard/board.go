@@ -280,7 +280,7 @@ func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, until
 	fields := command.ClaimRequestToProto(&request)
 	message := &v1.ClaimNextRequest{
 		Session: fields.GetSession(), Nonce: fields.GetNonce(), Boards: fields.GetBoards(), Kinds: fields.GetKinds(),
-		Labels: fields.GetLabels(), Max: fields.GetMax(), Expiry: fields.GetExpiry(),
+		Labels: fields.GetLabels(), Max: fields.GetMax(), Expiry: fields.GetExpiry(), Begins: fields.GetBegins(),
 	}
 	op := operation{name: "claim jobs", over: conductordv1connect.BoardServiceClaimNextProcedure}
 	op.each = func() time.Duration {

@@ -363,6 +363,9 @@ func adviceFor(detail *logbook.FlowDetail, word *logbook.Intervention) string {
 		return "the flow was stopped where it is: it goes on with `conductord job resume` of its job, or, if that has ended, " +
 			"with a new one: `conductord job post --book " + detail.Book.String() + " --flow-id " + detail.ID.String() + "`"
 	case logbook.FlowPending:
+		if !detail.Begun.IsZero() {
+			return "the flow may have begun, and nothing of that is recorded: whoever takes up its job does that"
+		}
 		return "the flow has not begun: `conductord job explain` of its job says why"
 	default:
 		return "the flow has not come to its end: see `conductord flow show " + detail.ID.String() + "`"

@@ -35,16 +35,21 @@ type timeless struct{ testing.TB }
 
 func crashAtEveryWrite(t timeless) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := &world{workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers")}
+		w := &world{workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"), begins: rapid.Bool().Draw(rt, "begins")}
 		w.pool = rapid.SampledFrom([]*engine.Pool{nil, engine.NewPool(1), engine.NewPool(2)}).Draw(rt, "pool")
 		plan, err := flow.Compile(w.draw(rt, "root", 3), "input", "none", "two")
 		if err != nil {
 			rt.Fatalf("cannot compile: %v", err)
 		}
-		w.plan = w.drawTargets(rt, plan)
+		if w.plan = w.drawTargets(rt, plan); w.begins {
+			w.early = firstSteps(w.plan)
+		}
 		writes := w.through(rt, -1)
 		for n := range writes {
 			w.through(rt, n)
+		}
+		for n := range writes {
+			w.undone(rt, n)
 		}
 		w.stumble(rt)
 		w.storm(rt)
@@ -55,6 +60,7 @@ func crashAtEveryWrite(t timeless) {
 type world struct {
 	plan    *flow.Plan
 	workers int
+	begins  bool         // the claims stand for the first marks
 	pool    *engine.Pool // shared by all runs of the flow, as by those of a daemon
 	count   int
 	fails   bool  // some step fails for good, so the flow cannot succeed
@@ -73,6 +79,7 @@ type world struct {
 	faults  []error
 	begun   map[string]int  // by step: its executions, in all runs of the series
 	effects map[string]bool // by step: it has done something that is not undone
+	early   map[string]bool // steps that may begin before their mark
 }
 
 // fresh begins a series of runs of one flow.
@@ -267,7 +274,7 @@ func (w *world) through(rt *rapid.T, n int) int {
 		} else if !errors.Is(err, errCrash) {
 			rt.Fatalf("the crash before update %d ended in %v", n, err)
 		}
-		w.journal = newJournal(w.journal.snapshot())
+		w.vanished(1)
 	}
 	end, err := w.run(2)
 	if err != nil {
@@ -278,6 +285,32 @@ func (w *world) through(rt *rapid.T, n int) int {
 	}
 	w.check(rt, end)
 	return len(w.journal.trace())
+}
+
+// vanished has the board end a claim whose owner has said nothing of it.
+func (w *world) vanished(claim uint64) {
+	w.journal = newJournal(w.journal.lost(logbook.Token{Index: claim}, w.begins))
+}
+
+// undone crashes before update n, and then cancels the flow: whatever had been
+// done by then, recorded or not, is undone.
+func (w *world) undone(rt *rapid.T, n int) {
+	w.fresh()
+	w.journal.left, w.interrupted = n, true
+	if end, err := w.run(1); err == nil {
+		w.check(rt, end)
+		return
+	}
+	w.vanished(1)
+	w.cancelled.Store(true)
+	o, cancel := w.options(2), make(chan struct{})
+	close(cancel)
+	o.Revert = cancel
+	end, err := w.runWith(o)
+	if err != nil {
+		rt.Fatalf("cancelled after a crash before update %d: %v\n%s%s", n, err, w.plan.Outline(), dump(w.journal.snapshot()))
+	}
+	w.check(rt, end)
 }
 
 // stumble crashes every time that a few updates are written: as many as it
@@ -297,13 +330,15 @@ func (w *world) stumble(rt *rapid.T) {
 		if !errors.Is(err, errCrash) {
 			rt.Fatalf("in claim %d: %v", claim, err)
 		}
-		w.journal = newJournal(w.journal.snapshot())
+		w.vanished(claim + 1)
 	}
 	rt.Fatalf("no end after %d crashes", rounds)
 }
 
-func (w *world) run(claim uint64) (engine.End, error) {
-	end, err := engine.Run(context.Background(), w.options(claim))
+func (w *world) run(claim uint64) (engine.End, error) { return w.runWith(w.options(claim)) }
+
+func (w *world) runWith(o engine.Options) (engine.End, error) {
+	end, err := engine.Run(context.Background(), o)
 	if err == nil && end.Update != nil {
 		err = w.journal.apply(*end.Update)
 	}
@@ -312,7 +347,7 @@ func (w *world) run(claim uint64) (engine.End, error) {
 
 func (w *world) options(claim uint64) engine.Options {
 	return engine.Options{Plan: w.plan, Detail: w.journal.snapshot(), Journal: w.journal,
-		Store: logbook.Values{"input": json.RawMessage("1"), "none": json.RawMessage("[]"), "two": json.RawMessage("[7, 8]")}, Token: logbook.Token{Index: claim}, Workers: w.workers, Pool: w.pool}
+		Store: logbook.Values{"input": json.RawMessage("1"), "none": json.RawMessage("[]"), "two": json.RawMessage("[7, 8]")}, Token: logbook.Token{Index: claim}, Begins: w.begins, Workers: w.workers, Pool: w.pool}
 }
 
 // storm lets everything befall the flow that can: a journal that acknowledges
@@ -338,6 +373,7 @@ func (w *world) storm(rt *rapid.T) {
 			cancel = strike()
 		}
 		end, err := w.weather(round+1, int(strike()), strike(), strike(), strike(), cancel, random.IntN(4))
+		unrecorded := errors.Is(err, errCrash) || end.Unrecorded // who lives says so
 		for _, expected := range []error{errCrash, errLost, engine.ErrGate} {
 			if errors.Is(err, expected) {
 				err, end.State = nil, logbook.FlowSuspended
@@ -350,7 +386,7 @@ func (w *world) storm(rt *rapid.T) {
 			w.check(rt, end)
 			return
 		}
-		w.journal = newJournal(w.journal.snapshot())
+		w.journal = newJournal(w.journal.lost(logbook.Token{Index: round + 1}, w.begins && unrecorded))
 	}
 	rt.Fatalf("no end after %d rounds", rounds)
 }
@@ -499,7 +535,7 @@ func (w *world) allow(call *flow.Call) {
 	number, _ := plan.Find(call.Step)
 	var faults []error
 	if call.Action == logbook.ActionExecute {
-		if own := state(number); own != logbook.AtomRunning {
+		if own := state(number); own != logbook.AtomRunning && (own != "" || call.Attempt != 1 || !mayBeUnmarked(&detail, w.early, call.Step)) {
 			faults = append(faults, fmt.Errorf("step %s is executed while it is %s", call.Step, own))
 		}
 		for _, step := range plan.Predecessors(number) {

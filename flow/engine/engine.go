@@ -17,6 +17,9 @@
 //     outcome was not recorded is: side effects happen at least once.
 //   - An attempt begins only after its mark, and the outcomes that led to it,
 //     are durable: whatever a crash makes the engine forget has had no effect.
+//     The steps with which a flow begins may be an exception: see
+//     Options.Begins. Of a flow that has Begun, and of which nothing is
+//     recorded, they are recorded as RUNNING before anything else is.
 //   - A step that is at most once and is found RUNNING on a resume has failed
 //     with the kind logbook.FailureAtMostOnce, and the flow reverts.
 //   - Steps revert in the reverse of the order in which they had to run, each
@@ -100,6 +103,11 @@ type Options struct {
 	Job   string
 	Token logbook.Token
 	Owner string
+	// Begins says that the claim under Token stands for the marks of the steps
+	// with which the flow begins, so that they are not waited for. Whoever sets
+	// it sees to it that Detail has Begun in the next run, if this one is cut off
+	// or ends Unrecorded, and nothing of the flow is recorded.
+	Begins bool
 
 	Journal Journal
 	// Workers bounds the steps that run at once. 0: DefaultWorkers.
@@ -130,8 +138,8 @@ type Options struct {
 	RevertCause func() *logbook.Failure
 	// Gate is called before each step starts, by the goroutine of the step,
 	// and blocks while the claim is in doubt. An error, or a panic, ends the run. The step
-	// is marked RUNNING by then, so one that is at most once and is refused
-	// here counts as begun. nil: open.
+	// is marked RUNNING by then, or else its flow counts as begun (see Begins),
+	// so one that is at most once and is refused here counts as begun. nil: open.
 	Gate func(ctx context.Context) error
 	// Observe is told every change, in order, when it is decided, which is
 	// before it is durable. It is called by the loop and must not block. One
@@ -165,6 +173,9 @@ type End struct {
 	// step WaitFor then or to ask it again: its state is as it was.
 	WaitUntil time.Time
 	WaitFor   string
+	// Unrecorded is set beside an error: the flow has begun, as Options.Begins
+	// allows, and perhaps nothing of that is recorded.
+	Unrecorded bool
 }
 
 // Event is one change of a step, or of the flow if Step is empty. Where the
@@ -221,13 +232,16 @@ func Run(ctx context.Context, options Options) (End, error) {
 	if err := options.grow(); err != nil { // anew: an opening may be run again
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
 	}
+	made := makeUp(&options, time.Now())
 	c, err := newCore(&options, revision, work)
 	if err != nil {
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
 	}
-	end, err := newLoop(ctx, &options, c).run()
+	made.write(c.out)
+	l := newLoop(ctx, &options, c)
+	end, err := l.run()
 	if err != nil {
-		return End{}, fmt.Errorf("cannot go on with flow %s: %w", options.Detail.ID, err)
+		return End{Unrecorded: l.hasBegun}, fmt.Errorf("cannot go on with flow %s: %w", options.Detail.ID, err)
 	}
 	return end, nil
 }

@@ -377,6 +377,7 @@ type actors struct {
 	begun   map[string]int
 	effects map[string]bool // by step: it has done something that is not undone
 	running map[string]int  // by key
+	early   map[string]bool // steps that may begin before their mark
 	faults  []error
 }
 
@@ -387,6 +388,24 @@ func (w *actors) fault(format string, arguments ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults = append(w.faults, fmt.Errorf(format, arguments...))
+}
+
+// firstSteps are those that may begin before their mark is durable, where the
+// claim stands for it.
+func firstSteps(plan *flow.Plan) map[string]bool {
+	first := make(map[string]bool)
+	for number, step := range plan.Steps() {
+		if len(plan.Previous(number)) == 0 && step.Kind() == logbook.KindTask && !step.AtMostOnce() {
+			first[step.Name()] = true
+		}
+	}
+	return first
+}
+
+// mayBeUnmarked tells whether a step may begin although its mark is not in the
+// record: nothing is, and nobody has begun before.
+func mayBeUnmarked(detail *logbook.FlowDetail, early map[string]bool, step string) bool {
+	return detail.Sequence == 0 && detail.Begun.IsZero() && early[step]
 }
 
 // actor is a step that does what was drawn for it.
@@ -436,13 +455,17 @@ func (a *actor) begin(call *flow.Call, want logbook.AtomState) *logbook.AtomDeta
 	w := a.world
 	detail := w.journal.snapshot()
 	atom, ok := detail.Atom(call.Step)
-	if !ok {
+	switch unmarked := call.Action == logbook.ActionExecute && call.Attempt == 1 && mayBeUnmarked(&detail, w.early, call.Step); {
+	case ok:
+		last, _ := atom.Last(call.Action)
+		if atom.State != want || last == nil || last.Ended() || last.Number != call.Attempt {
+			w.fault("%s %d of step %s is called while it is recorded as %s", call.Action, call.Attempt, call.Step, dump(detail))
+		}
+	case unmarked:
+		atom = &logbook.AtomDetail{}
+	default:
 		w.fault("step %s is called, and the record does not know of it", call.Step)
 		return &logbook.AtomDetail{}
-	}
-	last, _ := atom.Last(call.Action)
-	if atom.State != want || last == nil || last.Ended() || last.Number != call.Attempt {
-		w.fault("%s %d of step %s is called while it is recorded as %s", call.Action, call.Attempt, call.Step, dump(detail))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

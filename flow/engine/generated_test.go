@@ -91,6 +91,7 @@ var least = map[string]int{
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
 	"execute says not yet": 40, "revert says not yet": 20,
 	"ends SUCCESS": 45, "ends REVERTED": 90, "ends FAILURE": 5, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
+	"taken up without a record": 80, "begun without a record, and crashed": 16,
 }
 
 // census counts in how many flows something has occurred.
@@ -131,6 +132,7 @@ type trial struct {
 	plan    *flow.Plan
 	grown   *flow.Plan // with all instances that there can be
 	workers int
+	begins  bool          // the claims stand for the first marks
 	park    time.Duration // 0: a run waits in place
 	random  *rand.Rand
 	updates []logbook.Update // of all runs of a series
@@ -149,13 +151,13 @@ func drawCase(rt *rapid.T) *trial {
 		rt.Fatalf("cannot grow: %v", err)
 	}
 	seed := rapid.Uint64().Draw(rt, "seed")
-	return &trial{drawing: d, plan: plan, grown: grown, workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"),
+	return &trial{drawing: d, plan: plan, grown: grown, begins: rapid.Bool().Draw(rt, "begins"), workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"),
 		park: rapid.SampledFrom([]time.Duration{0, time.Nanosecond, 10 * time.Minute}).Draw(rt, "given back where it waits for"), random: rand.New(rand.NewPCG(seed, 0))}
 }
 
 // String is the flow and what was drawn for its steps.
 func (c *trial) String() string {
-	return fmt.Sprintf("%s%s\nworkers: %d\n%s\n%s", c.plan.Outline(), strings.Join(c.notes, "\n"), c.workers,
+	return fmt.Sprintf("%s%s\nworkers: %d, begins: %v\n%s\n%s", c.plan.Outline(), strings.Join(c.notes, "\n"), c.workers, c.begins,
 		strings.Join(c.runs, "\n"), dump(c.world.journal.snapshot()))
 }
 
@@ -211,6 +213,10 @@ type finish struct {
 func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 	w := c.world
 	w.journal, w.begun, w.effects, w.running = newJournal(newDetail()), make(map[string]int), make(map[string]bool), make(map[string]int)
+	w.early = nil
+	if c.begins {
+		w.early = firstSteps(c.plan)
+	}
 	c.updates, c.runs = nil, nil
 	f := finish{}
 	for claim := 0; claim < len(mishaps)+1+f.parked; claim++ {
@@ -229,6 +235,11 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 			rt.Fatalf("%s ended in %v\n%s", c.runs[claim], err, c)
 		}
 		f.end, f.detail, f.claim = end, w.journal.snapshot(), uint64(claim+1)
+		if err != nil {
+			if f.detail = w.journal.lost(logbook.Token{Index: f.claim}, c.begins); !f.detail.Begun.IsZero() {
+				c.has("taken up without a record")
+			}
+		}
 		if err == nil {
 			c.settled(rt, f)
 			if end.State.Finished() {
@@ -275,7 +286,7 @@ func (c *trial) run(claim uint64, m mishap, f *finish) (engine.End, error) {
 	}
 	w.event()
 	end, err := engine.Run(context.Background(), engine.Options{Plan: c.plan, Detail: w.journal.snapshot(), Journal: w.journal, Store: drawnStore,
-		Token: logbook.Token{Index: claim}, Owner: "o", Workers: c.workers, Suspend: suspend, Revert: cancel, Limits: drawnLimits, Park: c.park})
+		Token: logbook.Token{Index: claim}, Owner: "o", Begins: c.begins, Workers: c.workers, Suspend: suspend, Revert: cancel, Limits: drawnLimits, Park: c.park})
 	if err == nil && end.Update != nil {
 		err = w.journal.apply(*end.Update)
 	}
@@ -288,6 +299,9 @@ func (c *trial) befell(end engine.End, err error, f *finish) {
 	case !end.WaitUntil.IsZero():
 		c.has("given back while it waits")
 	case errors.Is(err, errCrash):
+		if end.Unrecorded {
+			c.has("begun without a record, and crashed")
+		}
 		if c.has("crashed"); f.crashes > 0 {
 			c.has("crashed twice")
 		}

@@ -98,6 +98,16 @@ func (j *journal) snapshot() logbook.FlowDetail {
 	return detail
 }
 
+// lost is the flow as the board has it when the claim has ended under which it
+// was run, and nothing that is not in the journal was said to be recorded.
+func (j *journal) lost(token logbook.Token, begins bool) logbook.FlowDetail {
+	detail := j.snapshot()
+	if begins && detail.Sequence == 0 && detail.Begun.IsZero() {
+		detail.Begun = token
+	}
+	return detail
+}
+
 func (j *journal) trace() []logbook.Update {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -34,7 +34,9 @@ type loop struct {
 	// can always end. No step has two at once.
 	reports  chan report
 	inFlight int
-	left     atomic.Bool // those in flight are left behind
+	unmarked map[string]bool // steps that need not wait for their marks, if they start first
+	hasBegun bool            // one of them has
+	left     atomic.Bool     // those in flight are left behind
 
 	// unacknowledged updates, oldest first, and how many there were before.
 	unacknowledged queue[<-chan error]
@@ -65,7 +67,7 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 		most = min(most, o.Plan.Len())
 	}
 	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
-		desk: newDesk(&o.Limits), reports: make(chan report, most)}
+		desk: newDesk(&o.Limits), reports: make(chan report, most), unmarked: beginsUnmarked(o)}
 	if o.Pool != nil {
 		l.seat = o.Pool.join()
 	}
@@ -103,6 +105,13 @@ func (l *loop) turn() (End, error) {
 			return l.conclude(End{State: l.core.out.state, Cause: l.core.cause, WaitUntil: due.at, WaitFor: l.core.plan.Step(due.step).Name()})
 		}
 		l.takeProgress()
+		starts, begun, err := l.begin(starts)
+		if err != nil {
+			return End{}, l.abort(err)
+		}
+		if begun {
+			continue
+		}
 		l.record(l.core.out.take())
 		if err := l.acknowledgeReady(); err != nil {
 			for _, s := range starts {
@@ -166,7 +175,8 @@ func (l *loop) record(updates []logbook.Update) {
 	}
 }
 
-// launch lets an attempt go as soon as everything before it is durable. An
+// launch lets an attempt go as soon as everything before it is durable, its own
+// mark included. Only begin makes exceptions. An
 // effect that the record does not know of would never be undone; and a revert
 // that began on a failure which a crash then forgets would undo the work of a
 // flow that goes on to succeed.

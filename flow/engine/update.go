@@ -93,7 +93,7 @@ func guarded(observe func(Event), logger hclog.Logger) func(Event) {
 
 func newBuilder(o *Options) *builder {
 	b := &builder{id: o.Detail.ID, token: o.Token, state: o.Detail.State, cause: o.Detail.Cause, observe: guarded(o.Observe, o.Logger),
-		maxBytes: o.Limits.Command - o.Limits.Command/headroomShare, maxChanges: o.Limits.Steps, last: make([]place, o.Plan.Len())}
+		maxBytes: maxBytesOf(&o.Limits), maxChanges: o.Limits.Steps, last: make([]place, o.Plan.Len())}
 	if o.Token == o.Detail.Fence {
 		b.sequence = o.Detail.Sequence
 	}

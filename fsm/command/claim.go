@@ -20,6 +20,7 @@ func ClaimToProto(c *jobs.Claim) *v1.Claim {
 
 		Expiry:     DurationToProto(c.Expiry),
 		Extensions: countOf(c.Extensions),
+		Begins:     c.Begins,
 	}
 }
 
@@ -37,6 +38,7 @@ func ClaimFromProto(message *v1.Claim) (*jobs.Claim, error) {
 
 		Expiry:     r.duration("claim expiry", message.Expiry),
 		Extensions: r.count("claim extensions", message.Extensions),
+		Begins:     message.Begins,
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -91,6 +93,7 @@ func ClaimRequestToProto(r *jobs.ClaimRequest) *v1.ClaimNextCommand {
 		Max:     countOf(r.Max),
 		Labels:  slices.Clone(r.Labels),
 		Expiry:  DurationToProto(r.Expiry),
+		Begins:  r.Begins,
 	}
 }
 
@@ -106,6 +109,7 @@ func ClaimRequestFromProto(message *v1.ClaimNextCommand) (jobs.ClaimRequest, err
 		Max:     r.count("claim max", message.GetMax()),
 		Labels:  slices.Clone(message.GetLabels()),
 		Expiry:  r.duration("claim expiry", message.GetExpiry()),
+		Begins:  message.GetBegins(),
 	}
 	if r.err != nil {
 		return jobs.ClaimRequest{}, r.err
@@ -165,6 +169,8 @@ func EndingToProto(e *jobs.Ending) *v1.Ending {
 		Reason:  text(e.Reason),
 		Failure: FailureToProto(e.Failure),
 		Delay:   DurationToProto(e.Delay),
+
+		Recorded: e.Recorded,
 	}
 }
 
@@ -178,6 +184,8 @@ func EndingFromProto(message *v1.Ending) (jobs.Ending, error) {
 		Reason:  message.GetReason(),
 		Failure: FailureFromProto(message.GetFailure()),
 		Delay:   r.duration("ending delay", message.GetDelay()),
+
+		Recorded: message.GetRecorded(),
 	}
 	if message.GetUpdate() != nil {
 		update, err := UpdateFromProto(message.GetUpdate())

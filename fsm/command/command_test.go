@@ -12,7 +12,7 @@ import (
 
 func TestNames(t *testing.T) {
 	want := []string{
-		"post", "post", "post", "claim", "claim_next", "claim_next", "extend_claim", "consume", "abandon", "trash", "open_session", "close_session", "register",
+		"post", "post", "post", "claim", "claim_next", "claim_next", "claim_next", "abandon", "extend_claim", "consume", "abandon", "trash", "open_session", "close_session", "register",
 		"save_book", "update_flow", "destroy_book", "suspend", "resume", "cancel", "change", "change", "intervene", "restore", "purge",
 		"create_board", "limit_board", "pause_board", "resume_board", "delete_board",
 		"age_board", "drain_conductor", "undrain_conductor", "delete_schedule", "pause_schedule",

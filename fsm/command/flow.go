@@ -24,6 +24,7 @@ func FlowDetailToProto(f *logbook.FlowDetail) *v1.FlowDetail {
 		Fence:     TokenToProto(f.Fence),
 		Sequence:  f.Sequence,
 		Ended:     TokenToProto(f.Ended),
+		Begun:     TokenToProto(f.Begun),
 
 		Targets:    f.Targets,
 		OnChange:   string(f.OnChange),
@@ -55,6 +56,7 @@ func FlowDetailFromProto(message *v1.FlowDetail) (logbook.FlowDetail, error) {
 		Fence:     TokenFromProto(message.GetFence()),
 		Sequence:  message.GetSequence(),
 		Ended:     TokenFromProto(message.GetEnded()),
+		Begun:     TokenFromProto(message.GetBegun()),
 
 		Targets:    message.GetTargets(),
 		OnChange:   logbook.ChangePolicy(message.GetOnChange()),

@@ -197,6 +197,7 @@ var flows = rapid.Custom(func(t *rapid.T) logbook.FlowDetail {
 		UpdatedAt: times.Draw(t, "updated"),
 		Fence:     tokens.Draw(t, "fence"),
 		Ended:     tokens.Draw(t, "ended"),
+		Begun:     tokens.Draw(t, "begun"),
 		Sequence:  rapid.Uint64().Draw(t, "sequence"),
 		Atoms:     list(atoms).Draw(t, "atoms"),
 
@@ -266,6 +267,7 @@ var claims = rapid.Custom(func(t *rapid.T) jobs.Claim {
 
 		Expiry:     durations.Draw(t, "expiry"),
 		Extensions: counts.Draw(t, "extensions"),
+		Begins:     rapid.Bool().Draw(t, "begins"),
 	}
 })
 
@@ -468,6 +470,7 @@ var requests = rapid.Custom(func(t *rapid.T) jobs.ClaimRequest {
 		Max:     counts.Draw(t, "max"),
 		Labels:  list(rapid.String()).Draw(t, "labels"),
 		Expiry:  durations.Draw(t, "expiry"),
+		Begins:  rapid.Bool().Draw(t, "begins"),
 	}
 })
 
@@ -480,6 +483,8 @@ var endings = rapid.Custom(func(t *rapid.T) jobs.Ending {
 		Reason:  rapid.String().Draw(t, "reason"),
 		Failure: optional(failures).Draw(t, "failure"),
 		Delay:   durations.Draw(t, "delay"),
+
+		Recorded: rapid.Bool().Draw(t, "recorded"),
 	}
 })
 

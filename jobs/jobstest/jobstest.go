@@ -81,6 +81,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"expiries", expiryRows},
 		{"endings", endingRows},
 		{"flows", flowRows},
+		{"beginnings", beginRows},
 		{"orders", orderRows},
 		{"changes", changeRows},
 		{"labels", labelRows},

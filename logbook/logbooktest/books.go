@@ -149,7 +149,7 @@ func newFlowBeginsPending(k *kit) {
 	book := bound("out")
 	book.Flows[0].State = logbook.FlowSuccess
 	book.Flows[0].Fence, book.Flows[0].Ended = logbook.Token{Generation: 7, Index: 7}, logbook.Token{Generation: 7, Index: 6}
-	book.Flows[0].Sequence = 9
+	book.Flows[0].Begun, book.Flows[0].Sequence = logbook.Token{Generation: 7, Index: 5}, 9
 	book.Flows[0].Definition = &logbook.Definition{Hash: "h"}
 	book.Flows[0].Interventions = []logbook.Intervention{{ID: book.ID.UUID, Kind: logbook.InterveneRerun, By: "ann"}}
 	k.save(book)
@@ -157,7 +157,7 @@ func newFlowBeginsPending(k *kit) {
 	if got.Definition != nil || len(got.Interventions) != 0 {
 		k.Errorf("got %s, want neither definition nor interventions", render(got))
 	}
-	if got.State != logbook.FlowPending || got.Sequence != 0 || !got.Fence.IsZero() || !got.Ended.IsZero() {
+	if got.State != logbook.FlowPending || got.Sequence != 0 || !got.Fence.IsZero() || !got.Ended.IsZero() || !got.Begun.IsZero() {
 		k.Errorf("got %s at %s %d, want PENDING and no updates", got.State, got.Fence, got.Sequence)
 	}
 }

@@ -126,7 +126,7 @@ func claimNextCommand(message *conductordv1.ClaimNextRequest) *conductordv1.Comm
 	}
 	return &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{ClaimNext: &conductordv1.ClaimNextCommand{
 		Session: message.Session, Nonce: message.Nonce, Boards: boards, Kinds: message.Kinds, Max: max(message.Max, 1),
-		Labels: message.Labels, Expiry: message.Expiry,
+		Labels: message.Labels, Expiry: message.Expiry, Begins: message.Begins,
 	}}}
 }
 

@@ -888,7 +888,8 @@ type ClaimNextCommand struct {
 	Kinds         []string               `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
 	Labels        []string               `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty"`
-	Expiry        *durationpb.Duration   `protobuf:"bytes,7,opt,name=expiry,proto3" json:"expiry,omitempty"` // of each claim by itself; unset: it ends with its session
+	Expiry        *durationpb.Duration   `protobuf:"bytes,7,opt,name=expiry,proto3" json:"expiry,omitempty"`  // of each claim by itself; unset: it ends with its session
+	Begins        bool                   `protobuf:"varint,8,opt,name=begins,proto3" json:"begins,omitempty"` // whoever is given a job begins its flow before anything of that is recorded
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -970,6 +971,13 @@ func (x *ClaimNextCommand) GetExpiry() *durationpb.Duration {
 		return x.Expiry
 	}
 	return nil
+}
+
+func (x *ClaimNextCommand) GetBegins() bool {
+	if x != nil {
+		return x.Begins
+	}
+	return false
 }
 
 // ExtendClaim gives a claim a time of its own from now on, or another one.
@@ -2892,7 +2900,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\fClaimCommand\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"\xcd\x01\n" +
+	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"\xe5\x01\n" +
 	"\x10ClaimNextCommand\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x16\n" +
@@ -2900,7 +2908,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05kinds\x18\x04 \x03(\tR\x05kinds\x12\x10\n" +
 	"\x03max\x18\x05 \x01(\rR\x03max\x12\x16\n" +
 	"\x06labels\x18\x06 \x03(\tR\x06labels\x121\n" +
-	"\x06expiry\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06expiry\"\x85\x01\n" +
+	"\x06expiry\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x16\n" +
+	"\x06begins\x18\b \x01(\bR\x06begins\"\x85\x01\n" +
 	"\x12ExtendClaimCommand\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x121\n" +

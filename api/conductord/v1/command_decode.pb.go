@@ -754,6 +754,10 @@ func (m *ClaimNextCommand) decode(text string, depth int, unknown *bool) bool {
 				return false
 			}
 			at = end
+		case 64: // begins
+			read, end := numberAt(text, value)
+			m.Begins = read != 0
+			at = end
 		default:
 			if m.unknownFields, at = appendUnknown(m.unknownFields, text, tag, value); at < 0 {
 				return false

@@ -1752,8 +1752,9 @@ type ClaimNextRequest struct {
 	Kinds         []string               `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
 	Wait          *durationpb.Duration   `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
-	Labels        []string               `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"` // what the session offers
-	Expiry        *durationpb.Duration   `protobuf:"bytes,8,opt,name=expiry,proto3" json:"expiry,omitempty"` // of each claim by itself; unset: it ends with its session
+	Labels        []string               `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`  // what the session offers
+	Expiry        *durationpb.Duration   `protobuf:"bytes,8,opt,name=expiry,proto3" json:"expiry,omitempty"`  // of each claim by itself; unset: it ends with its session
+	Begins        bool                   `protobuf:"varint,9,opt,name=begins,proto3" json:"begins,omitempty"` // it begins the flow of a job before anything of that is recorded: see Claim.begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1842,6 +1843,13 @@ func (x *ClaimNextRequest) GetExpiry() *durationpb.Duration {
 		return x.Expiry
 	}
 	return nil
+}
+
+func (x *ClaimNextRequest) GetBegins() bool {
+	if x != nil {
+		return x.Begins
+	}
+	return false
 }
 
 type ClaimNextResponse struct {
@@ -6010,7 +6018,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"A\n" +
 	"\rClaimResponse\x120\n" +
-	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\xfc\x01\n" +
+	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x94\x02\n" +
 	"\x10ClaimNextRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x16\n" +
@@ -6019,7 +6027,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03max\x18\x05 \x01(\rR\x03max\x12-\n" +
 	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
 	"\x06labels\x18\a \x03(\tR\x06labels\x121\n" +
-	"\x06expiry\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06expiry\"E\n" +
+	"\x06expiry\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x16\n" +
+	"\x06begins\x18\t \x01(\bR\x06begins\"E\n" +
 	"\x11ClaimNextResponse\x120\n" +
 	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x80\x01\n" +
 	"\rExtendRequest\x12\x10\n" +

@@ -1349,6 +1349,10 @@ func (m *ClaimNextRequest) decode(text string, depth int, unknown *bool) bool {
 				return false
 			}
 			at = end
+		case 72: // begins
+			read, end := numberAt(text, value)
+			m.Begins = read != 0
+			at = end
 		default:
 			if m.unknownFields, at = appendUnknown(m.unknownFields, text, tag, value); at < 0 {
 				return false

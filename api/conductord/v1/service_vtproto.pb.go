@@ -1698,6 +1698,16 @@ func (m *ClaimNextRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Begins {
+		i--
+		if m.Begins {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x48
+	}
 	if m.Expiry != nil {
 		size, err := (*durationpb.Duration)(m.Expiry).MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -6301,6 +6311,9 @@ func (m *ClaimNextRequest) SizeVT() (n int) {
 	if m.Expiry != nil {
 		l = (*durationpb.Duration)(m.Expiry).SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Begins {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n

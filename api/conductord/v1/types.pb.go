@@ -375,6 +375,7 @@ type FlowDetail struct {
 	Definition    *Definition            `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"`
 	Interventions []*Intervention        `protobuf:"bytes,17,rep,name=interventions,proto3" json:"interventions,omitempty"`
 	Ended         *Token                 `protobuf:"bytes,18,opt,name=ended,proto3" json:"ended,omitempty"` // under which the flow came to its end last
+	Begun         *Token                 `protobuf:"bytes,19,opt,name=begun,proto3" json:"begun,omitempty"` // of a claim under which it may have begun, although nothing of it is recorded; unset: there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -531,6 +532,13 @@ func (x *FlowDetail) GetInterventions() []*Intervention {
 func (x *FlowDetail) GetEnded() *Token {
 	if x != nil {
 		return x.Ended
+	}
+	return nil
+}
+
+func (x *FlowDetail) GetBegun() *Token {
+	if x != nil {
+		return x.Begun
 	}
 	return nil
 }
@@ -2220,6 +2228,7 @@ type Claim struct {
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	Expiry        *durationpb.Duration   `protobuf:"bytes,5,opt,name=expiry,proto3" json:"expiry,omitempty"` // its own, besides that of the session; unset: none
 	Extensions    uint32                 `protobuf:"varint,6,opt,name=extensions,proto3" json:"extensions,omitempty"`
+	Begins        bool                   `protobuf:"varint,7,opt,name=begins,proto3" json:"begins,omitempty"` // its owner begins the flow at once: if nothing of that is recorded when the claim ends, it may have begun
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2294,6 +2303,13 @@ func (x *Claim) GetExtensions() uint32 {
 		return x.Extensions
 	}
 	return 0
+}
+
+func (x *Claim) GetBegins() bool {
+	if x != nil {
+		return x.Begins
+	}
+	return false
 }
 
 // HeldClaim says who holds a job. How long it has to go, and how long its
@@ -2479,6 +2495,7 @@ type Ending struct {
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
 	Delay         *durationpb.Duration   `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
+	Recorded      bool                   `protobuf:"varint,8,opt,name=recorded,proto3" json:"recorded,omitempty"` // whatever the owner has begun of the flow is recorded, or is with this; of use only where its claim begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2560,6 +2577,13 @@ func (x *Ending) GetDelay() *durationpb.Duration {
 		return x.Delay
 	}
 	return nil
+}
+
+func (x *Ending) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
 }
 
 type Opening struct {
@@ -4534,7 +4558,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"G\n" +
 	"\aFactory\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
-	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\x9e\a\n" +
+	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xca\a\n" +
 	"\n" +
 	"FlowDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -4559,7 +4583,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"definition\x18\x10 \x01(\v2\x19.conductord.v1.DefinitionR\n" +
 	"definition\x12A\n" +
 	"\rinterventions\x18\x11 \x03(\v2\x1b.conductord.v1.InterventionR\rinterventions\x12*\n" +
-	"\x05ended\x18\x12 \x01(\v2\x14.conductord.v1.TokenR\x05ended\x1aN\n" +
+	"\x05ended\x18\x12 \x01(\v2\x14.conductord.v1.TokenR\x05ended\x12*\n" +
+	"\x05begun\x18\x13 \x01(\v2\x14.conductord.v1.TokenR\x05begun\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -4759,7 +4784,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06revert\x18\x02 \x01(\bR\x06revert\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
-	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xe8\x01\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x80\x02\n" +
 	"\x05Claim\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12*\n" +
@@ -4768,7 +4793,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06expiry\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x1e\n" +
 	"\n" +
 	"extensions\x18\x06 \x01(\rR\n" +
-	"extensions\"\x83\x02\n" +
+	"extensions\x12\x16\n" +
+	"\x06begins\x18\a \x01(\bR\x06begins\"\x83\x02\n" +
 	"\tHeldClaim\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4782,7 +4808,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12'\n" +
 	"\x04book\x18\x02 \x01(\v2\x13.conductord.v1.BookR\x04book\x12-\n" +
 	"\x04flow\x18\x03 \x01(\v2\x19.conductord.v1.FlowDetailR\x04flow\x12!\n" +
-	"\fflow_omitted\x18\x04 \x01(\bR\vflowOmitted\"\x8a\x02\n" +
+	"\fflow_omitted\x18\x04 \x01(\bR\vflowOmitted\"\xa6\x02\n" +
 	"\x06Ending\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12-\n" +
@@ -4790,7 +4816,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\aoutcome\x18\x04 \x01(\tR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x120\n" +
 	"\afailure\x18\x06 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12/\n" +
-	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\x80\x01\n" +
+	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x1a\n" +
+	"\brecorded\x18\b \x01(\bR\brecorded\"\x80\x01\n" +
 	"\aOpening\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -5065,127 +5092,128 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	7,   // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
 	1,   // 16: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
-	0,   // 17: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	53,  // 18: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
-	1,   // 19: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	53,  // 20: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	10,  // 21: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	9,   // 22: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	0,   // 23: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	53,  // 24: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	1,   // 25: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	53,  // 26: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	53,  // 27: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 28: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	2,   // 29: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	2,   // 30: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	1,   // 31: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	2,   // 32: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	12,  // 33: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	6,   // 34: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	53,  // 35: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	10,  // 36: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	9,   // 37: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	3,   // 38: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 39: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	48,  // 40: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	53,  // 41: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	53,  // 42: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	14,  // 43: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	54,  // 44: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	54,  // 45: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	54,  // 46: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 47: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	49,  // 48: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	53,  // 49: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	53,  // 50: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	53,  // 51: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	53,  // 52: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	53,  // 53: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	19,  // 54: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,   // 55: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,   // 56: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	18,  // 57: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	53,  // 58: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	53,  // 59: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	14,  // 60: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	54,  // 61: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	27,  // 62: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	53,  // 63: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	1,   // 64: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	2,   // 65: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	53,  // 66: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	53,  // 67: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	53,  // 68: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,   // 69: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	53,  // 70: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	54,  // 71: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	19,  // 72: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	54,  // 73: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	54,  // 74: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	15,  // 75: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,   // 76: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,   // 77: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,   // 78: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11,  // 79: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,   // 80: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	54,  // 81: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	54,  // 82: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	54,  // 83: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	53,  // 84: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	50,  // 85: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	53,  // 86: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	53,  // 87: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	27,  // 88: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	53,  // 89: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 90: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	29,  // 91: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	18,  // 92: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13,  // 93: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	54,  // 94: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	53,  // 95: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	53,  // 96: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	53,  // 97: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	53,  // 98: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	53,  // 99: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	53,  // 100: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	31,  // 101: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	53,  // 102: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	53,  // 103: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	53,  // 104: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	53,  // 105: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	53,  // 106: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	53,  // 107: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	27,  // 108: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	53,  // 109: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	37,  // 110: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	38,  // 111: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	39,  // 112: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	36,  // 113: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	54,  // 114: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	53,  // 115: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	53,  // 116: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	51,  // 117: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	53,  // 118: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	53,  // 119: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	40,  // 120: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	40,  // 121: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	41,  // 122: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	42,  // 123: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	52,  // 124: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	44,  // 125: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
-	44,  // 126: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
-	0,   // 127: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 128: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 129: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 130: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 131: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 132: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	133, // [133:133] is the sub-list for method output_type
-	133, // [133:133] is the sub-list for method input_type
-	133, // [133:133] is the sub-list for extension type_name
-	133, // [133:133] is the sub-list for extension extendee
-	0,   // [0:133] is the sub-list for field type_name
+	1,   // 17: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
+	0,   // 18: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
+	53,  // 19: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	1,   // 20: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
+	53,  // 21: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	10,  // 22: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	9,   // 23: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	0,   // 24: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	53,  // 25: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	1,   // 26: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	53,  // 27: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	53,  // 28: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 29: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	2,   // 30: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	2,   // 31: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	1,   // 32: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	2,   // 33: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	12,  // 34: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	6,   // 35: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	53,  // 36: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	10,  // 37: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	9,   // 38: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	3,   // 39: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 40: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	48,  // 41: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	53,  // 42: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	53,  // 43: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	14,  // 44: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	54,  // 45: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	54,  // 46: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	54,  // 47: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 48: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	49,  // 49: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	53,  // 50: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	53,  // 51: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	53,  // 52: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	53,  // 53: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	53,  // 54: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	19,  // 55: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	1,   // 56: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	2,   // 57: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	18,  // 58: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	53,  // 59: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	53,  // 60: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	14,  // 61: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	54,  // 62: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	27,  // 63: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	53,  // 64: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	1,   // 65: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	2,   // 66: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	53,  // 67: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	53,  // 68: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	53,  // 69: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,   // 70: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	53,  // 71: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	54,  // 72: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	19,  // 73: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	54,  // 74: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	54,  // 75: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	15,  // 76: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,   // 77: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,   // 78: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,   // 79: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	11,  // 80: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,   // 81: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	54,  // 82: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	54,  // 83: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	54,  // 84: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	53,  // 85: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	50,  // 86: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	53,  // 87: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	53,  // 88: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	27,  // 89: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	53,  // 90: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 91: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	29,  // 92: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	18,  // 93: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	13,  // 94: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	54,  // 95: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	53,  // 96: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	53,  // 97: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	53,  // 98: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	53,  // 99: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	53,  // 100: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	53,  // 101: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	31,  // 102: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	53,  // 103: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	53,  // 104: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	53,  // 105: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	53,  // 106: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	53,  // 107: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	53,  // 108: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	27,  // 109: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	53,  // 110: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	37,  // 111: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	38,  // 112: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	39,  // 113: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	36,  // 114: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	54,  // 115: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	53,  // 116: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	53,  // 117: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	51,  // 118: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	53,  // 119: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	53,  // 120: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	40,  // 121: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	40,  // 122: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	41,  // 123: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	42,  // 124: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	52,  // 125: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	44,  // 126: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
+	44,  // 127: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	0,   // 128: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 129: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 130: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 131: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 132: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 133: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	134, // [134:134] is the sub-list for method output_type
+	134, // [134:134] is the sub-list for method input_type
+	134, // [134:134] is the sub-list for extension type_name
+	134, // [134:134] is the sub-list for extension extendee
+	0,   // [0:134] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

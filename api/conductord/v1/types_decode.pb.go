@@ -422,6 +422,15 @@ func (m *FlowDetail) decode(text string, depth int, unknown *bool) bool {
 				return false
 			}
 			at = end
+		case 154: // begun
+			part, end := partAt(text, value)
+			if m.Begun == nil {
+				m.Begun = new(Token)
+			}
+			if !m.Begun.decode(part, depth-1, unknown) {
+				return false
+			}
+			at = end
 		default:
 			if m.unknownFields, at = appendUnknown(m.unknownFields, text, tag, value); at < 0 {
 				return false
@@ -480,6 +489,9 @@ func (m *FlowDetail) UnknownField() (name string, found bool) {
 		}
 	}
 	if name, found = m.GetEnded().UnknownField(); found {
+		return name, found
+	}
+	if name, found = m.GetBegun().UnknownField(); found {
 		return name, found
 	}
 	return "", false
@@ -1834,6 +1846,10 @@ func (m *Claim) decode(text string, depth int, unknown *bool) bool {
 			read, end := numberAt(text, value)
 			m.Extensions = uint32(read)
 			at = end
+		case 56: // begins
+			read, end := numberAt(text, value)
+			m.Begins = read != 0
+			at = end
 		default:
 			if m.unknownFields, at = appendUnknown(m.unknownFields, text, tag, value); at < 0 {
 				return false
@@ -2059,6 +2075,10 @@ func (m *Ending) decode(text string, depth int, unknown *bool) bool {
 			if !timeFrom(part, &m.Delay.Seconds, &m.Delay.Nanos) {
 				return false
 			}
+			at = end
+		case 64: // recorded
+			read, end := numberAt(text, value)
+			m.Recorded = read != 0
 			at = end
 		default:
 			if m.unknownFields, at = appendUnknown(m.unknownFields, text, tag, value); at < 0 {

@@ -372,6 +372,18 @@ func (m *FlowDetail) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Begun != nil {
+		size, err := m.Begun.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x9a
+	}
 	if m.Ended != nil {
 		size, err := m.Ended.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -2322,6 +2334,16 @@ func (m *Claim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Begins {
+		i--
+		if m.Begins {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x38
+	}
 	if m.Extensions != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Extensions))
 		i--
@@ -2577,6 +2599,16 @@ func (m *Ending) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Recorded {
+		i--
+		if m.Recorded {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x40
 	}
 	if m.Delay != nil {
 		size, err := (*durationpb.Duration)(m.Delay).MarshalToSizedBufferVT(dAtA[:i])
@@ -4762,6 +4794,10 @@ func (m *FlowDetail) SizeVT() (n int) {
 		l = m.Ended.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Begun != nil {
+		l = m.Begun.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5524,6 +5560,9 @@ func (m *Claim) SizeVT() (n int) {
 	if m.Extensions != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Extensions))
 	}
+	if m.Begins {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5627,6 +5666,9 @@ func (m *Ending) SizeVT() (n int) {
 	if m.Delay != nil {
 		l = (*durationpb.Duration)(m.Delay).SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Recorded {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n

@@ -1,0 +1,273 @@
+package conductor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// doomed is the real board as an owner sees it which nothing is recorded for,
+// and which dies at some moment: from then on no call of it arrives.
+type doomed struct {
+	cluster
+	dead atomic.Bool
+	// refuse is what an update is answered with before that; nil: it does not arrive.
+	refuse error
+
+	mu      sync.Mutex
+	endings []jobs.Ending
+}
+
+func (d *doomed) gone() error {
+	if d.dead.Load() {
+		return jobs.ErrUnavailable
+	}
+	return nil
+}
+
+func (d *doomed) Update(_ context.Context, updates ...logbook.Update) ([]error, error) {
+	if d.refuse == nil || d.gone() != nil {
+		return nil, jobs.ErrUnavailable
+	}
+	verdicts := make([]error, len(updates))
+	for i := range verdicts {
+		verdicts[i] = d.refuse
+	}
+	return verdicts, nil
+}
+
+func (d *doomed) OpenSession(ctx context.Context, o jobs.Opening) (jobs.Session, error) {
+	if err := d.gone(); err != nil {
+		return jobs.Session{}, err
+	}
+	return d.cluster.OpenSession(ctx, o)
+}
+
+func (d *doomed) KeepAlive(ctx context.Context, id jobs.SessionID) error {
+	return errors.Join(d.gone(), d.cluster.KeepAlive(ctx, id))
+}
+
+func (d *doomed) CloseSession(ctx context.Context, id jobs.SessionID) error {
+	if err := d.gone(); err != nil {
+		return err
+	}
+	return d.cluster.CloseSession(ctx, id)
+}
+
+func (d *doomed) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
+	if err := d.gone(); err != nil {
+		return nil, err
+	}
+	return d.cluster.ClaimNext(ctx, request)
+}
+
+func (d *doomed) Abandon(ctx context.Context, e jobs.Ending) error {
+	if err := d.gone(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.endings = append(d.endings, e)
+	d.mu.Unlock()
+	return d.cluster.Abandon(ctx, e)
+}
+
+// abandoned are the endings of jobs that were given back.
+func (d *doomed) abandoned() []jobs.Ending {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.endings
+}
+
+// outOfReach runs a conductor that may end without having closed its session.
+func outOfReach(t *testing.T, o conductor.Options) *conductor.Conductor {
+	t.Helper()
+	c, err := conductor.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return c
+}
+
+// effects counts what a step has done, and what of that was undone.
+type effects struct{ done, undone atomic.Int64 }
+
+// registry is of a flow "work" whose first step has the effects, and runs on for
+// a while if it is slow.
+func (e *effects) registry(t *testing.T, slow bool) *flow.Registry {
+	first := flow.FuncRevert("a", func(ctx context.Context, _ nothing) (nothing, error) {
+		e.done.Add(1)
+		if slow {
+			<-ctx.Done()
+		}
+		return nothing{}, ctx.Err()
+	}, func(context.Context, nothing, *nothing) error { e.undone.Add(1); return nil })
+	return factories{"work": func() ([]flow.Node, error) { return []flow.Node{first, do("b", well)}, nil }}.registry(t)
+}
+
+// TestUnrecordedEffectsAreUndone: the first step of a flow runs, and its owner
+// is lost before anything of that is recorded. Whoever cancels the job then has
+// the step undone, and not the job ended as one that has never begun.
+func TestUnrecordedEffectsAreUndone(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		slow   bool
+		lose   func(t *testing.T, d *doomed, c *conductor.Conductor)
+		before bool // it is cancelled before its owner is lost
+	}{
+		{"it dies", false, nil, false},
+		{"it dies while the step runs", true, nil, false},
+		{"it dies when it was told to undo it", false, nil, true},
+		{"it stops while the step runs", true, func(t *testing.T, _ *doomed, c *conductor.Conductor) { drain(t, c) }, false},
+		{"it stops, and cannot record that", false, func(t *testing.T, _ *doomed, c *conductor.Conductor) { drain(t, c) }, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var e effects
+				d := &doomed{cluster: openCluster(t)}
+				c := outOfReach(t, options(d, e.registry(t, row.slow)))
+				job := post(t, d.cluster, "work", nil)
+				until(t, "the step has run", func() bool { return e.done.Load() == 1 })
+				cancel := func() {
+					if err := d.Cancel(t.Context(), jobs.Order{Job: job.ID, Revert: true}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if row.before {
+					cancel()
+				}
+				if row.lose != nil {
+					row.lose(t, d, c)
+				}
+				d.dead.Store(true)
+				expireSessions(t, d.cluster)
+				if detail := detailOf(t, d.cluster, job); detail.Begun.IsZero() || detail.Sequence != 0 {
+					t.Fatalf("after update %d the flow may have begun under %s", detail.Sequence, detail.Begun)
+				}
+				if !row.before {
+					cancel()
+				}
+				if now, err := d.Job(t.Context(), job.ID); err != nil || now.State.Finished() {
+					t.Fatalf("the job is %s %s, and nothing is undone (%v)", now.State, now.Outcome, err)
+				}
+				running(t, options(d.cluster, e.registry(t, false)))
+				if got := finished(t, d.cluster, job.ID); got.Outcome != jobs.OutcomeCancelled {
+					t.Errorf("the job is %s, %s", got.State, got.Outcome)
+				}
+				if detail := detailOf(t, d.cluster, job); e.done.Load() != 1 || e.undone.Load() != 1 || detail.State != logbook.FlowReverted {
+					t.Errorf("the step was done %d times and undone %d times, and the flow is %s", e.done.Load(), e.undone.Load(), detail.State)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusedBeginningIsTold: an owner whose first update is refused gives the
+// job back as one that may have begun, and the next one takes it up so.
+func TestRefusedBeginningIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e effects
+		d := &doomed{cluster: openCluster(t), refuse: &logbook.LimitError{Field: "result", Limit: 1, Size: 2, Unit: "bytes"}}
+		running(t, options(d, e.registry(t, false)))
+		job := post(t, d.cluster, "work", nil)
+		until(t, "it is given back", func() bool { return len(d.abandoned()) > 0 })
+		if d.abandoned()[0].Recorded {
+			t.Error("the owner says that all that it has begun is recorded")
+		}
+		d.dead.Store(true)
+		expireSessions(t, d.cluster)
+		running(t, options(d.cluster, e.registry(t, false)))
+		if got := finished(t, d.cluster, job.ID); got.Outcome != jobs.OutcomeSuccess {
+			t.Errorf("the job is %s, %s", got.State, got.Outcome)
+		}
+		if detail := detailOf(t, d.cluster, job); attempts(detail, "a") != 2 {
+			t.Errorf("%d executions are recorded, and one that was not must be", attempts(detail, "a"))
+		}
+	})
+}
+
+// TestFirstStepNeedsNoRecord: it begins with the claim, while the logbook takes
+// nothing.
+func TestFirstStepNeedsNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e effects
+		d := &doomed{cluster: openCluster(t)}
+		outOfReach(t, options(d, e.registry(t, false)))
+		job := post(t, d.cluster, "work", nil)
+		synctest.Wait()
+		detail := detailOf(t, d.cluster, job)
+		if e.done.Load() != 1 || detail.Sequence != 0 || !detail.Begun.IsZero() {
+			t.Errorf("the step was done %d times after update %d, and may have begun under %s", e.done.Load(), detail.Sequence, detail.Begun)
+		}
+	})
+}
+
+// TestJobsThatNeverBeganAreCancelledAtOnce: of what was given back without being
+// begun, nobody has to be asked for the undoing.
+func TestJobsThatNeverBeganAreCancelledAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		o := options(c, factories{"work": func() ([]flow.Node, error) { return nil, errors.New("not here") }}.registry(t))
+		o.Elsewhere = func(*logbook.FlowDetail, jobs.Entity) bool { return true }
+		o.AbandonDelay, o.MaxAbandonDelay = time.Hour, time.Hour
+		running(t, o)
+		another := options(c, simple(t))
+		another.Name, another.Labels = "another", nil
+		idle := running(t, another)
+		idle.Pause()
+		job := post(t, c, "work", nil)
+		until(t, "it was given back", func() bool {
+			now, err := c.Job(t.Context(), job.ID)
+			return err == nil && now.State == jobs.StateCooling
+		})
+		if err := c.Cancel(t.Context(), jobs.Order{Job: job.ID, Revert: true}); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := c.Job(t.Context(), job.ID); err != nil || now.Outcome != jobs.OutcomeCancelled {
+			t.Errorf("the job is %s, %s (%v)", now.State, now.Outcome, err)
+		}
+	})
+}
+
+// TestEndingsSayWhatIsRecorded: a board is told only what is so.
+func TestEndingsSayWhatIsRecorded(t *testing.T) {
+	trouble := errors.New("the journal is full")
+	for _, row := range []struct {
+		name     string
+		end      engine.End
+		err      error
+		recorded bool
+	}{
+		{"it has come to its end", engine.End{State: logbook.FlowSuccess}, nil, true},
+		{"it is given back where it waits", engine.End{State: logbook.FlowRunning, WaitUntil: time.Now(), Update: &logbook.Update{}}, nil, true},
+		{"it never began", engine.End{}, trouble, true},
+		{"it began, and has met trouble", engine.End{Unrecorded: true}, trouble, false},
+		{"it began, and is handed over", engine.End{Unrecorded: true}, fmt.Errorf("%w: now", conductor.ErrHandOver), false},
+		{"nobody knows where it ended", engine.End{State: logbook.FlowRunning, Update: &logbook.Update{}}, nil, false},
+	} {
+		_, ending := conductor.Decide(conductor.Options{}, jobs.Job{ID: jobs.NewJobID()}, row.end, row.err)
+		if ending.Recorded != row.recorded {
+			t.Errorf("%s: the ending says %v, want %v", row.name, ending.Recorded, row.recorded)
+		}
+	}
+}
