@@ -18,8 +18,7 @@ import (
 type Entry struct {
 	Index, Term uint64
 	// Data is what command.EncodeEntry made. Empty for an entry that holds no
-	// commands, such as a change of members: then only the index moves. Nobody
-	// may write to it any more: results refer to it.
+	// commands, such as a change of members: then only the index moves.
 	Data []byte
 	// Unanswered: nobody reads the results, so they are not made. The state does
 	// not depend on it.

@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/fsm/tables"
 )
@@ -62,8 +61,7 @@ func unencodable(message proto.Message, err error) error {
 // checked when it was written: an error means that the storage is bad.
 func decode[M proto.Message, T any](value []byte, message M, convert func(M) (T, error)) (T, error) {
 	var none T
-	// The text is a copy: what is decoded outlives the view, and the value does not.
-	if _, err := v1.Decode(string(value), message); err != nil {
+	if err := command.DecodeMessage(value, message); err != nil {
 		return none, corrupt("cannot decode a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err)
 	}
 	converted, err := convert(message)

@@ -13,6 +13,7 @@ import (
 type generated interface {
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
+	UnmarshalVT([]byte) error
 }
 
 // SizeOf is the length of an encoded message in bytes.
@@ -36,4 +37,17 @@ func AppendMessage(to []byte, message proto.Message, room int) ([]byte, error) {
 	whole := to[:len(to)+room]
 	_, err := own.MarshalToSizedBufferVT(whole[len(to):])
 	return whole, err
+}
+
+// DecodeMessage reads what AppendMessage or protobuf has encoded into a message,
+// which must be empty. Bytes and texts of it are copies.
+//
+// Generated code does that in a third of protobuf's time. It lets text pass that
+// is not UTF-8: so what comes from outside is decoded by protobuf itself, and
+// this is for what a node has encoded.
+func DecodeMessage(data []byte, into proto.Message) error {
+	if own, ok := into.(generated); ok {
+		return own.UnmarshalVT(data)
+	}
+	return proto.Unmarshal(data, into)
 }

@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"google.golang.org/protobuf/proto"
 
@@ -44,10 +43,6 @@ func EncodeEntry(entry *v1.Entry) ([]byte, error) {
 
 // DecodeEntry decodes what EncodeEntry wrote. The error is an
 // ErrUnknownVersion, an ErrUnknownCommand or an ErrCorrupt.
-//
-// The texts of the entry are parts of data: nobody may write to that any more,
-// and who keeps a text for long keeps all of it, unless he clones. Raft, its log
-// stores and its transports make the bytes of an entry once and only read them.
 func DecodeEntry(data []byte) (*v1.Entry, error) {
 	if len(data) < 2 || data[0] != magic {
 		return nil, fmt.Errorf("%w: %d bytes that do not begin with %q and a version", ErrCorrupt, len(data), magic)
@@ -56,9 +51,7 @@ func DecodeEntry(data []byte) (*v1.Entry, error) {
 		return nil, fmt.Errorf("%w: found %d, and this program knows %d", ErrUnknownVersion, data[1], Version)
 	}
 	entry := &v1.Entry{}
-	message := data[2:]
-	unknown, err := v1.Decode(unsafe.String(unsafe.SliceData(message), len(message)), entry)
-	if err != nil {
+	if err := DecodeMessage(data[2:], entry); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	for i, c := range entry.GetCommands() {
@@ -66,10 +59,8 @@ func DecodeEntry(data []byte) (*v1.Entry, error) {
 			return nil, fmt.Errorf("%w: command %d of %d", ErrUnknownCommand, i+1, len(entry.GetCommands()))
 		}
 	}
-	if unknown {
-		if name, found := entry.UnknownField(); found {
-			return nil, fmt.Errorf("%w: a field in %s", ErrUnknownCommand, name)
-		}
+	if name, found := entry.UnknownField(); found {
+		return nil, fmt.Errorf("%w: a field in %s", ErrUnknownCommand, name)
 	}
 	return entry, nil
 }

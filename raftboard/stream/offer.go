@@ -34,7 +34,7 @@ func Offered[Req, Res any](procedure string, handle func(context.Context, *conne
 	}
 	return Offer{name, func(ctx context.Context, call *v1.StreamedCall) (proto.Message, http.Header, error) {
 		message := new(Req)
-		if err := (wire.ProtoCodec{}).Unmarshal(call.GetMessage(), message); err != nil {
+		if err := wire.DecodeCall(call.GetMessage(), any(message).(proto.Message)); err != nil {
 			return nil, nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("unmarshal message: %w", err)) // as connect says it
 		}
 		request := connect.NewRequest(message)

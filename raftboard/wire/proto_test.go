@@ -27,8 +27,12 @@ func TestProtoCodec(t *testing.T) {
 			continue
 		}
 		got := &v1.PostRequest{}
+		asked := &v1.PostRequest{}
+		if err := wire.DecodeCall(data, asked); err != nil || !proto.Equal(asked, sent) {
+			t.Errorf("%s: %v became %v, %v, for who answers", name, sent, asked, err)
+		}
 		if err := (wire.ProtoCodec{}).Unmarshal(data, got); err != nil || !proto.Equal(got, sent) {
-			t.Errorf("%s: %v became %v, %v", name, sent, got, err)
+			t.Errorf("%s: %v became %v, %v, for who asks", name, sent, got, err)
 		}
 		// Connect uses the memory of a request again.
 		copy(data, bytes.Repeat([]byte("?"), len(data)))
@@ -48,14 +52,20 @@ func TestProtoCodecRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range [][]byte{data, {0x0a, 0x05, 'x'}, {0x00, 0x01}} {
-		if err := (wire.ProtoCodec{}).Unmarshal(row, &v1.PostRequest{}); err == nil {
+		if err := wire.DecodeCall(row, &v1.PostRequest{}); err == nil {
 			t.Errorf("%x was read", row)
 		}
 	}
 	if _, err := (wire.ProtoCodec{}).Marshal(7); err == nil {
 		t.Error("a number was sent")
 	}
-	if err := (wire.ProtoCodec{}).Unmarshal(nil, 7); err == nil {
-		t.Error("a number was read")
+	for _, codec := range []connect.Codec{wire.ProtoCodec{}, wire.AnswerCodec} {
+		if err := codec.Unmarshal(nil, 7); err == nil {
+			t.Error("a number was read")
+		}
+	}
+	// What nodes have answered was checked when it came in.
+	if err := (wire.ProtoCodec{}).Unmarshal([]byte{0x0a, 0x05, 'x'}, &v1.PostRequest{}); err == nil {
+		t.Error("half a message was read")
 	}
 }

@@ -1,0 +1,12 @@
+package conductordv1
+
+import "google.golang.org/protobuf/proto"
+
+// unknownIn is UnknownField of a message that is not ours.
+func unknownIn(message proto.Message) (name string, found bool) {
+	m := message.ProtoReflect()
+	if !m.IsValid() || len(m.GetUnknown()) == 0 {
+		return "", false
+	}
+	return string(m.Descriptor().FullName()), true
+}
