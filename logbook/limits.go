@@ -83,7 +83,7 @@ func (l Limits) CheckValue(field string, value json.RawMessage) error {
 			return &LimitError{Field: field, Limit: MaxJSONDepth, Size: int64(depth), Unit: "levels of nesting"}
 		}
 	}
-	if !validJSON(value) {
+	if !json.Valid(value) {
 		return &InvalidError{Field: field, Reason: "not a JSON value: " + jsonFault(value)}
 	}
 	return nil
