@@ -198,7 +198,7 @@ func TestRevertCause(t *testing.T) {
 		{"none", nil, logbook.FailureOperator, "the flow was cancelled"},
 		{"nil", func() *logbook.Failure { return nil }, logbook.FailureOperator, "the flow was cancelled"},
 		{"given", func() *logbook.Failure { return &logbook.Failure{Kind: "budget", Message: "spent"} }, "budget", "spent"},
-		{"long", func() *logbook.Failure { return &logbook.Failure{Message: strings.Repeat("x", 1<<20)} }, logbook.FailureError, "xxx"},
+		{"long", func() *logbook.Failure { return &logbook.Failure{Message: strings.Repeat("long ", 1<<18)} }, logbook.FailureError, "long long"},
 	} {
 		j := newJournal(newDetail())
 		end, err := engine.Run(context.Background(), engine.Options{Plan: compiled(t, flow.Linear("f", complaining("s"))),

@@ -43,8 +43,8 @@ const (
 	logCacheSize = 64
 )
 
-// whatToDo ends every report of a log that is damaged on disk.
-const whatToDo = "stop this node for good: the others go on without it (see docs/operations.md)"
+// remedy ends every report of a log that is damaged on disk.
+const remedy = "stop this node for good: the others go on without it (see docs/operations.md)"
 
 // logEngine is a log store without its guard.
 type logEngine interface {
@@ -115,7 +115,7 @@ func checkLength(path string) error {
 }
 
 func cutShort(path string, has, wants int64) error {
-	return fmt.Errorf("%s has %d bytes and should have %d: %s", path, has, wants, whatToDo)
+	return fmt.Errorf("%s has %d bytes and should have %d: %s", path, has, wants, remedy)
 }
 
 // intact reads the log's files. bbolt, which maps its own into memory, panics
@@ -126,7 +126,7 @@ func intact(dataDir string, read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if broken := recover(); broken != nil {
-			err = fmt.Errorf("the raft log in %s is damaged (%v): %s", dataDir, broken, whatToDo)
+			err = fmt.Errorf("the raft log in %s is damaged (%v): %s", dataDir, broken, remedy)
 		}
 	}()
 	return read()
@@ -168,7 +168,7 @@ func (g *guardedLog) GetLog(index uint64, log *raft.Log) error {
 		return err
 	}
 	if log.Index != index || string(log.Extensions) != string(checksum(log)) {
-		err := fmt.Errorf("entry %d of the raft log is damaged on disk: %s", index, whatToDo)
+		err := fmt.Errorf("entry %d of the raft log is damaged on disk: %s", index, remedy)
 		g.fatal(err)
 		return err
 	}

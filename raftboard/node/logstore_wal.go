@@ -99,7 +99,7 @@ func (w *walLog) reachesMark(dir string) error {
 		return err
 	}
 	if last < mark {
-		return fmt.Errorf("%s ends with entry %d, and has had entry %d: %s", dir, last, mark, whatToDo)
+		return fmt.Errorf("%s ends with entry %d, and has had entry %d: %s", dir, last, mark, remedy)
 	}
 	w.mark.Store(mark)
 	return nil
@@ -218,7 +218,7 @@ func checkSealed(dir string, info types.SegmentInfo) error {
 	path := filepath.Join(dir, segment.FileName(info))
 	file, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is missing: %s", path, whatToDo)
+		return fmt.Errorf("%s is missing: %s", path, remedy)
 	}
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func (m *walMeta) mendTail(path string, info types.SegmentInfo) (walTail, error)
 	switch {
 	case err != nil:
 	case tail.lost:
-		err = fmt.Errorf("%s is damaged at byte %d: %s", path, tail.end, whatToDo)
+		err = fmt.Errorf("%s is damaged at byte %d: %s", path, tail.end, remedy)
 	case tail.entries == 0 && tail.size < int64(info.SizeLimit):
 		// Its making was cut off, as by a full disk. raft-wal makes it again.
 		err = os.Remove(path)
