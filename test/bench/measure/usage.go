@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"runtime/metrics"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,11 +60,13 @@ func OwnUsage() (Usage, error) {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &spent); err != nil {
 		return Usage{}, fmt.Errorf("cannot read what this process has used: %w", err)
 	}
-	samples := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(samples)
+	// runtime/metrics counts an object only when its span leaves a processor's
+	// cache, so a short window could lose hundreds of them.
+	var heap runtime.MemStats
+	runtime.ReadMemStats(&heap)
 	return Usage{
 		CPU:         time.Duration(spent.Utime.Nano() + spent.Stime.Nano()),
-		Allocations: float64(samples[0].Value.Uint64()), Allocated: float64(samples[1].Value.Uint64()),
+		Allocations: float64(heap.Mallocs), Allocated: float64(heap.TotalAlloc),
 		Resident: ReadMemory(os.Getpid()).Resident,
 	}, nil
 }
