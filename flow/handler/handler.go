@@ -26,13 +26,15 @@
 //	CONDUCTORD_TOKEN     generation-index, the fence of the claim
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key
 //
-// Its working directory is empty, its own, and removed afterwards. It has no
-// arguments, and no shell is in between.
+// Its working directory is empty, its own, and removed afterwards; if the
+// process is killed before, then by the next that calls Open (see Scratch). It has no arguments, and no shell is in between.
 //
 // # What a handler answers
 //
 // Status 0 means done, and stdout then holds one JSON value, or nothing for
-// null. Status 75 (EX_TEMPFAIL) asks to be tried again, 65 (EX_DATAERR) says
+// null. A value that programs read differently is refused: one with a key twice
+// in an object, a number that float64 cannot hold, or half of a surrogate pair.
+// Status 75 (EX_TEMPFAIL) asks to be tried again, 65 (EX_DATAERR) says
 // that trying again is useless, and every other status is tried again as
 // often as the step's policy says, as 75 is. The end of stderr is kept with
 // the attempt.
@@ -66,7 +68,8 @@
 //
 // Not reached are processes that have left the group by setsid, and, when the
 // daemon dies, the handler's own children. A handler that starts either must
-// see to them by itself.
+// see to them by itself. No zombies are left of them where the program calls
+// ReapOrphans, which the first process of a container must.
 package handler
 
 import (
@@ -80,6 +83,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conductord/conductord/flow/handler/scratch"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -106,18 +110,25 @@ func CheckName(name string) error {
 // daemon runs. All methods may be called concurrently.
 type Set struct {
 	directories []string // absolute, in the order of the search
+	children    children
 }
+
+// stepPrefix begins the names of working directories.
+const stepPrefix = "conductord-step-"
 
 // Open checks the directories and gives the set of what they hold. Of two
 // handlers of one name the first directory's counts. A directory that others
-// than root and the daemon's own user can write to is refused: who can put a
-// handler there can run anything as the daemon. All faults are reported.
+// than root and the daemon's own user can write to or replace is refused, here
+// and at each run: they could run anything as the daemon. All faults are reported.
+//
+// Working directories that killed processes have left in os.TempDir are removed.
 //
 // On Linux, descriptors that this process was started with are marked
 // close-on-exec, so that no handler inherits them.
 func Open(directories ...string) (*Set, error) {
 	sealDescriptors()
-	set := &Set{}
+	_ = scratch.Sweep("", stepPrefix) // what cannot be removed is in nobody's way
+	set := &Set{children: children{removed: make(chan struct{}, 1)}}
 	var faults []error
 	for _, directory := range directories {
 		absolute, err := filepath.Abs(directory)
@@ -212,6 +223,9 @@ func (s *Set) where() string {
 // of it. The directory is opened anew each time, so that an operator can
 // replace it as a whole.
 func openIn(directory, name string) (*os.File, error) {
+	if err := checkDirectory(directory); err != nil {
+		return nil, err
+	}
 	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return nil, err
@@ -231,6 +245,8 @@ func openIn(directory, name string) (*os.File, error) {
 	return file, nil
 }
 
+// checkDirectory refuses a directory whose content others can change, or which
+// they can replace as a whole.
 func checkDirectory(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -239,7 +255,47 @@ func checkDirectory(path string) error {
 	if !info.IsDir() {
 		return refuse("it is not a directory")
 	}
-	return checkAccess(info)
+	if err := checkAccess(info); err != nil || !checksModes {
+		return err
+	}
+	return checkWay(path)
+}
+
+// checkWay follows an absolute path as the kernel does, and refuses it where
+// others can replace what comes next. With the sticky bit, as /tmp has it, only
+// the owner of an entry and that of the directory can.
+func checkWay(path string) error {
+	const separator = string(filepath.Separator)
+	at := separator
+	for rest := strings.Split(path, separator); len(rest) > 0; {
+		next := filepath.Join(at, rest[0]) // at has no links in it, so .. may be joined
+		rest = rest[1:]
+		info, err := os.Lstat(next)
+		if err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSticky != 0 || info.Mode()&fs.ModeSymlink != 0 {
+			err = checkOwner(info)
+		} else {
+			err = checkAccess(info)
+		}
+		if err != nil {
+			return fmt.Errorf("others can replace it through %s: %w", next, err)
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return err
+		}
+		if filepath.IsAbs(target) {
+			at = separator
+		}
+		rest = append(strings.Split(target, separator), rest...)
+	}
+	return nil
 }
 
 func checkFile(file *os.File) error {
@@ -260,11 +316,15 @@ func checkFile(file *os.File) error {
 
 func checkAccess(info fs.FileInfo) error {
 	const othersWrite = 0o022
+	if checksModes && info.Mode().Perm()&othersWrite != 0 {
+		return refuse(fmt.Sprintf("its mode %04o lets its group or everybody write to it (forbid it with chmod go-w)", info.Mode().Perm()))
+	}
+	return checkOwner(info)
+}
+
+func checkOwner(info fs.FileInfo) error {
 	if !trustedOwner(info) {
 		return refuse("it belongs neither to root nor to the daemon's user")
-	}
-	if checksModes && info.Mode().Perm()&othersWrite != 0 {
-		return refuse(fmt.Sprintf("its mode %04o lets its group or everybody write to it", info.Mode().Perm()))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -138,6 +139,89 @@ func TestOpenReportsEveryDirectory(t *testing.T) {
 		if !strings.Contains(err.Error(), directory) {
 			t.Errorf("the error does not name %s: %v", directory, err)
 		}
+	}
+}
+
+// TestReplaceableDirectories refuses a handler directory that others could
+// replace, or one on the way to it, when it is opened and at each look after that.
+func TestReplaceableDirectories(t *testing.T) {
+	mode := func(mode os.FileMode, name ...string) func(string) error {
+		return func(root string) error { return os.Chmod(filepath.Join(append([]string{root}, name...)...), mode) }
+	}
+	stranger := func(name ...string) func(string) error {
+		const nobody = 65534
+		return func(root string) error {
+			return os.Lchown(filepath.Join(append([]string{root}, name...)...), nobody, nobody)
+		}
+	}
+	rows := []struct {
+		name, path string
+		spoil      func(root string) error
+		message    string // empty: it is not refused
+	}{
+		{"itself, by everybody", "above/handlers", mode(0o757, "above", "handlers"), "its mode 0757"},
+		{"itself, sticky", "above/handlers", mode(0o777|os.ModeSticky, "above", "handlers"), "its mode 0777"},
+		{"parent, by everybody", "above/handlers", mode(0o757, "above"), "/above: .*mode 0757 .*chmod go-w"},
+		{"parent, by its group", "above/handlers", mode(0o775, "above"), "/above: .*mode 0775"},
+		{"parent, sticky", "above/handlers", mode(0o777|os.ModeSticky, "above"), ""},
+		{"link, where it stands", "links/relative", mode(0o777, "links"), "/links: .*mode 0777"},
+		{"link, where it leads", "links/relative", mode(0o777, "above"), "/above: .*mode 0777"},
+		{"link, on the way", "links/twice", mode(0o777, "way"), "/way: .*mode 0777"},
+		{"link, none of its directories", "links/twice", mode(0o755, "above"), ""},
+		{"link in a sticky directory", "links/relative", mode(0o777|os.ModeSticky, "links"), ""},
+		{"itself, of a stranger", "above/handlers", stranger("above", "handlers"), "belongs neither"},
+		{"parent of a stranger", "above/handlers", stranger("above"), "/above: .*belongs neither"},
+		{"link of a stranger", "links/relative", stranger("links", "relative"), "/links/relative: .*belongs neither"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			root := t.TempDir()
+			for _, directory := range []string{"above/handlers", "links", "way/in"} {
+				if err := os.MkdirAll(filepath.Join(root, directory), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for link, target := range map[string]string{
+				"links/relative": "../above/handlers", "links/twice": "../way/in/../on", "way/on": filepath.Join(root, "above/handlers"),
+			} {
+				if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			install(t, filepath.Join(root, "above/handlers"), "good", "echo 1")
+			path := filepath.Join(root, row.path)
+			set := open(t, path)
+			if err := set.Check("good"); err != nil {
+				t.Fatalf("before: %v", err)
+			}
+			if err := row.spoil(root); errors.Is(err, os.ErrPermission) {
+				t.Skip("only root can give a directory to another user")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			_, opened := handler.Open(path)
+			for action, err := range map[string]error{"Open": opened, "Check": set.Check("good")} {
+				if row.message == "" && err != nil {
+					t.Errorf("%s: %v", action, err)
+				}
+				if row.message != "" && (!errors.Is(err, logbook.ErrNotAllowed) || !regexp.MustCompile(row.message).MatchString(err.Error())) {
+					t.Errorf("%s = %v, want %v that says %q", action, err, logbook.ErrNotAllowed, row.message)
+				}
+			}
+		})
+	}
+}
+
+// TestRoundOfLinks: links that lead to each other end in an error.
+func TestRoundOfLinks(t *testing.T) {
+	root := t.TempDir()
+	for link, target := range map[string]string{"a": "b", "b": "a"} {
+		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := handler.Open(filepath.Join(root, "a")); err == nil {
+		t.Error("a round of links can be opened")
 	}
 }
 

@@ -21,6 +21,9 @@ func notYet(name string, answer []byte) error {
 	if err := json.Unmarshal(answer, &said); err != nil || said.NotYet == nil {
 		return nil
 	}
+	if err := checkUnambiguous("stdout of handler "+name, answer); err != nil {
+		return failure(logbook.FailureResult, ExitTryAgain, err.Error(), "")
+	}
 	var text string
 	err := json.Unmarshal(said.NotYet, &text)
 	var after time.Duration

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +25,7 @@ type process struct {
 	name     string
 	command  *exec.Cmd
 	child    child
+	children *children
 	grace    time.Duration
 	stdout   *stdout
 	stderr   *stderr
@@ -43,7 +43,7 @@ type ending struct {
 }
 
 // newProcess prepares a run of the opened file, in a working directory.
-func newProcess(file *os.File, path, directory string, input []byte, call *flow.Call, s settings) (*process, error) {
+func newProcess(children *children, file *os.File, path, directory string, input []byte, call *flow.Call, s settings) (*process, error) {
 	progress, err := newProgress(call)
 	if err != nil {
 		return nil, err
@@ -51,6 +51,7 @@ func newProcess(file *os.File, path, directory string, input []byte, call *flow.
 	p := &process{
 		name:     filepath.Base(path),
 		command:  commandFor(file, path, progress.write),
+		children: children,
 		grace:    s.grace,
 		stdout:   newStdout(s.limits.Value + len("\n")),
 		stderr:   &stderr{},
@@ -114,6 +115,7 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	// The error says again what the state says, or that the pipes had to be
 	// torn from a process outside the group.
 	_ = p.child.reap(p.command)
+	p.children.remove(p.command)
 	end.state = p.command.ProcessState
 	select {
 	case <-p.stdout.full:
@@ -141,7 +143,7 @@ func explained(err error) error {
 func (p *process) begin() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := p.command.Start()
+	err := p.children.start(p.command)
 	p.started <- err
 	if err != nil {
 		return
@@ -167,20 +169,4 @@ func (p *process) askToStop() bool {
 	case <-grace.C:
 	}
 	return true
-}
-
-// removeAll removes a working directory, also one in which the handler has
-// taken its own permissions away.
-func removeAll(directory string) error {
-	err := os.RemoveAll(directory)
-	if err == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, _ error) error {
-		if entry != nil && entry.IsDir() {
-			return os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(directory)
 }

@@ -22,15 +22,7 @@ func TestDaemonKilled(t *testing.T) {
 		_, err := open(t, directory).Task("waits", "").Execute(t.Context(), call(nil))
 		t.Fatalf("the handler has ended: %v", err)
 	}
-	directory := t.TempDir()
-	pid := filepath.Join(directory, "pid")
-	install(t, directory, "waits", `echo $$ >`+pid+`; exec sleep 600`)
-	daemon := exec.Command(os.Args[0], "-test.run=^TestDaemonKilled$")
-	daemon.Env = append(os.Environ(), daemonVariable+"="+directory)
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "the handler has begun", func() bool { return len(numbers(pid)) > 0 })
+	daemon, pid := startDaemon(t, os.TempDir())
 	if dead(numbers(pid)[0]) {
 		t.Fatal("the handler is dead before the daemon")
 	}
@@ -39,6 +31,54 @@ func TestDaemonKilled(t *testing.T) {
 	}
 	_ = daemon.Wait()
 	waitFor(t, "the handler is dead", func() bool { return dead(numbers(pid)[0]) })
+}
+
+// startDaemon runs a daemon with one handler that waits, and gives the file with
+// the handler's process id.
+func startDaemon(t *testing.T, temporary string) (daemon *exec.Cmd, pid string) {
+	t.Helper()
+	directory := t.TempDir()
+	pid = filepath.Join(directory, "pid")
+	install(t, directory, "waits", `echo secret >file; echo $$ >`+pid+`; exec sleep 600`)
+	daemon = exec.Command(os.Args[0], "-test.run=^TestDaemonKilled$")
+	daemon.Env = append(os.Environ(), daemonVariable+"="+directory, "TMPDIR="+temporary)
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Process.Kill() })
+	waitFor(t, "the handler has begun", func() bool { return len(numbers(pid)) > 0 })
+	return daemon, pid
+}
+
+// TestWorkingDirectoryOfAKilledDaemon goes when the next one opens its
+// handlers, and not while its daemon lives.
+func TestWorkingDirectoryOfAKilledDaemon(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	daemon, _ := startDaemon(t, temporary)
+	directory := t.TempDir()
+	install(t, directory, "runs", `echo 1`)
+	left := func() int {
+		set := open(t, directory)
+		if _, err := set.Task("runs", "").Execute(t.Context(), call(nil)); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(temporary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	if count := left(); count != 1 {
+		t.Errorf("%d directories are there, want that of the daemon, which lives", count)
+	}
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = daemon.Wait()
+	if count := left(); count != 0 {
+		t.Errorf("%d directories are left of a killed daemon", count)
+	}
 }
 
 // TestDescriptors: a run leaves none open here, and a handler inherits none

@@ -7,10 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/handler/scratch"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -67,6 +73,7 @@ func Timeout(timeout time.Duration) Option { return func(s *settings) { s.timeou
 func Limits(limits logbook.Limits) Option { return func(s *settings) { s.limits = limits } }
 
 // Scratch sets where working directories are made; os.TempDir if not given.
+// The directory's user empties it at the start, as Open does with os.TempDir.
 func Scratch(directory string) Option { return func(s *settings) { s.scratch = directory } }
 
 // Task gives the work of a step: the handler that executes it, and the one
@@ -160,20 +167,20 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 		return nil, unrunnable(err)
 	}
 	defer file.Close()
-	directory, err := os.MkdirTemp(t.settings.scratch, "conductord-step-")
+	held, directory, err := workplace(t.settings.scratch)
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot make a working directory for the handler %s: %w", name, err))
 	}
 	// What cannot be removed is left: the step's outcome is known, and is not
 	// to be lost over it.
-	defer func() { _ = removeAll(directory) }()
+	defer func() { _ = held.Remove() }()
 
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
 	var process *process
 	var end ending
 	for try := 1; ; try++ {
-		if process, err = newProcess(file, path, directory, line, call, t.settings); err != nil {
+		if process, err = newProcess(&t.set.children, file, path, directory, line, call, t.settings); err != nil {
 			return nil, unrunnable(err)
 		}
 		if end, err = process.run(ctx); !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
@@ -186,6 +193,20 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	}
 	call.KeepStderr(process.stderr.text())
 	return t.outcome(ctx, name, process, end)
+}
+
+// workplace makes a working directory within one that is held: a handler may
+// lock its own directory, and would wait for ever for our lock.
+func workplace(parent string) (*scratch.Dir, string, error) {
+	held, err := scratch.Make(parent, stepPrefix)
+	if err != nil {
+		return nil, "", err
+	}
+	directory := filepath.Join(held.Path, "work")
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		return nil, "", errors.Join(err, held.Remove())
+	}
+	return held, directory, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -256,11 +277,29 @@ func (t *task) result(name string, answer []byte) (json.RawMessage, error) {
 	if len(answer) == 0 {
 		return json.RawMessage("null"), nil
 	}
-	if err := t.settings.limits.CheckValue("stdout of handler "+name, answer); err != nil {
+	field := "stdout of handler " + name
+	err := t.settings.limits.CheckValue(field, answer)
+	if err == nil {
+		err = checkUnambiguous(field, answer)
+	}
+	if err != nil {
 		const excerpt = 120
 		return nil, failure(logbook.FailureResult, 0, err.Error(), fmt.Sprintf("it begins %.*q", excerpt, answer))
 	}
 	return answer, nil
+}
+
+// checkUnambiguous refuses a JSON value that programs would read in different
+// ways, or not at all. RFC 8259 leaves these to the reader.
+func checkUnambiguous(field string, value []byte) error {
+	// protojson takes a cut-off pair at the end of a string for the end of the
+	// text, unless as many bytes follow as the other half would have.
+	padded := append(bytes.Clone(value), "      "...)
+	if err := protojson.Unmarshal(padded, new(structpb.Value)); err != nil {
+		reason := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+		return &logbook.InvalidError{Field: field, Reason: "it has a key twice in one object, a number that float64 cannot hold, or half of a surrogate pair: " + reason}
+	}
+	return nil
 }
 
 // unrunnable is not a permanent failure: the handler may be installed or

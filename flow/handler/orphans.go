@@ -1,0 +1,36 @@
+package handler
+
+import (
+	"os/exec"
+	"sync"
+)
+
+// children are the processes that a set has started and not yet waited for, and
+// not the orphans that the kernel makes children of this process.
+type children struct {
+	// starting is held to read while a process is started and noted, and to
+	// write while an orphan is looked for: a process that ends before it is
+	// noted would pass for an orphan.
+	starting sync.RWMutex
+	pids     sync.Map      // of int
+	removed  chan struct{} // a process has been removed; holds one
+}
+
+func (c *children) start(command *exec.Cmd) error {
+	c.starting.RLock()
+	defer c.starting.RUnlock()
+	err := command.Start()
+	if err == nil {
+		c.pids.Store(command.Process.Pid, nil)
+	}
+	return err
+}
+
+// remove is called when the process has been waited for.
+func (c *children) remove(command *exec.Cmd) {
+	c.pids.Delete(command.Process.Pid)
+	select {
+	case c.removed <- struct{}{}:
+	default:
+	}
+}

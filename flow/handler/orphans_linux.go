@@ -1,0 +1,61 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ReapOrphans makes this process the parent of what handlers leave behind, also
+// outside of their process groups, and waits for the end of each, so that no
+// zombies are left. It returns when ctx ends. Only a program in which nothing
+// but this set starts processes may call it, once: it takes the exit status of
+// every other child.
+func (s *Set) ReapOrphans(ctx context.Context) error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot become the parent of orphaned processes: %w", err)
+	}
+	ended := make(chan os.Signal, 1) // one stands for all: every look finds all
+	signal.Notify(ended, unix.SIGCHLD)
+	defer signal.Stop(ended)
+	for {
+		for s.children.reapOrphan() {
+		}
+		select {
+		case <-ended:
+		case <-s.children.removed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// reapOrphan waits for one orphan that has ended, if there is one. Where it
+// meets a process of ours first, which hides those behind it, the look after
+// that one's removal finds them.
+func (c *children) reapOrphan() bool {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
+		return false // no child at all
+	}
+	pid := int((*endedChild)(unsafe.Pointer(&info)).pid)
+	if _, own := c.pids.Load(pid); own || pid == 0 {
+		return false
+	}
+	_, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
+	return err == nil
+}
+
+// endedChild is the head of a siginfo_t about a child; unix.Siginfo does not
+// name what follows the three numbers, which is aligned like a pointer.
+type endedChild struct {
+	_   [3]int32
+	_   [0]uintptr
+	pid int32
+}
