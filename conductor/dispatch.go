@@ -7,9 +7,11 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/jobs"
@@ -22,7 +24,8 @@ type run struct {
 	tenure *tenure
 	*steering
 	claimed  jobs.Claimed
-	unwanted error // why it is given back at once; nil: it is not
+	began    time.Time // when it was claimed; of boottime
+	unwanted error     // why it is given back at once; nil: it is not
 	token    jobs.Token
 	logger   hclog.Logger
 }
@@ -30,11 +33,8 @@ type run struct {
 // seeThrough takes a job from its claim to its ending.
 // One that is unwanted is given back without being begun, for that reason.
 func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed, unwanted error) {
-	r := &run{shift: s, tenure: t, claimed: claimed, unwanted: unwanted, token: claimed.Job.Token, steering: newSteering(t.alive, s.claiming)}
+	r := &run{shift: s, tenure: t, claimed: claimed, began: boottime.Now(), unwanted: unwanted, token: claimed.Job.Claim.Token, steering: newSteering(t.alive, s.claiming)}
 	defer r.steering.end()
-	if claim := claimed.Job.Claim; claim != nil {
-		r.token = claim.Token
-	}
 	// Details and store are never logged: they may hold secrets.
 	r.logger = s.logger.With("job", claimed.Job.ID, "name", claimed.Job.Name, "token", r.token)
 	r.logger.Debug("job claimed", "kind", claimed.Job.Kind, "claims", claimed.Job.Claims)
@@ -222,15 +222,21 @@ func (r *run) drive(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDe
 	options, claim := r.shift.options, r.claimed.Job.Claim
 	end, err = engine.Run(ctx, engine.Options{
 		Plan: plan, Detail: *detail, Store: store,
-		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim != nil && claim.Begins,
+		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.shift.pool, Park: options.Park,
 		Suspend: r.suspended.Done(), Revert: r.turned.Done(), RevertCause: r.revertCause, Gate: r.tenure.admit,
-		Limits: options.Limits, Logger: r.logger.Named("engine"),
+		Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"),
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)
 	}
 	return end, err
+}
+
+// now is the cluster's time: it goes on from the stamp of the claim, so that
+// this machine's wall clock reaches no record, and no owner waits by another's.
+func (r *run) now() time.Time {
+	return r.claimed.Job.ModifiedAt.Add(boottime.Since(r.began))
 }
 
 // revertCause is why the flow reverts, where an order has turned it round.

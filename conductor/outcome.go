@@ -143,7 +143,7 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 func waiting(ending jobs.Ending, r result) decision {
 	until := r.end.WaitUntil
 	ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))
-	ending.Delay = min(max(0, time.Until(until)), jobs.MaxDelay)
+	ending.Delay = min(r.end.Wait, jobs.MaxDelay)
 	return decision{abandon, ending}
 }
 

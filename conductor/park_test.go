@@ -58,13 +58,13 @@ func TestWaitingJobsAreGivenBack(t *testing.T) {
 func TestDecidingAboutWaitingJobs(t *testing.T) {
 	last := &logbook.Update{}
 	for name, order := range map[string]*jobs.StandingOrder{"no order": nil, "an order": {Kind: jobs.OrderCancel, Revert: true}} {
-		end := engine.End{State: logbook.FlowRunning, Update: last, WaitUntil: time.Now().Add(time.Hour), WaitFor: "a"}
+		end := engine.End{State: logbook.FlowRunning, Update: last, WaitUntil: time.Now(), Wait: time.Hour, WaitFor: "a"}
 		verb, ending := conductor.DecideUnder(conductor.Options{}, jobs.Job{ID: jobs.NewJobID()}, end, nil, order)
-		if verb != "abandon" || ending.Delay.Round(time.Minute) != time.Hour || ending.Failure != nil || ending.Update != last {
+		if verb != "abandon" || ending.Delay != time.Hour || ending.Failure != nil || ending.Update != last {
 			t.Errorf("%s: %s, %+v", name, verb, ending)
 		}
 	}
-	end := engine.End{State: logbook.FlowRunning, WaitUntil: time.Now().Add(-time.Second)}
+	end := engine.End{State: logbook.FlowRunning, WaitUntil: time.Now()}
 	if _, ending := conductor.DecideUnder(conductor.Options{}, jobs.Job{ID: jobs.NewJobID()}, end, nil, nil); ending.Delay != 0 {
 		t.Errorf("due already: %s", ending.Delay)
 	}

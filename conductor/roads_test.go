@@ -28,6 +28,7 @@ type road struct {
 	bare         bool // claims come without their flow details
 	// claimed is told of claims that were made, before the conductor is.
 	claimed func(ctx context.Context) error
+	alter   func(*jobs.Job) // changes jobs in answers to claims
 
 	mu       sync.Mutex
 	openings []jobs.SessionID
@@ -54,6 +55,9 @@ func (r *road) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs
 	for i := range claimed {
 		if r.bare {
 			claimed[i].Flow = nil
+		}
+		if r.alter != nil {
+			r.alter(&claimed[i].Job)
 		}
 	}
 	if len(claimed) > 0 && r.claimed != nil {
@@ -91,6 +95,36 @@ func (r *road) Abandon(ctx context.Context, e jobs.Ending) error {
 
 func simple(t *testing.T) *flow.Registry {
 	return factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
+}
+
+// A claim that is not the conductor's own starts nothing; the repeat of the
+// question settles it.
+func TestClaimOfAnotherStartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &road{cluster: openCluster(t)}
+		alterations := []func(*jobs.Job){
+			func(j *jobs.Job) { j.Claim = nil },
+			func(j *jobs.Job) { claim := *j.Claim; claim.Session = jobs.NewSessionID(); j.Claim = &claim },
+			func(j *jobs.Job) { claim := *j.Claim; claim.Token.Index += 2; j.Claim = &claim },
+			func(*jobs.Job) {},
+		}
+		var answers, executions, early atomic.Int64
+		r.alter = func(j *jobs.Job) { alterations[min(int(answers.Add(1)), len(alterations))-1](j) }
+		_, run := made(t, options(r, factories{"work": func() ([]flow.Node, error) {
+			return []flow.Node{do("a", func(context.Context) error {
+				executions.Add(1)
+				if answers.Load() < int64(len(alterations)) {
+					early.Add(1)
+				}
+				return nil
+			})}, nil
+		}}.registry(t)))
+		run()
+		job := finished(t, r.cluster, post(t, r.cluster, "work", nil).ID)
+		if executions.Load() != 1 || early.Load() != 0 || job.State != jobs.StateCompleted || job.Claims != 1 {
+			t.Errorf("executed %d times, %d of them under another's claim; job %s after %d claims", executions.Load(), early.Load(), job.State, job.Claims)
+		}
+	})
 }
 
 // A claim that is made while its session is lost, or while the conductor

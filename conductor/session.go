@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -37,7 +38,8 @@ const (
 )
 
 // attendance is what the owner of a session knows about it. It is a function
-// of the clock readings that it is given, and reads no clock.
+// of the clock readings that it is given, and reads no clock. They are
+// boottime's: a suspension of the machine counts, a step of its wall clock not.
 //
 // The owner counts from the sending of its last acknowledged keep-alive,
 // the board from its arrival, which is later: so the owner gives up first.
@@ -67,7 +69,7 @@ func newAttendance(ttl time.Duration, sent time.Time) attendance {
 
 // standing tells what is allowed now.
 func (a *attendance) standing(now time.Time) standing {
-	age := elapsed(a.renewed, now)
+	age := now.Sub(a.renewed)
 	switch {
 	case a.over || age >= a.ttl:
 		return lost
@@ -80,7 +82,7 @@ func (a *attendance) standing(now time.Time) standing {
 }
 
 // late tells whether the owner should have looked long ago.
-func (a *attendance) late(now time.Time) bool { return elapsed(a.watch, now) > a.ttl/5 }
+func (a *attendance) late(now time.Time) bool { return now.Sub(a.watch) > a.ttl/5 }
 
 // look is the owner's watch: it tells what is allowed, whether a keep-alive
 // is to be sent now, and when to look again.
@@ -91,10 +93,10 @@ func (a *attendance) look(now time.Time) (s standing, ask bool, next time.Time) 
 	s = a.standing(now)
 	a.over = a.over || s == lost
 	interval := a.ttl / 5
-	if elapsed(a.renewed, now) >= a.ttl*4/10 {
+	if now.Sub(a.renewed) >= a.ttl*4/10 {
 		interval = a.ttl / 10
 	}
-	ask = s != lost && (a.proof.Equal(now) || elapsed(a.asked, now) >= interval)
+	ask = s != lost && (a.proof.Equal(now) || now.Sub(a.asked) >= interval)
 	if ask {
 		a.asked = now
 	}
@@ -121,13 +123,6 @@ func (a *attendance) acknowledged(sent, now time.Time) {
 	if !sent.Before(a.proof) {
 		a.proof = time.Time{}
 	}
-}
-
-// elapsed is the longer of what the monotonic and the wall clock say: the
-// first stands still while a machine is suspended, the second can be set
-// back. A wall clock that is set forward costs a session at worst.
-func elapsed(from, to time.Time) time.Duration {
-	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
 // tenure is one session's life in a conductor.
@@ -173,7 +168,7 @@ func (t *tenure) attend() {
 		case <-timer.C:
 		}
 		t.mu.Lock()
-		now := time.Now()
+		now := boottime.Now()
 		s, ask, next := t.attendance.look(now)
 		if s == failing {
 			t.stopWork(errDoubt)
@@ -185,7 +180,7 @@ func (t *tenure) attend() {
 		if ask {
 			t.watcher.Go(func() { t.keepAlive(now) })
 		}
-		timer.Reset(time.Until(next))
+		timer.Reset(boottime.Until(next))
 	}
 }
 
@@ -209,7 +204,7 @@ func (t *tenure) keepAlive(sent time.Time) {
 func (t *tenure) acknowledge(sent time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	now := boottime.Now()
 	t.attendance.acknowledged(sent, now)
 	if t.attendance.standing(now) != sound {
 		return
@@ -241,7 +236,7 @@ func (t *tenure) working() context.Context {
 func (t *tenure) admit(ctx context.Context) error {
 	for {
 		t.mu.Lock()
-		s, better := t.attendance.standing(time.Now()), t.better
+		s, better := t.attendance.standing(boottime.Now()), t.better
 		t.mu.Unlock()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -281,7 +276,7 @@ func (s *shift) openSession(ctx context.Context) *tenure {
 	var first time.Time // when this opening was first sent
 	for ctx.Err() == nil {
 		if first.IsZero() {
-			first = time.Now()
+			first = boottime.Now()
 		}
 		sent, err := s.tryOpen(ctx, opening, first)
 		if err == nil {
@@ -316,8 +311,8 @@ func (s *shift) tryOpen(ctx context.Context, opening jobs.Opening, first time.Ti
 	if _, err := s.options.Board.OpenSession(ctx, opening); err != nil {
 		return first, err
 	}
-	now := time.Now()
-	if elapsed(first, now) < opening.TTL/5 {
+	now := boottime.Now()
+	if now.Sub(first) < opening.TTL/5 {
 		return first, nil
 	}
 	return now, s.options.Board.KeepAlive(ctx, opening.ID)

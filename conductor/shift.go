@@ -300,6 +300,9 @@ func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait backo
 		callCtx, cancel := context.WithTimeout(ctx, request.Wait+2*callTime)
 		claimed, err := s.options.Board.ClaimNext(callCtx, request)
 		cancel()
+		for i := range claimed {
+			err = errors.Join(err, claimed[i].CheckOwner(t.id))
+		}
 		if err == nil {
 			wait.Reset()
 			return claimed

@@ -10,9 +10,14 @@ import (
 )
 
 // MaxRounds bounds how often one retry begins its flow, those times included
-// that an outer retry has caused: every round is kept in the logbook. A retry
-// that would go on is asked no more, and its flow is reverted.
+// that a retry around it has caused, so that nested retries come to an end. A
+// retry that would go on, or have one inside it begin more often, has failed,
+// and the retry around it decides. It is counted anew when the flow as a whole
+// is run again.
 const MaxRounds = 100
+
+// RetrySuffix makes the name of a retry that is given none.
+const RetrySuffix = "-retry"
 
 // MaxPause bounds the delay that a controller may ask for.
 const MaxPause = 30 * 24 * time.Hour

@@ -3,6 +3,7 @@ package flow_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,5 +100,26 @@ func TestManyDeciders(t *testing.T) {
 	plan, err := flow.Compile(graph)
 	if err != nil || len(plan.Choices()) != count-1 {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// TestDepthsReachFlows: a flow in the graph that waits is ignored with all its
+// steps, at its own depth as a step is.
+func TestDepthsReachFlows(t *testing.T) {
+	graph := flow.Graph("g", append(steps("g1", "g2", "g3", "g4"), flow.Linear("sub", steps("g11", "g12")...))...)
+	graph.Link("g1", "g2", flow.Decide("d", always)).Link("g2", "sub").Link("g2", "g3").Link("g3", "g4").Link("g1", "sub")
+	plan, err := flow.Compile(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for depth, want := range map[flow.Depth]string{flow.DepthAtom: "g2", flow.DepthNeighbors: "g11 g12 g2 g3", flow.DepthFlow: "g11 g12 g2 g3 g4"} {
+		var names []string
+		for _, number := range plan.Ignored(0, depth) {
+			names = append(names, plan.Step(number).Name())
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: got %s, want %s", depth, got, want)
+		}
 	}
 }

@@ -43,7 +43,11 @@ const PatternEach Pattern = "each"
 func Each(name, over, as string, body Node, options ...EachOption) *Flow {
 	e := &each{as: as}
 	f := &Flow{name: name, pattern: PatternEach, children: []Node{body}, each: e}
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			e.faults = append(e.faults, fmt.Errorf("%w: flow %q: its option %d is nil", ErrInvalid, name, i+1))
+			continue
+		}
 		option(e)
 	}
 	e.opener = &Step{name: name, opens: e, requires: []Argument{{Name: over, Symbol: over}}, faults: e.faults}

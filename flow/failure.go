@@ -73,7 +73,7 @@ func (e *PanicError) Unwrap() error {
 // for its bounds. Otherwise the kind is the outermost one in the chain that
 // Fail, a panic or a *logbook.Failure has given, or "error"; it is permanent
 // if any error in the chain is; and the chain below is kept as Causes. The
-// failure of no error is nil. A logbook of the largest limits takes what it
+// failure of no error is nil; a nil *logbook.Failure is an error. A logbook of the largest limits takes what it
 // gives; FitFailure serves others. It calls the methods of a program's own
 // errors: where one of them panics, that is the failure.
 func FailureOf(err error) (failure *logbook.Failure) {
@@ -89,7 +89,9 @@ func failureOf(err error) *logbook.Failure {
 	if err == nil {
 		return nil
 	}
-	if failure, ok := err.(*logbook.Failure); ok {
+	if failure, ok := err.(*logbook.Failure); ok && failure == nil {
+		return &logbook.Failure{Kind: logbook.FailureError, Message: "the error is a nil *logbook.Failure, which is not nil as an error: return nil where nothing has failed"}
+	} else if ok {
 		return FitFailure(failure, logbook.MaxLimits)
 	}
 	failure := &logbook.Failure{Kind: kindOf(err), Message: clip(err.Error(), maxMessage), Permanent: permanent(err)}

@@ -134,6 +134,9 @@ func (f *Flow) Add(children ...Node) *Flow {
 func (f *Flow) Link(from, to string, options ...LinkOption) *Flow {
 	l := link{from: from, to: to}
 	for _, option := range options {
+		if option == nil {
+			option = func(l *link) { l.decides = true } // and has no decider, as Compile will say
+		}
 		option(&l)
 	}
 	f.links = append(f.links, l)
@@ -142,8 +145,12 @@ func (f *Flow) Link(from, to string, options ...LinkOption) *Flow {
 
 // WithRetry puts the flow under a retry, and returns the flow. When one of its
 // steps fails, in whichever flow inside it, the innermost retry around the
-// step decides what becomes of the flow under that retry.
+// step decides what becomes of the flow under that retry. One without a name is
+// named after the flow, with RetrySuffix.
 func (f *Flow) WithRetry(r *Retrier) *Flow {
+	if r != nil && r.step.name == "" {
+		r.step.name = f.name + RetrySuffix
+	}
 	f.retries = append(f.retries, r)
 	return f
 }

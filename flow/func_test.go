@@ -308,3 +308,28 @@ func TestRegistry(t *testing.T) {
 		}
 	}
 }
+
+// TestRequiredAfterAll: what a type marks as optional, an option may require.
+func TestRequiredAfterAll(t *testing.T) {
+	type in struct {
+		X int `json:"x"`
+		Y int `json:"y,omitempty"`
+	}
+	step := func(options ...flow.Option) *flow.Step {
+		return flow.Func("a", func(context.Context, in) (struct{}, error) { return struct{}{}, nil }, options...)
+	}
+	plan, err := flow.Compilation{Inputs: []string{"x", "y"}}.Compile(flow.Linear("f", step(flow.Requires("y"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, argument := range plan.Step(0).Requires() {
+		if argument.Optional {
+			t.Errorf("%s is optional", argument.Name)
+		}
+	}
+	for _, names := range [][]string{{"y", "y"}, {"x"}} {
+		if _, err := flow.Compile(step(flow.Requires(names...))); !errors.Is(err, flow.ErrInvalid) || !strings.Contains(err.Error(), "twice") {
+			t.Errorf("requiring %q: %v", names, err)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -33,15 +32,15 @@ func (c *Call) Progress(done, total int64, details any) error {
 	if c.reporter == nil {
 		return nil
 	}
-	if err := c.reporter.Report(c, logbook.Progress{Done: done, Total: total, Details: encoded, At: time.Now()}); err != nil {
+	if err := c.reporter.Report(c, logbook.Progress{Done: done, Total: total, Details: encoded}); err != nil {
 		return fmt.Errorf("cannot tell the progress of step %q: %w", c.Step, err)
 	}
 	return nil
 }
 
 // Reporter takes what calls say of their progress. Report is called by the
-// goroutines of steps, and must not block; Details are nil to leave them. An
-// error, logbook.ErrLimit, says that nothing was taken.
+// goroutines of steps, and must not block; Details are nil to leave them, and it
+// sets At. An error, logbook.ErrLimit, says that nothing was taken.
 type Reporter interface {
 	Report(call *Call, progress logbook.Progress) error
 }

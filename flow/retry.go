@@ -12,8 +12,8 @@ const (
 	// longer, and a person takes a waiting step for a stuck one. A first
 	// delay that is longer was meant so, and stays.
 	DefaultMaxDelay = 5 * time.Minute
-	// MaxAttempts bounds a policy, because every attempt is kept in the
-	// logbook for as long as its flow is.
+	// MaxAttempts bounds a policy: all attempts that it counts are kept in the
+	// logbook, see logbook.KeptAttempts.
 	MaxAttempts = 100
 )
 

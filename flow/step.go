@@ -79,7 +79,11 @@ func newStep(name string, task Task, derived derivation, faults []error, options
 // finished applies the options to what the step is by itself, and checks it.
 func finished(s *Step, options []Option) *Step {
 	s.requires = slices.Clone(s.derived.requires)
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			s.fault("its option %d is nil", i+1)
+			continue
+		}
 		option(s)
 	}
 	if s.provides == nil {
@@ -90,9 +94,19 @@ func finished(s *Step, options []Option) *Step {
 	return s
 }
 
-// Requires names arguments that the step cannot do without.
+// Requires names arguments that the step cannot do without. One that its
+// function's type marks as optional becomes required.
 func Requires(names ...string) Option {
-	return func(s *Step) { s.requires = addArguments(s.requires, false, names) }
+	return func(s *Step) {
+		for _, name := range names {
+			at := slices.IndexFunc(s.requires[:len(s.derived.requires)], func(a Argument) bool { return a.Name == name && a.Optional })
+			if at >= 0 {
+				s.requires[at].Optional = false
+			} else {
+				s.requires = addArguments(s.requires, false, []string{name})
+			}
+		}
+	}
 }
 
 // Optional names arguments that the step is given where somebody provides them.

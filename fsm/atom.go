@@ -1,17 +1,17 @@
 package fsm
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/logbook"
 )
-
-// maxAttempts bounds the attempts at one atom, which are all kept.
-const maxAttempts = 10_000
 
 // maxAtomBytes is how long the attempts at one atom may be, together, before
 // the earlier ones are shortened in answers. Beside the longest latest attempts
@@ -25,7 +25,7 @@ const maxAtomBytes = 512 << 10
 // atom's history.
 type atomRecord struct {
 	number   uint32
-	attempts uint32
+	attempts uint32            // those that are folded included
 	before   logbook.AtomState // before the update
 	// detail holds the latest attempt and those that the update is about.
 	detail logbook.AtomDetail
@@ -99,10 +99,13 @@ func (t *txn) advanceAtom(flow logbook.FlowID, a *atomRecord, change *logbook.At
 		a.places = append(a.places, a.attempts)
 		a.attempts++
 	}
-	if a.attempts > maxAttempts {
-		return &logbook.LimitError{Field: "attempts at " + a.detail.Name, Limit: maxAttempts, Size: int64(a.attempts), Unit: "attempts"}
-	}
-	return nil
+	var fault error
+	err := change.CheckNumbers(func(action logbook.Action, number int) bool {
+		place, err := t.placeOf(flow, a, action, number)
+		fault = cmp.Or(fault, err)
+		return place != noPlace || number <= a.detail.Folded.Count(action)
+	})
+	return cmp.Or(fault, err)
 }
 
 // loadAttempt adds an earlier attempt to the detail, if it is not there yet.
@@ -126,8 +129,8 @@ func (t *txn) loadAttempt(flow logbook.FlowID, a *atomRecord, action logbook.Act
 }
 
 // saveAtom writes an atom with its latest attempt, and the others that the
-// update was about apart from it.
-func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) {
+// update was about apart from it. The error is a fault.
+func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) error {
 	small := a.detail
 	small.Attempts = nil
 	for i := range a.detail.Attempts {
@@ -139,8 +142,62 @@ func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) {
 		key := attemptKey(flow, a.number, attempt.Action, attempt.Number)
 		t.putMessage(tableAttempt, key, binary.BigEndian.AppendUint32(nil, a.places[i]), command.AttemptToProto(attempt))
 	}
+	if err := t.foldAttempts(flow, a, &small.Folded); err != nil {
+		return err
+	}
 	prefix := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, a.number), a.attempts)
 	t.putMessage(tableAtom, atomKey(flow, a.detail.Name), prefix, command.AtomDetailToProto(&small))
+	return nil
+}
+
+// foldAttempts does what logbook.AtomDetail.Fold does, without reading more
+// than the oldest attempt at each action: one write folds as many as it adds.
+func (t *txn) foldAttempts(flow logbook.FlowID, a *atomRecord, folded *logbook.Folded) error {
+	for int(a.attempts)-folded.Len() > logbook.KeptAttempts {
+		oldest, place := logbook.ActionExecute, uint32(noPlace)
+		var resets bool
+		for _, action := range [...]logbook.Action{logbook.ActionExecute, logbook.ActionRevert, logbook.ActionReset} {
+			at, err := t.placeOf(flow, a, action, folded.Count(action)+1)
+			if err != nil {
+				return err
+			}
+			if at < place {
+				oldest, place = action, at
+			}
+			resets = action == logbook.ActionReset && at != noPlace
+		}
+		if oldest == logbook.ActionExecute && !resets {
+			next, err := t.placeOf(flow, a, oldest, folded.Executions+2)
+			if err != nil {
+				return err
+			}
+			if next == noPlace { // it is the last execution, which stays
+				folded.Reverts++
+				t.delete(tableAttempt, attemptKey(flow, a.number, logbook.ActionRevert, folded.Reverts))
+				continue
+			}
+		}
+		folded.Add(oldest)
+		t.delete(tableAttempt, attemptKey(flow, a.number, oldest, folded.Count(oldest)))
+	}
+	return nil
+}
+
+// noPlace is the place of an attempt that is not kept.
+const noPlace = math.MaxUint32
+
+// placeOf is the place of an attempt among all at its atom.
+func (t *txn) placeOf(flow logbook.FlowID, a *atomRecord, action logbook.Action, number int) (uint32, error) {
+	for i := range a.detail.Attempts {
+		if a.detail.Attempts[i].Action == action && a.detail.Attempts[i].Number == number {
+			return a.places[i], nil
+		}
+	}
+	value := t.get(tableAttempt, attemptKey(flow, a.number, action, number))
+	if value == nil {
+		return noPlace, nil
+	}
+	return attemptPlace(value)
 }
 
 const attemptPrefixSize = 4
@@ -179,7 +236,7 @@ func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDe
 		return logbook.AtomDetail{}, 0, err
 	}
 	latest := record.detail.Attempts[0]
-	attempts := make([]logbook.Attempt, record.attempts)
+	attempts := make([]logbook.Attempt, len(stored)+1)
 	attempts[len(stored)] = latest
 	seen := map[logbook.Action]bool{latest.Action: true}
 	for i := len(stored) - 1; i >= 0; i-- {
@@ -199,27 +256,31 @@ func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDe
 	return record.detail, size, nil
 }
 
-// earlierAttempts reads all attempts of an atom but the latest, as they are
-// stored, oldest first. They are bbolt's memory.
+// earlierAttempts reads the attempts of an atom that are kept, but for the
+// latest, as they are stored, oldest first. They are bbolt's memory.
 func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) ([][]byte, error) {
-	stored := make([][]byte, record.attempts-1)
-	found := 0
+	var stored [][]byte
 	err := v.scan(tableAttempt, attemptPrefix(flow, record.number), func(_, value []byte) (bool, error) {
 		place, err := attemptPlace(value)
-		switch {
-		case err != nil:
-			return false, err
-		case int64(place) >= int64(len(stored)) || stored[place] != nil:
-			return false, corrupt("attempt %d of atom %q is stored twice", place, record.detail.Name)
+		if err == nil && place >= record.attempts-1 {
+			err = corrupt("attempt %d of atom %q is stored, of %d", place, record.detail.Name, record.attempts)
 		}
-		stored[place] = value
-		found++
-		return true, nil
+		stored = append(stored, value)
+		return err == nil, err
 	})
-	if err == nil && found != len(stored) {
-		err = corrupt("atom %q has %d attempts, and %d are stored", record.detail.Name, record.attempts, found+1)
+	if err != nil {
+		return nil, err
 	}
-	return stored, err
+	if kept := int(record.attempts) - record.detail.Folded.Len(); len(stored)+1 != kept {
+		return nil, corrupt("atom %q has %d attempts, and %d are stored", record.detail.Name, kept, len(stored)+1)
+	}
+	slices.SortFunc(stored, func(a, b []byte) int { return bytes.Compare(a[:attemptPrefixSize], b[:attemptPrefixSize]) })
+	for i := 1; i < len(stored); i++ {
+		if bytes.Equal(stored[i-1][:attemptPrefixSize], stored[i][:attemptPrefixSize]) {
+			return nil, corrupt("two attempts of atom %q have one place", record.detail.Name)
+		}
+	}
+	return stored, nil
 }
 
 // shorten leaves out of an attempt what may be long, and tells about how many
@@ -228,7 +289,7 @@ func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) ([][]byt
 // those that it does not see.
 func shorten(a *logbook.Attempt, kind logbook.AtomKind) int {
 	const about = 128 // bytes of numbers, token and times
-	a.StderrTruncated = a.StderrTruncated || a.Stderr != ""
+	a.Shortened, a.StderrTruncated = true, a.StderrTruncated || a.Stderr != ""
 	a.Stderr = ""
 	if kind != logbook.KindRetry {
 		a.Result = nil

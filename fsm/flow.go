@@ -283,7 +283,9 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) error {
 		t.saveDefinition(plan.flow.ID, plan.definition)
 	}
 	for _, atom := range plan.atoms {
-		t.saveAtom(plan.flow.ID, atom)
+		if err := t.saveAtom(plan.flow.ID, atom); err != nil {
+			return err
+		}
 	}
 	if j != nil {
 		t.flowEvent(plan, j)

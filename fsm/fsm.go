@@ -191,6 +191,18 @@ func (m *Machine) Close() error {
 	return present.Close()
 }
 
+// Space is how many bytes the state takes on disk, and how many of them are free
+// for more of it.
+func (m *Machine) Space() (size, reusable int64, err error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.database == nil {
+		return 0, 0, ErrClosed
+	}
+	size, err = m.database.Size()
+	return size, m.database.Reusable(), err
+}
+
 // AppliedIndex is the index of the last entry that has been applied.
 func (m *Machine) AppliedIndex() uint64 { return m.status.Load().Index }
 

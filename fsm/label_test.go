@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -66,11 +67,16 @@ func TestForeignLabelsCostNothing(t *testing.T) {
 			r.do(&v1.Command{Kind: &v1.Command_Post{Post: c}})
 		}
 		request := jobs.ClaimRequest{Session: sessionID("ann"), Nonce: jobs.NewNonce(), Kinds: []string{"k"}, Labels: []string{"big", "zone", "fast"}}
-		return testing.AllocsPerRun(1, func() {
-			if may, err := r.MayClaim(request); may != fsm.NothingToClaim || err != nil {
-				t.Fatalf("it may claim: %d (%v)", may, err)
-			}
-		})
+		// The least of several: a flush in the background allocates as well.
+		least := math.Inf(1)
+		for range 10 {
+			least = min(least, testing.AllocsPerRun(1, func() {
+				if may, err := r.MayClaim(request); may != fsm.NothingToClaim || err != nil {
+					t.Fatalf("it may claim: %d (%v)", may, err)
+				}
+			}))
+		}
+		return least
 	}
 	if few, many := looks(10), looks(3_000); many > 5*few {
 		t.Errorf("a claim takes %.0f allocations where 30 sets of labels wait, and %.0f where 9,000 do", few, many)

@@ -17,8 +17,8 @@ import (
 
 const (
 	// maxReruns is how often a flow is run again by its job's policy, whatever
-	// that says: all that every run did is kept, and what persons do to the flow
-	// needs room too.
+	// that says: every run leaves an intervention, and what persons do to the
+	// flow needs room too.
 	maxReruns = logbook.MaxInterventions / 2
 	// maxRetryReason bounds what is said of a failed attempt in a line; the
 	// failure itself stands beside it.

@@ -158,6 +158,8 @@ func TestManyLongAttempts(t *testing.T) {
 			t.Errorf("attempt %d: %+v", i, a)
 		case whole && (len(a.Stderr) < logbook.MaxStderr || a.StderrTruncated):
 			t.Errorf("attempt %d is cut", i)
+		case a.Shortened && whole, !a.Shortened && len(a.Stderr) < logbook.MaxStderr:
+			t.Errorf("attempt %d is shortened: %t", i, a.Shortened)
 		case !whole && a.Stderr == "" && !a.StderrTruncated:
 			t.Errorf("attempt %d does not say that it is cut", i)
 		case !whole && a.Failure.Kind != "error":

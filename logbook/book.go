@@ -2,6 +2,7 @@ package logbook
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -106,9 +107,24 @@ type AtomDetail struct {
 	// Progress is what the last attempt has said of itself while it ran; nil
 	// if nothing.
 	Progress *Progress `json:"progress,omitempty"`
-	// Attempts are all executions and reverts, oldest first. An attempt is
-	// begun once and ended once; nothing is overwritten.
+	// Attempts are the executions and reverts, oldest first. An attempt is
+	// begun once and ended once; nothing is overwritten. Of more than
+	// KeptAttempts, the oldest are folded.
 	Attempts []Attempt `json:"attempts,omitempty"`
+	Folded   Folded    `json:"folded,omitzero"`
+}
+
+// Folded counts the oldest attempts at an atom, which are no longer kept. It
+// holds what a conductor needs of them to number those that follow.
+type Folded struct {
+	Executions int `json:"executions,omitempty"`
+	Reverts    int `json:"reverts,omitempty"`
+	Resets     int `json:"resets,omitempty"`
+	// Rounds is how often the atom was begun anew among them: by an execution
+	// after a revert, or by a reset.
+	Rounds int `json:"rounds,omitempty"`
+	// Undone: the last of them is a revert, so that an execution begins anew.
+	Undone bool `json:"undone,omitempty"`
 }
 
 // Progress is how far an attempt has come, as it says itself.
@@ -160,10 +176,80 @@ type Attempt struct {
 	// this one. An attempt that has ended is never changed, so what came
 	// after it stands with the next.
 	Failures []Failure `json:"failures,omitempty"`
+	// Shortened marks an attempt of which this answer leaves out the result,
+	// Stderr and the texts of failures: those at its atom are too long together.
+	Shortened bool `json:"shortened,omitempty"`
 }
 
 // Ended tells whether the outcome of the attempt is known.
 func (a *Attempt) Ended() bool { return !a.EndedAt.IsZero() }
+
+// Len is how many attempts are folded.
+func (f *Folded) Len() int { return f.Executions + f.Reverts + f.Resets }
+
+// Count is how many attempts at an action are folded.
+func (f *Folded) Count(action Action) int {
+	switch action {
+	case ActionExecute:
+		return f.Executions
+	case ActionRevert:
+		return f.Reverts
+	}
+	return f.Resets
+}
+
+// Add folds the attempt that follows on those that are folded.
+func (f *Folded) Add(action Action) {
+	switch action {
+	case ActionExecute:
+		f.Executions++
+		if f.Undone {
+			f.Rounds++
+		}
+		f.Undone = false
+	case ActionRevert:
+		f.Reverts++
+		f.Undone = true
+	case ActionReset:
+		f.Resets++
+		f.Rounds++
+		f.Undone = false
+	}
+}
+
+// Fold folds the oldest attempts beyond the latest so many, two at least. The
+// last execution stays, because a conductor resumes from its outcome: instead
+// the first revert after it goes, which is in the same round.
+func (a *AtomDetail) Fold(most int) {
+	for len(a.Attempts) > most {
+		if last, ok := a.Last(ActionExecute); ok && last == &a.Attempts[0] {
+			a.Folded.Reverts++
+			a.Attempts = append([]Attempt{*last}, a.Attempts[2:]...)
+			continue
+		}
+		a.Folded.Add(a.Attempts[0].Action)
+		a.Attempts = a.Attempts[1:]
+	}
+}
+
+// Holds tells whether there is an attempt of a number, or was one that is folded.
+func (a *AtomDetail) Holds(action Action, number int) bool {
+	return number <= a.Folded.Count(action) || slices.ContainsFunc(a.Attempts, func(attempt Attempt) bool {
+		return attempt.Action == action && attempt.Number == number
+	})
+}
+
+// Number is that of the latest attempt at an action, which counts all that were
+// made; 0: there was none.
+func (a *AtomDetail) Number(action Action) int {
+	number := a.Folded.Count(action)
+	for i := range a.Attempts {
+		if a.Attempts[i].Action == action {
+			number++
+		}
+	}
+	return number
+}
 
 // Last finds the latest attempt at an action since the atom was last reset.
 func (a *AtomDetail) Last(action Action) (*Attempt, bool) {

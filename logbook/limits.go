@@ -39,6 +39,10 @@ const (
 	// outcome ends one attempt and begins one; each more has to be compared
 	// with all the others.
 	MaxChangeAttempts = 100
+	// KeptAttempts bounds the attempts at one atom that are kept one by one.
+	// All that its policy counts are among them, for execute and revert 100
+	// each, and all 100 rounds of a retry with their reverts.
+	KeptAttempts = 256
 	// MaxTargets bounds the targets of one flow: they travel with every claim.
 	MaxTargets = 100
 	// MaxInterventions bounds what persons do to one flow, which is all kept.

@@ -124,11 +124,26 @@ func (a *AtomDetail) Advance(c *AtomChange) error {
 	return nil
 }
 
+// CheckNumbers checks after Advance that the numbers of attempts skip none: what
+// is folded is only counted. Holds tells whether there is or was an attempt.
+func (c *AtomChange) CheckNumbers(holds func(action Action, number int) bool) error {
+	for i := range c.Attempts {
+		if attempt := &c.Attempts[i]; attempt.Number > 1 && !holds(attempt.Action, attempt.Number-1) {
+			reason := fmt.Sprintf("%s %d of atom %q, and there was no %s %d", attempt.Action, attempt.Number, c.Name, attempt.Action, attempt.Number-1)
+			return &InvalidError{Field: "attempt", Reason: reason}
+		}
+	}
+	return nil
+}
+
 // admits checks that an attempt is new, or ends one that is open, where those
 // that stand before it in the same change have been recorded.
 func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
 	if attempt.Number < 1 || !attempt.Action.Known() {
 		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("%s %d of atom %q", attempt.Action, attempt.Number, a.Name)}
+	}
+	if folded := a.Folded.Count(attempt.Action); attempt.Number <= folded {
+		return fmt.Errorf("%w: %s %d of atom %q is over, and %d of them are folded", ErrConflict, attempt.Action, attempt.Number, a.Name, folded)
 	}
 	for _, attempts := range [][]Attempt{a.Attempts, earlier} {
 		for i := range attempts {

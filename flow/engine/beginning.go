@@ -127,7 +127,7 @@ func (l *loop) begin(starts []start) (rest []start, begun bool, err error) {
 	runtime.Gosched() // a step that does not wait for anything ends now
 	select {
 	case r := <-l.reports:
-		l.now = time.Now()
+		l.now = l.options.Now()
 		return nil, true, l.takeReports(r)
 	default:
 		return nil, false, nil

@@ -72,6 +72,7 @@ type vertex struct {
 	after     int32
 	behind    int32            // for countUndone alone
 	round     int32            // see flow.Call.Key
+	begun     int32            // executions since a person, or the job's policy, had the step begin anew
 	attempt   *logbook.Attempt // the one that is open, as its mark in the update says, or that waits to be asked again; not to be written to
 
 	executions, reverts          int // attempts begun
@@ -406,6 +407,7 @@ func (c *core) end() (logbook.FlowState, bool) {
 func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
 	v, s := &c.vertices[step], c.plan.Step(step)
 	change.Name = s.Name()
+	was := v.state
 	if !v.recorded {
 		v.recorded = true
 		change.Kind, change.Version = s.Kind(), s.Version()
@@ -432,7 +434,7 @@ func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
 		change.Progress = v.progress
 	}
 	v.progress = nil
-	c.out.change(step, change, now)
+	c.out.change(step, change, was, now)
 }
 
 func (c *core) addFailure(step int, failure *logbook.Failure) {

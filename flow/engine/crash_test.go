@@ -346,7 +346,7 @@ func (w *world) runWith(o engine.Options) (engine.End, error) {
 }
 
 func (w *world) options(claim uint64) engine.Options {
-	return engine.Options{Plan: w.plan, Detail: w.journal.snapshot(), Journal: w.journal,
+	return engine.Options{Plan: w.plan, Detail: w.journal.folded(few), Journal: w.journal,
 		Store: logbook.Values{"input": json.RawMessage("1"), "none": json.RawMessage("[]"), "two": json.RawMessage("[7, 8]")}, Token: logbook.Token{Index: claim}, Begins: w.begins, Workers: w.workers, Pool: w.pool}
 }
 

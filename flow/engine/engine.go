@@ -39,8 +39,9 @@
 //     until a person intervenes. What persons want done is carried out as a
 //     whole, before anything else, under the next claim; a conductor that dies
 //     amidst is no reason for doing it twice, or by half.
-//   - However much a step leaves behind, its flow can be written and read: a
-//     result that is too large is a failure, and failures and stderr are cut.
+//   - However much a step leaves behind, and however often it is tried, its
+//     flow can be written and read: a result that is too large is a failure,
+//     failures and stderr are cut, and the logbook folds the oldest attempts.
 //   - A whole run costs O(steps + edges), whatever the shape of the flow; and
 //     as much again for each time that a flow.Each takes its list, where those
 //     that do so together count once.
@@ -147,7 +148,11 @@ type Options struct {
 	Observe func(Event)
 	// Grace is how long a run that ends early waits for its steps; one that
 	// takes longer is left behind. 0: DefaultGrace.
-	Grace  time.Duration
+	Grace time.Duration
+	// Now reads the time that is recorded, and by which steps are due; it must not
+	// go back. Times are recorded for the flow's next owner too, on another
+	// machine. nil: time.Now.
+	Now    func() time.Time
 	Limits logbook.Limits // fields that are zero: those of logbook.MaxLimits
 	Logger hclog.Logger   // nil: none
 }
@@ -172,6 +177,7 @@ type End struct {
 	// WaitUntil is set where the flow has not ended and only waits, to try the
 	// step WaitFor then or to ask it again: its state is as it was.
 	WaitUntil time.Time
+	Wait      time.Duration // how long it is until then
 	WaitFor   string
 	// Unrecorded is set beside an error: the flow has begun, as Options.Begins
 	// allows, and perhaps nothing of that is recorded.
@@ -222,7 +228,7 @@ func Run(ctx context.Context, options Options) (End, error) {
 	if err := options.grow(); err != nil {
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
 	}
-	work, refusal, err := intervene(&options, time.Now())
+	work, refusal, err := intervene(&options, options.Now())
 	switch {
 	case err != nil:
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
@@ -232,7 +238,7 @@ func Run(ctx context.Context, options Options) (End, error) {
 	if err := options.grow(); err != nil { // anew: an opening may be run again
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
 	}
-	made := makeUp(&options, time.Now())
+	made := makeUp(&options, options.Now())
 	c, err := newCore(&options, revision, work)
 	if err != nil {
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
@@ -258,6 +264,9 @@ func (o Options) withDefaults() Options {
 	o.Limits.Command = cmp.Or(o.Limits.Command, logbook.MaxLimits.Command)
 	o.Limits.Steps = cmp.Or(o.Limits.Steps, logbook.MaxLimits.Steps)
 	o.Limits.Value = min(o.Limits.Value, o.Limits.Command/resultShare)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}

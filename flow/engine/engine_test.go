@@ -385,6 +385,7 @@ func TestBadResults(t *testing.T) {
 		{"encoding panics", anyTask(func() (any, error) { return panicking{}, nil }), logbook.FailurePanic},
 		{"the error panics", anyTask(func() (any, error) { return nil, panicking{} }), logbook.FailurePanic},
 		{"the goroutine ends", anyTask(func() (any, error) { runtime.Goexit(); return nil, nil }), logbook.FailurePanic},
+		{"the error is a nil failure", anyTask(func() (any, error) { var f *logbook.Failure; return 1, f }), logbook.FailureError},
 		{"a kind of its own", anyTask(func() (any, error) { return nil, flow.Fail("own", errors.New("x")) }), "own"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -285,7 +285,7 @@ func (c *trial) run(claim uint64, m mishap, f *finish) (engine.End, error) {
 		moments++
 	}
 	w.event()
-	end, err := engine.Run(context.Background(), engine.Options{Plan: c.plan, Detail: w.journal.snapshot(), Journal: w.journal, Store: drawnStore,
+	end, err := engine.Run(context.Background(), engine.Options{Plan: c.plan, Detail: w.journal.folded(few), Journal: w.journal, Store: drawnStore,
 		Token: logbook.Token{Index: claim}, Owner: "o", Begins: c.begins, Workers: c.workers, Suspend: suspend, Revert: cancel, Limits: drawnLimits, Park: c.park})
 	if err == nil && end.Update != nil {
 		err = w.journal.apply(*end.Update)

@@ -448,17 +448,11 @@ func (w *handiwork) complete(by *logbook.Intervention) error {
 
 // attempt is what a person has done, in place of an attempt of the engine.
 func (w *handiwork) attempt(atom *logbook.AtomDetail, action logbook.Action, by *logbook.Intervention) logbook.Attempt {
-	number := 1
-	for i := range atom.Attempts {
-		if atom.Attempts[i].Action == action {
-			number++
-		}
-	}
 	at := by.At
 	if at.IsZero() {
 		at = w.now
 	}
-	return logbook.Attempt{Action: action, Number: number, Token: by.Token, Owner: by.By, StartedAt: at, EndedAt: at}
+	return logbook.Attempt{Action: action, Number: atom.Number(action) + 1, Token: by.Token, Owner: by.By, StartedAt: at, EndedAt: at}
 }
 
 // change makes a change on the copy, by the rules by which it is made in the
@@ -497,7 +491,7 @@ func refused(o *Options, refusal *refusalError) End {
 	}
 	cause = flow.FitFailure(cause, o.Limits)
 	b := newBuilder(o)
-	b.flow(o.Detail.State, cause, time.Now())
+	b.flow(o.Detail.State, cause, o.Now())
 	return End{State: o.Detail.State, Cause: cause, Update: &b.take()[0]}
 }
 

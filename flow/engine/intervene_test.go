@@ -193,7 +193,7 @@ func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowDetail, int) {
 				rt.Fatal("no end")
 			}
 			w.journal = j
-			end, err := engine.Run(context.Background(), engine.Options{Plan: w.plan, Detail: j.snapshot(), Journal: j, Workers: 1,
+			end, err := engine.Run(context.Background(), engine.Options{Plan: w.plan, Detail: j.folded(few), Journal: j, Workers: 1,
 				Limits: w.limits, Store: logbook.Values{"list": json.RawMessage("[1, 2]")}, Token: logbook.Token{Index: uint64(claims)}})
 			if err == nil && end.Update != nil {
 				err = j.apply(*end.Update)

@@ -98,6 +98,19 @@ func (j *journal) snapshot() logbook.FlowDetail {
 	return detail
 }
 
+// few are as many attempts at an atom as the policies and retries of most tests
+// can count.
+const few = 8
+
+// folded is the flow as a store gives it that keeps so many attempts at an atom.
+func (j *journal) folded(most int) logbook.FlowDetail {
+	detail := j.snapshot()
+	for i := range detail.Atoms {
+		detail.Atoms[i].Fold(most)
+	}
+	return detail
+}
+
 // lost is the flow as the board has it when the claim has ended under which it
 // was run, and nothing that is not in the journal was said to be recorded.
 func (j *journal) lost(token logbook.Token, begins bool) logbook.FlowDetail {

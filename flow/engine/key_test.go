@@ -64,7 +64,7 @@ func TestKeysOfRounds(t *testing.T) {
 			}
 			j := newJournal(newDetail())
 			claim := func(token uint64) {
-				end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Workers: 1, Token: logbook.Token{Index: token}})
+				end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: j.folded(few), Journal: j, Workers: 1, Token: logbook.Token{Index: token}})
 				if err == nil && end.Update != nil {
 					err = j.apply(*end.Update)
 				}

@@ -152,6 +152,9 @@ type history struct {
 }
 
 func (c *core) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past history, err error) {
+	folded := &atom.Folded
+	v.executions, v.reverts, v.round, v.undone = folded.Executions, folded.Reverts, int32(folded.Rounds), folded.Undone
+	past.resets, past.undone = folded.Resets, folded.Undone
 	for i := range atom.Attempts {
 		if err := v.loadAttempt(&atom.Attempts[i], &past, c.hands.counts(&atom.Attempts[i])); err != nil {
 			return past, err
@@ -167,6 +170,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *history, counts boo
 	switch attempt.Action {
 	case logbook.ActionExecute:
 		past.runs++
+		v.begun++
 		v.execute()
 	case logbook.ActionRevert:
 		number, failed = &v.reverts, &v.failedUndo
@@ -180,7 +184,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *history, counts boo
 		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
 	}
 	if attempt.Action == logbook.ActionReset {
-		v.failedExecutions, v.failedUndo = 0, 0
+		v.failedExecutions, v.failedUndo, v.begun = 0, 0, 0
 		v.round, v.undone = v.round+1, false
 		*past = history{resets: past.resets + 1}
 		return nil

@@ -67,7 +67,7 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 		most = min(most, o.Plan.Len())
 	}
 	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
-		desk: newDesk(&o.Limits), reports: make(chan report, most), unmarked: beginsUnmarked(o)}
+		desk: newDesk(&o.Limits, o.Now), reports: make(chan report, most), unmarked: beginsUnmarked(o)}
 	if o.Pool != nil {
 		l.seat = o.Pool.join()
 	}
@@ -90,7 +90,7 @@ func (l *loop) run() (end End, err error) {
 
 // turn goes round until the run is over.
 func (l *loop) turn() (End, error) {
-	l.now = time.Now()
+	l.now = l.options.Now()
 	l.core.adopt(l.options, l.now)
 	l.core.begin(l.now)
 	for {
@@ -102,7 +102,9 @@ func (l *loop) turn() (End, error) {
 			return l.finish(state, l.now)
 		}
 		if due, idle := l.core.idle(); idle && l.options.Park > 0 && due.at.Sub(l.now) > l.options.Park {
-			return l.conclude(End{State: l.core.out.state, Cause: l.core.cause, WaitUntil: due.at, WaitFor: l.core.plan.Step(due.step).Name()})
+			end, err := l.conclude(End{State: l.core.out.state, Cause: l.core.cause, WaitUntil: due.at, WaitFor: l.core.plan.Step(due.step).Name()})
+			end.Wait = max(0, due.at.Sub(l.options.Now()))
+			return end, err
 		}
 		l.takeProgress()
 		starts, begun, err := l.begin(starts)
@@ -205,16 +207,16 @@ func (l *loop) wait() error {
 	}
 	var due <-chan time.Time
 	if at, ok := l.nextDue(); ok {
-		timer := time.NewTimer(time.Until(at))
+		timer := time.NewTimer(at.Sub(l.options.Now()))
 		defer timer.Stop()
 		due = timer.C
 	}
 	select {
 	case r := <-reports:
-		l.now = time.Now()
+		l.now = l.options.Now()
 		return l.takeReports(r)
 	case err := <-acknowledgement:
-		l.now = time.Now()
+		l.now = l.options.Now()
 		return l.acknowledge(err)
 	case <-due:
 	case <-l.desk.stirred:
@@ -223,7 +225,7 @@ func (l *loop) wait() error {
 	case <-l.revert:
 	case <-l.outer.Done():
 	}
-	l.now = time.Now()
+	l.now = l.options.Now()
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -25,7 +24,7 @@ func (l *loop) perform(s start) {
 			// a panic, and nobody would ever hear of it.
 			r.failure = flow.FailureOf(&flow.PanicError{Value: "the task has ended its goroutine", Stack: string(debug.Stack())})
 		}
-		r.ended, r.progress = time.Now(), l.desk.conclude(s.call)
+		r.ended, r.progress = l.options.Now(), l.desk.conclude(s.call)
 		l.reports <- r
 		if l.left.Load() {
 			s.grant.release()

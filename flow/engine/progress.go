@@ -19,6 +19,7 @@ const progressInterval = time.Second
 // desk is where steps leave what they say of their progress, and the loop
 // fetches it. What was said last counts.
 type desk struct {
+	now     func() time.Time
 	limits  logbook.Limits // of details
 	used    atomic.Bool    // somebody has said something: most flows never do
 	stirred chan struct{}  // holds one: a step has something new to be recorded
@@ -43,8 +44,8 @@ type callID struct {
 
 func identify(call *flow.Call) callID { return callID{call.Action, call.Attempt, call.Asked} }
 
-func newDesk(limits *logbook.Limits) *desk {
-	return &desk{limits: logbook.Limits{Value: detailsLimit(limits)}, stirred: make(chan struct{}, 1)}
+func newDesk(limits *logbook.Limits, now func() time.Time) *desk {
+	return &desk{now: now, limits: logbook.Limits{Value: detailsLimit(limits)}, stirred: make(chan struct{}, 1)}
 }
 
 // Report takes what a step says.
@@ -52,6 +53,7 @@ func (d *desk) Report(call *flow.Call, progress logbook.Progress) error {
 	if err := d.limits.CheckValue("details", progress.Details); err != nil {
 		return err
 	}
+	progress.At = d.now()
 	d.used.Store(true)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -279,5 +283,122 @@ func TestTriesAreThoseOfTheRound(t *testing.T) {
 				t.Errorf("the flow is %s, want %s: %v, %v", end.State, want, end.Cause, err)
 			}
 		})
+	}
+}
+
+// TestMaxRoundsOfNestedRetries: no retry begins more often than any may, however
+// deep they stand in each other, and the cause says which has come to its end.
+func TestMaxRoundsOfNestedRetries(t *testing.T) {
+	for _, depth := range []int{2, 7, 14, 30} {
+		node := flow.Node(complaining("s"))
+		for level := depth; level > 0; level-- {
+			node = flow.Linear(fmt.Sprint("f", level), node).WithRetry(flow.Times(fmt.Sprint("r", level), 2))
+		}
+		j := newJournal(newDetail())
+		end, err := runOn(j, compiled(t, node), 1)
+		if err != nil || end.State != logbook.FlowReverted {
+			t.Fatalf("%d deep: %s, %v", depth, end.State, err)
+		}
+		detail := j.snapshot()
+		for level := 1; level <= depth; level++ {
+			retry, _ := detail.Atom(fmt.Sprint("r", level))
+			if begun := retry.Number(logbook.ActionExecute); begun > flow.MaxRounds || level == depth && begun < min(1<<depth, flow.MaxRounds) {
+				t.Errorf("%d deep: retry %d began %d times", depth, level, begun)
+			}
+		}
+		if said := end.Cause.Error(); (depth > 6) != strings.Contains(said, fmt.Sprintf(`retry "r%d" has begun its flow 100 times`, depth)) {
+			t.Errorf("%d deep: the cause is %s", depth, said)
+		}
+	}
+}
+
+// TestRoundsAreThoseOfARun: when the flow as a whole is run again, as a job's
+// policy has it, its retries have all their rounds again.
+func TestRoundsAreThoseOfARun(t *testing.T) {
+	plan := compiled(t, flow.Linear("f", complaining("s")).WithRetry(flow.Times("r", 60)))
+	j := newJournal(newDetail())
+	for run := 1; run <= 3; run++ {
+		token := logbook.Token{Index: uint64(2 * run)}
+		end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: j.folded(logbook.KeptAttempts), Journal: j, Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.apply(*end.Update); err != nil {
+			t.Fatal(err)
+		}
+		detail := j.snapshot()
+		if retry, _ := detail.Atom("r"); retry.Number(logbook.ActionExecute) != 60*run {
+			t.Errorf("run %d: the retry has begun %d times", run, retry.Number(logbook.ActionExecute))
+		}
+		j.detail.Interventions = append(j.detail.Interventions, logbook.Intervention{
+			ID: uuid.New(), Kind: logbook.InterveneRerun, By: "ann", Token: logbook.Token{Index: token.Index + 1},
+		})
+	}
+}
+
+// TestStatesThatStay: an observer is told a state when a step comes to it, and
+// not when another attempt is made in it, whether in this run or in the next.
+func TestStatesThatStay(t *testing.T) {
+	undo := 0
+	step := flow.FuncRevert("t", func(context.Context, none) (none, error) { return none{}, errors.New("woot") },
+		func(context.Context, none, *none) error {
+			if undo++; undo < 3 {
+				return errors.New("not yet")
+			}
+			return nil
+		}, flow.Retry(flow.RetryPolicy{Attempts: 4}))
+	plan := compiled(t, flow.Linear("f", step).WithRetry(flow.Times("r", 1)))
+	j := newJournal(newDetail())
+	var told []string
+	for token := uint64(1); ; token++ {
+		j.left = 6 // of every run: the first ends while it reverts
+		end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Workers: 1, Token: logbook.Token{Index: token},
+			Observe: func(e engine.Event) {
+				if e.Step == "t" && e.State != "" {
+					told = append(told, string(e.State))
+				} else if e.Step == "t" && e.Attempt == nil {
+					t.Errorf("told of nothing: %+v", e)
+				}
+			}})
+		if err == nil {
+			if end.State != logbook.FlowReverted || token < 2 {
+				t.Errorf("%s in run %d", end.State, token)
+			}
+			break
+		}
+	}
+	want := strings.Repeat("RUNNING PENDING ", 3) + "RUNNING FAILURE REVERTING REVERTED"
+	if got := strings.Join(told, " "); got != want {
+		t.Errorf("told %s\nwant %s", got, want)
+	}
+}
+
+// TestRevertsHearWhatWasRecorded: a failed step is undone while another runs
+// beside it, and knows of no failure but its own; whatever is undone after the
+// other has failed too knows of both.
+func TestRevertsHearWhatWasRecorded(t *testing.T) {
+	undone, heard := make(chan struct{}), make(map[string]string)
+	var mu sync.Mutex
+	step := func(name string, execute func() error) *flow.Step {
+		return flow.FuncRevert(name, func(context.Context, none) (none, error) { return none{}, execute() },
+			func(ctx context.Context, _ none, _ *none) error {
+				mu.Lock()
+				defer mu.Unlock()
+				heard[name] = strings.Join(slices.Sorted(maps.Keys(flow.CallFrom(ctx).FlowFailures)), " ")
+				if name == "p" {
+					close(undone)
+				}
+				return nil
+			})
+	}
+	woot := errors.New("woot")
+	plan := compiled(t, flow.Linear("f", step("a", func() error { return nil }), flow.Unordered("g",
+		step("p", func() error { return woot }), step("q", func() error { <-undone; return woot }))))
+	end, err := runOn(newJournal(newDetail()), plan, 2)
+	if err != nil || end.State != logbook.FlowReverted || end.Cause.Step != "p" {
+		t.Fatalf("%+v, %v", end, err)
+	}
+	if got := fmt.Sprint(heard); got != "map[a:p q p:p q:p q]" {
+		t.Errorf("the reverts have heard of %s", got)
 	}
 }

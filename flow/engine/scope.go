@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxRetryValue bounds the value of a round. A retry keeps up to
-	// flow.MaxRounds of them, and all are read in one message.
+	// logbook.KeptAttempts of them, and all are read in one message.
 	maxRetryValue = 8 << 10
 	// A round keeps so many failures, each of so many bytes, for the same reason.
 	maxRoundFailures = 16
@@ -39,13 +39,19 @@ func (c *core) resolve(step int, now time.Time) bool {
 	cause := c.blame(step, c.vertices[step].failure)
 	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
 		decision, failure := c.ask(s)
+		if failure == nil && decision.Verdict == flow.VerdictRetry && !c.turnsAround(s) {
+			if failure = c.exhausted(s); failure == nil {
+				c.turn(s, decision.Delay, now)
+				return true
+			}
+		}
 		if failure != nil {
 			failure.Causes = append(failure.Causes, *cause)
 			cause = c.blame(c.plan.Scopes()[s].Retry, flow.FitFailure(failure, c.limits))
 			continue
 		}
 		if decision.Verdict == flow.VerdictRetry {
-			return c.turn(s, decision.Delay, now)
+			return false
 		}
 		if decision.Verdict == flow.VerdictRevertAll {
 			break
@@ -55,13 +61,33 @@ func (c *core) resolve(step int, now time.Time) bool {
 	return true
 }
 
-// ask asks the retry of a scope about the failures in it. A retry that has
-// begun as often as any may is not asked. The failure is the retry's own.
+// exhausted is why a scope cannot begin again: its retry, or one inside it, has
+// begun as often as any may. nil: it can.
+func (c *core) exhausted(s int) *logbook.Failure {
+	scopes := c.plan.Scopes()
+	for inner := s; inner < len(scopes) && scopes[inner].Retry < scopes[s].End; inner++ {
+		if retry := scopes[inner].Retry; c.vertices[retry].begun >= flow.MaxRounds {
+			return &logbook.Failure{Kind: logbook.FailureError, Permanent: true, Message: fmt.Sprintf(
+				"retry %q has begun its flow %d times, and none may begin more often, also for the retries around it", c.plan.Step(retry).Name(), flow.MaxRounds)}
+		}
+	}
+	return nil
+}
+
+// turnsAround tells whether a scope, or one around it, is being undone already.
+func (c *core) turnsAround(s int) bool {
+	for ; s >= 0; s = c.plan.Scopes()[s].Parent {
+		if c.scopes[s].turning {
+			return true
+		}
+	}
+	return false
+}
+
+// ask asks the retry of a scope about the failures in it. The failure is the
+// retry's own.
 func (c *core) ask(s int) (flow.Decision, *logbook.Failure) {
 	retry := c.plan.Scopes()[s].Retry
-	if c.vertices[retry].executions >= flow.MaxRounds {
-		return flow.Decision{Verdict: flow.VerdictRevert}, nil
-	}
 	history, failure := c.history(s)
 	if failure != nil {
 		return flow.Decision{}, failure
@@ -123,19 +149,12 @@ func (c *core) noteFailure(step int) {
 }
 
 // turn records that a scope is to be undone and to begin again, at a time
-// that is decided here once and for all; unless it, or one around it, turns
-// already.
-func (c *core) turn(s int, delay time.Duration, now time.Time) bool {
-	for around := s; around >= 0; around = c.plan.Scopes()[around].Parent {
-		if c.scopes[around].turning {
-			return false
-		}
-	}
+// that is decided here once and for all. Nothing around it turns already.
+func (c *core) turn(s int, delay time.Duration, now time.Time) {
 	retry := c.plan.Scopes()[s].Retry
 	c.vertices[retry].retryAt = dueAt(now, delay)
 	c.change(retry, logbook.AtomChange{Intention: logbook.IntendRetry, RetryAt: c.vertices[retry].retryAt}, now)
 	c.unwind(s, now)
-	return true
 }
 
 // unwind is beginRevert for one scope: nothing more in it is executed, and
@@ -212,6 +231,7 @@ func (c *core) round(retry int, now time.Time) {
 	c.move(now)
 	if v.attempt == nil { // else one was begun, and its conductor died
 		v.executions++
+		v.begun++
 		v.attempt = &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
 		if again {
 			v.attempt.Failures = c.roundFailures(s)

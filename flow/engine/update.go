@@ -164,19 +164,19 @@ func (b *builder) add(change logbook.AtomChange, now time.Time) {
 	if b.bytes+size > b.maxBytes || len(b.current.Atoms) >= b.maxChanges {
 		b.close()
 	}
-	b.tell(change, now)
+	b.tell(change, "", now)
 	b.dirty = true
 	b.bytes += size
 	b.current.Atoms = append(b.current.Atoms, change)
 }
 
-// change adds a change of a step.
-func (b *builder) change(step int, change logbook.AtomChange, now time.Time) {
+// change adds a change of a step that was in a state.
+func (b *builder) change(step int, change logbook.AtomChange, was logbook.AtomState, now time.Time) {
 	size := sizeOf(&change)
 	if b.bytes+size > b.maxBytes || len(b.current.Atoms) >= b.maxChanges {
 		b.close()
 	}
-	b.tell(change, now)
+	b.tell(change, was, now)
 	b.dirty = true
 	b.bytes += size
 	number := b.sequence + 1 // of the current update; never 0, which marks no place
@@ -227,9 +227,14 @@ func (b *builder) close() {
 	b.current, b.dirty, b.bytes = logbook.Update{}, false, 0
 }
 
-func (b *builder) tell(change logbook.AtomChange, now time.Time) {
+// tell tells of a change. One that records the state that the step is in, with
+// another attempt or its end, has not changed the state.
+func (b *builder) tell(change logbook.AtomChange, was logbook.AtomState, now time.Time) {
 	if b.observe == nil || change.State == "" && change.Progress == nil {
 		return
+	}
+	if change.State == was && (change.Progress != nil || len(change.Attempts) > 0) {
+		change.State = ""
 	}
 	event := Event{Time: now, Step: change.Name, State: change.State, Flow: b.state, RetryAt: change.RetryAt, Progress: change.Progress}
 	if len(change.Attempts) > 0 {

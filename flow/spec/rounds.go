@@ -9,9 +9,6 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// retrySuffix makes the name of a retry that is given none.
-const retrySuffix = "-retry"
-
 // maxRoundValue is what a flow.Controller may give as the value of a round.
 const maxRoundValue = 8 << 10
 
@@ -50,11 +47,11 @@ func (r *reader) nameRounds(t *table, rounds *Rounds, flowName string) {
 	switch {
 	case t.failed("name"):
 	case !t.has("name"):
-		if rounds.Name = flowName + retrySuffix; flowName == "" {
+		if rounds.Name = flowName + flow.RetrySuffix; flowName == "" {
 			return // which is a fault already
 		}
 		if logbook.MaxLimits.CheckName("name", rounds.Name) != nil {
-			t.fault("name", "missing, and %s with %q behind it is too long for one", quoted(flowName), retrySuffix)
+			t.fault("name", "missing, and %s with %q behind it is too long for one", quoted(flowName), flow.RetrySuffix)
 			return
 		}
 		fallthrough

@@ -104,10 +104,19 @@ func TestLimits(t *testing.T) {
 		}
 		return `{"name":"x","steps":[` + steps.String()[1:] + `]}`
 	}
+	nested := func(levels int) string { // a step so many flows deep
+		text := `{"name":"s"}`
+		for i := range levels {
+			text = fmt.Sprintf(`{"name":"f%d","steps":[%s]}`, i, text)
+		}
+		return `{"name":"x","steps":[` + text + `]}`
+	}
 	rows := []struct {
 		what, text string
 		want       error
 	}{
+		{"deepest flows", nested(30), nil},
+		{"too deep flows", nested(30 + 1), logbook.ErrInvalid},
 		{"many steps", short(5_000), nil},
 		{"too many steps", short(logbook.MaxLimits.Steps + 1), logbook.ErrLimit},
 		{"longest name", step(long), nil},

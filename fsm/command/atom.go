@@ -21,6 +21,7 @@ func AtomDetailToProto(a *logbook.AtomDetail) *v1.AtomDetail {
 		RetryAt:   TimeToProto(a.RetryAt),
 		Attempts:  attemptsToProto(a.Attempts),
 		Progress:  progressToProto(a.Progress),
+		Folded:    foldedToProto(a.Folded),
 	}
 }
 
@@ -36,6 +37,7 @@ func AtomDetailFromProto(message *v1.AtomDetail) (logbook.AtomDetail, error) {
 		RetryAt:   r.time("atom retry_at", message.GetRetryAt()),
 		Attempts:  r.attempts(message.GetAttempts()),
 		Progress:  r.progress(message.GetProgress()),
+		Folded:    r.folded(message.GetFolded()),
 	}
 	if r.err != nil {
 		return logbook.AtomDetail{}, inAtom(message.GetName(), r.err)
@@ -61,6 +63,7 @@ func AttemptToProto(a *logbook.Attempt) *v1.Attempt {
 		StderrTruncated: a.StderrTruncated,
 		Failures:        failuresToProto(a.Failures),
 		Asked:           countOf(a.Asked),
+		Shortened:       a.Shortened,
 	}
 }
 
@@ -80,11 +83,28 @@ func AttemptFromProto(message *v1.Attempt) (logbook.Attempt, error) {
 		StderrTruncated: message.GetStderrTruncated(),
 		Failures:        failuresFromProto(message.GetFailures()),
 		Asked:           r.count("attempt asked", message.GetAsked()),
+		Shortened:       message.GetShortened(),
 	}
 	if r.err != nil {
 		return logbook.Attempt{}, r.err
 	}
 	return a, nil
+}
+
+func foldedToProto(f logbook.Folded) *v1.Folded {
+	if f.Len() == 0 {
+		return nil
+	}
+	return &v1.Folded{
+		Executions: countOf(f.Executions), Reverts: countOf(f.Reverts), Resets: countOf(f.Resets), Rounds: countOf(f.Rounds), Undone: f.Undone,
+	}
+}
+
+func (r *reader) folded(message *v1.Folded) logbook.Folded {
+	return logbook.Folded{
+		Executions: r.count("folded executions", message.GetExecutions()), Reverts: r.count("folded reverts", message.GetReverts()),
+		Resets: r.count("folded resets", message.GetResets()), Rounds: r.count("folded rounds", message.GetRounds()), Undone: message.GetUndone(),
+	}
 }
 
 func progressToProto(p *logbook.Progress) *v1.Progress {

@@ -109,6 +109,7 @@ var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
 		StderrTruncated: rapid.Bool().Draw(t, "truncated"),
 		Failures:        list(failuresOfDepth(1)).Draw(t, "failures"),
 		Asked:           counts.Draw(t, "asked"),
+		Shortened:       rapid.Bool().Draw(t, "shortened"),
 	}
 })
 
@@ -166,9 +167,24 @@ var changes = rapid.Custom(func(t *rapid.T) logbook.AtomChange {
 	}
 })
 
-// An atom has the fields of a change of one; this does not compile when that
-// ends.
-var atoms = rapid.Map(changes, func(c logbook.AtomChange) logbook.AtomDetail { return logbook.AtomDetail(c) })
+var atoms = rapid.Custom(func(t *rapid.T) logbook.AtomDetail {
+	c := changes.Draw(t, "change")
+	return logbook.AtomDetail{
+		Name: c.Name, Kind: c.Kind, Version: c.Version, State: c.State, Intention: c.Intention,
+		RetryAt: c.RetryAt, Attempts: c.Attempts, Progress: c.Progress,
+		Folded: optionalFolded(t),
+	}
+})
+
+// optionalFolded draws what is folded; rounds and the rest only where anything is.
+func optionalFolded(t *rapid.T) logbook.Folded {
+	count := rapid.IntRange(0, math.MaxInt32)
+	f := logbook.Folded{Executions: count.Draw(t, "executions"), Reverts: count.Draw(t, "reverts"), Resets: count.Draw(t, "resets")}
+	if f.Len() > 0 {
+		f.Rounds, f.Undone = count.Draw(t, "rounds"), rapid.Bool().Draw(t, "undone")
+	}
+	return f
+}
 
 var updates = rapid.Custom(func(t *rapid.T) logbook.Update {
 	return logbook.Update{

@@ -52,6 +52,8 @@ type Options struct {
 	MaxCrashes int
 	// EventsKept is how many events are kept. Default: fsm.DefaultEventsKept.
 	EventsKept int
+	// Ahead is how far the board's time is ahead of the caller's clock.
+	Ahead time.Duration
 	// Logger is the state machine's. Default: silent.
 	Logger hclog.Logger
 }
@@ -231,7 +233,7 @@ func (b *Board) proposeLocked(commands ...*v1.Command) ([]*v1.Result, error) {
 	}
 	// Entries are stamped with times that differ, so that a test can tell
 	// what came first.
-	now := time.Now()
+	now := b.now()
 	if !now.After(b.clock) {
 		now = b.clock.Add(time.Nanosecond)
 	}
@@ -253,6 +255,8 @@ func (b *Board) proposeLocked(commands ...*v1.Command) ([]*v1.Result, error) {
 	return results[0], nil
 }
 
+func (b *Board) now() time.Time { return time.Now().Add(b.options.Ahead) }
+
 // armLocked sets the timer for the next due job or slot. The timer's goroutine ends
 // when it has woken what was due; Close waits for it.
 func (b *Board) armLocked() {
@@ -268,7 +272,7 @@ func (b *Board) armLocked() {
 		return
 	}
 	b.waker.Add(1)
-	b.timer = time.AfterFunc(time.Until(due), b.wake)
+	b.timer = time.AfterFunc(due.Sub(b.now()), b.wake)
 }
 
 // wake makes claimable what is due, posts the slots that have come, and sets
@@ -283,7 +287,7 @@ func (b *Board) wake() {
 	c := &v1.Command{Kind: &v1.Command_WakeDue{WakeDue: &v1.WakeDueCommand{TimerEpoch: b.epoch, Max: wakeAtOnce}}}
 	_, err := b.proposeLocked(c)
 	if err == nil {
-		err = b.fireLocked(time.Now().Round(0).UTC())
+		err = b.fireLocked(b.now().Round(0).UTC())
 	}
 	if err != nil && b.options.Logger != nil {
 		b.options.Logger.Error("cannot wake the jobs that are due, and post the slots", "error", err)

@@ -149,7 +149,6 @@ func openFile(path string, mmapSize int) (*bolt.DB, error) {
 		NoFreelistSync:  true,
 		FreelistType:    bolt.FreelistMapType,
 		InitialMmapSize: mmapSize,
-		NoStatistics:    true,
 		PageSize:        pageBytes,
 	})
 	if err != nil {
@@ -225,6 +224,13 @@ func (db *DB) Read(do func(*Reader) error) error {
 		return err
 	}
 	return errors.Join(do(r), r.Close())
+}
+
+// Reusable is how many bytes of the file are free for other rows: the file never
+// shrinks.
+func (db *DB) Reusable() int64 {
+	stats := db.file.Stats()
+	return int64(stats.FreePageN+stats.PendingPageN) * int64(db.file.Info().PageSize)
 }
 
 // Size is about how long the file is, in bytes.

@@ -23,6 +23,8 @@ var updateRows = []row{
 	{"an atom keeps its kind", atomKeepsKind},
 	{"attempts are begun once and ended once", attemptsBeginAndEnd},
 	{"attempts must be of a known sort", attemptsOfKnownSort},
+	{"the numbers of attempts skip none", attemptsSkipNone},
+	{"the oldest of many attempts are folded", oldestFolded},
 	{"a failure keeps its whole chain", failureChain},
 	{"the cause of a flow stays until it is replaced", causeStays},
 	{"a definition stays until it is replaced", definitionStays},
@@ -255,6 +257,84 @@ func attemptsOfKnownSort(k *kit) {
 		k.wants(fmt.Sprintf("attempt %q %d", attempt.Action, attempt.Number), err, logbook.ErrInvalid)
 		k.standsAt(id, logbook.FlowPending, 0)
 	}
+}
+
+func attemptsSkipNone(k *kit) {
+	id := k.begun()
+	sequence := uint64(0)
+	for _, row := range []struct {
+		attempts []logbook.Attempt
+		want     error
+	}{
+		{[]logbook.Attempt{execution(2)}, logbook.ErrInvalid},
+		{[]logbook.Attempt{execution(1), execution(2)}, nil},
+		{[]logbook.Attempt{execution(3), execution(5)}, logbook.ErrInvalid},
+		{[]logbook.Attempt{reversal(2)}, logbook.ErrInvalid},
+		{[]logbook.Attempt{reversal(1), execution(3)}, nil},
+		{[]logbook.Attempt{reversal(2), ended(execution(2), nil)}, nil},
+	} {
+		change := task("pay")
+		change.Attempts = row.attempts
+		err := k.verdict(logbook.Update{Flow: id, Sequence: sequence + 1, Atoms: []logbook.AtomChange{change}})
+		if row.want == nil && err == nil {
+			sequence++
+			continue
+		}
+		k.wants(fmt.Sprint(row.attempts[0].Action, row.attempts[0].Number), err, row.want)
+	}
+	if got := len(k.atom(id, "pay").Attempts); got != 5 {
+		k.Errorf("%d attempts, want 5", got)
+	}
+}
+
+// oldestFolded: of an atom, so many attempts are kept as there may be, and
+// always the last execution, from which a conductor resumes.
+func oldestFolded(k *kit) {
+	const kept = logbook.KeptAttempts
+	reset := func(number int) logbook.Attempt {
+		return logbook.Attempt{Action: logbook.ActionReset, Number: number, StartedAt: someTime, EndedAt: someTime}
+	}
+	id := k.begun()
+	numbers, sequence := map[logbook.Action]int{}, uint64(0)
+	for _, step := range []struct {
+		made    func(number int) logbook.Attempt
+		times   int
+		folded  logbook.Folded
+		oldest  logbook.Action
+		numbers [2]int // of the oldest two
+	}{
+		{execution, kept, logbook.Folded{}, logbook.ActionExecute, [2]int{1, 2}},
+		{execution, 4, logbook.Folded{Executions: 4}, logbook.ActionExecute, [2]int{5, 6}},
+		{reversal, kept, logbook.Folded{Executions: kept + 3, Reverts: 1}, logbook.ActionExecute, [2]int{kept + 4, 2}},
+		{reversal, 7, logbook.Folded{Executions: kept + 3, Reverts: 8}, logbook.ActionExecute, [2]int{kept + 4, 9}},
+		{execution, 2, logbook.Folded{Executions: kept + 4, Reverts: 9, Undone: true}, logbook.ActionRevert, [2]int{10, 11}},
+		{reset, 1, logbook.Folded{Executions: kept + 4, Reverts: 10, Undone: true}, logbook.ActionRevert, [2]int{11, 12}},
+		{reversal, kept, logbook.Folded{Executions: kept + 6, Reverts: kept + 7, Resets: 1, Rounds: 2}, logbook.ActionRevert, [2]int{kept + 8, kept + 9}},
+		{execution, kept, logbook.Folded{Executions: kept + 6, Reverts: 2*kept + 7, Resets: 1, Rounds: 2, Undone: true}, logbook.ActionExecute, [2]int{kept + 7, kept + 8}},
+		{execution, 1, logbook.Folded{Executions: kept + 7, Reverts: 2*kept + 7, Resets: 1, Rounds: 3}, logbook.ActionExecute, [2]int{kept + 8, kept + 9}},
+	} {
+		for left := step.times; left > 0; {
+			change := task("pay")
+			for ; left > 0 && len(change.Attempts) < logbook.MaxChangeAttempts; left-- {
+				attempt := step.made(1)
+				numbers[attempt.Action]++
+				attempt.Number = numbers[attempt.Action]
+				change.Attempts = append(change.Attempts, ended(attempt, nil))
+			}
+			sequence++
+			k.update(logbook.Update{Flow: id, Sequence: sequence, Atoms: []logbook.AtomChange{change}})
+		}
+		atom := k.atom(id, "pay")
+		k.same("folded", atom.Folded, step.folded)
+		oldest := atom.Attempts[:2]
+		if len(atom.Attempts) != kept || oldest[0].Action != step.oldest || [2]int{oldest[0].Number, oldest[1].Number} != step.numbers {
+			k.Errorf("%d attempts are kept, from %s %d and %s %d; want %d, from %s %v", len(atom.Attempts),
+				oldest[0].Action, oldest[0].Number, oldest[1].Action, oldest[1].Number, kept, step.oldest, step.numbers)
+		}
+	}
+	change := task("pay")
+	change.Attempts = []logbook.Attempt{execution(1)}
+	k.wants("a folded attempt", k.verdict(logbook.Update{Flow: id, Sequence: sequence + 1, Atoms: []logbook.AtomChange{change}}), logbook.ErrConflict)
 }
 
 func failureChain(k *kit) {

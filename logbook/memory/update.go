@@ -83,6 +83,9 @@ func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDeta
 		if err := changed[place].Advance(&change); err != nil {
 			return nil, err
 		}
+		if err := change.CheckNumbers(changed[place].Holds); err != nil {
+			return nil, err
+		}
 	}
 	if size := len(kept.atoms) + added; size > c.limits.Steps {
 		return nil, &logbook.LimitError{Field: "flow atoms", Limit: int64(c.limits.Steps), Size: int64(size), Unit: "steps"}
@@ -109,6 +112,7 @@ func (f *flow) atom(change *logbook.AtomChange) (atom *logbook.AtomDetail, isNew
 
 func (f *flow) put(changed []*logbook.AtomDetail) {
 	for _, atom := range changed {
+		atom.Fold(logbook.KeptAttempts)
 		place, ok := f.names[atom.Name]
 		if !ok {
 			place = len(f.atoms)

@@ -5676,6 +5676,8 @@ type StatusResponse struct {
 	NotReady      string                 `protobuf:"bytes,16,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`          // why, where it is not
 	LastContact   *durationpb.Duration   `protobuf:"bytes,17,opt,name=last_contact,json=lastContact,proto3" json:"last_contact,omitempty"` // since the leader was heard
 	LogStore      string                 `protobuf:"bytes,18,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`          // how this node keeps raft's log: bolt or wal
+	// How far this node's wall clock is ahead of the cluster's time; absent while it has not heard of that.
+	ClockOffset   *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5834,6 +5836,13 @@ func (x *StatusResponse) GetLogStore() string {
 		return x.LogStore
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetClockOffset() *durationpb.Duration {
+	if x != nil {
+		return x.ClockOffset
+	}
+	return nil
 }
 
 type Member struct {
@@ -6259,7 +6268,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x04code\x18\x04 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12*\n" +
 	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"\x0f\n" +
-	"\rStatusRequest\"\xb5\x05\n" +
+	"\rStatusRequest\"\xf3\x05\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
@@ -6282,7 +6291,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05ready\x18\x0f \x01(\bR\x05ready\x12\x1b\n" +
 	"\tnot_ready\x18\x10 \x01(\tR\bnotReady\x12<\n" +
 	"\flast_contact\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vlastContact\x12\x1b\n" +
-	"\tlog_store\x18\x12 \x01(\tR\blogStore\x1a7\n" +
+	"\tlog_store\x18\x12 \x01(\tR\blogStore\x12<\n" +
+	"\fclock_offset\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"p\n" +
@@ -6582,123 +6592,124 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	113, // 68: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
 	106, // 69: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
 	109, // 70: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	16,  // 71: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	19,  // 72: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	21,  // 73: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	23,  // 74: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	25,  // 75: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	27,  // 76: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	29,  // 77: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	31,  // 78: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	33,  // 79: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
-	35,  // 80: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	37,  // 81: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	37,  // 82: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	37,  // 83: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	39,  // 84: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	39,  // 85: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	39,  // 86: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	41,  // 87: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	43,  // 88: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	39,  // 89: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	39,  // 90: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	45,  // 91: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	47,  // 92: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	50,  // 93: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	0,   // 94: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
-	2,   // 95: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 96: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	6,   // 97: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
-	8,   // 98: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardRequest
-	10,  // 99: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
-	12,  // 100: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
-	14,  // 101: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
-	58,  // 102: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	60,  // 103: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	62,  // 104: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	64,  // 105: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	66,  // 106: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	68,  // 107: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	52,  // 108: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
-	54,  // 109: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
-	56,  // 110: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	70,  // 111: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	72,  // 112: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	74,  // 113: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	76,  // 114: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	78,  // 115: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	81,  // 116: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	83,  // 117: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	85,  // 118: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	87,  // 119: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	89,  // 120: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	91,  // 121: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	93,  // 122: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	95,  // 123: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	97,  // 124: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	99,  // 125: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	103, // 126: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	17,  // 127: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	20,  // 128: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	22,  // 129: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	24,  // 130: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	26,  // 131: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	28,  // 132: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	30,  // 133: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	32,  // 134: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	34,  // 135: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
-	36,  // 136: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	38,  // 137: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	38,  // 138: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	38,  // 139: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	40,  // 140: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	40,  // 141: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	40,  // 142: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	42,  // 143: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	44,  // 144: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	40,  // 145: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	40,  // 146: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	46,  // 147: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	48,  // 148: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	51,  // 149: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	1,   // 150: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
-	3,   // 151: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 152: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	7,   // 153: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
-	9,   // 154: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.AgeBoardResponse
-	11,  // 155: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
-	13,  // 156: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
-	15,  // 157: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
-	59,  // 158: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	61,  // 159: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	63,  // 160: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	65,  // 161: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	67,  // 162: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	69,  // 163: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	53,  // 164: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
-	55,  // 165: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
-	57,  // 166: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	71,  // 167: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	73,  // 168: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	75,  // 169: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	77,  // 170: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	79,  // 171: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	82,  // 172: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	84,  // 173: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	86,  // 174: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	88,  // 175: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	90,  // 176: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	92,  // 177: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	94,  // 178: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	96,  // 179: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	98,  // 180: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	101, // 181: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	104, // 182: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	127, // [127:183] is the sub-list for method output_type
-	71,  // [71:127] is the sub-list for method input_type
-	71,  // [71:71] is the sub-list for extension type_name
-	71,  // [71:71] is the sub-list for extension extendee
-	0,   // [0:71] is the sub-list for field type_name
+	109, // 71: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	16,  // 72: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	19,  // 73: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	21,  // 74: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	23,  // 75: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	25,  // 76: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	27,  // 77: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	29,  // 78: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
+	31,  // 79: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	33,  // 80: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
+	35,  // 81: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	37,  // 82: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
+	37,  // 83: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
+	37,  // 84: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
+	39,  // 85: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
+	39,  // 86: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
+	39,  // 87: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
+	41,  // 88: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
+	43,  // 89: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
+	39,  // 90: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
+	39,  // 91: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
+	45,  // 92: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	47,  // 93: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	50,  // 94: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	0,   // 95: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
+	2,   // 96: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 97: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	6,   // 98: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
+	8,   // 99: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardRequest
+	10,  // 100: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
+	12,  // 101: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
+	14,  // 102: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
+	58,  // 103: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	60,  // 104: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	62,  // 105: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
+	64,  // 106: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
+	66,  // 107: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	68,  // 108: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	52,  // 109: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
+	54,  // 110: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
+	56,  // 111: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	70,  // 112: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
+	72,  // 113: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	74,  // 114: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	76,  // 115: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	78,  // 116: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	81,  // 117: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
+	83,  // 118: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	85,  // 119: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
+	87,  // 120: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	89,  // 121: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	91,  // 122: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
+	93,  // 123: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	95,  // 124: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	97,  // 125: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	99,  // 126: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	103, // 127: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	17,  // 128: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	20,  // 129: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	22,  // 130: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	24,  // 131: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	26,  // 132: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	28,  // 133: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	30,  // 134: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	32,  // 135: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	34,  // 136: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
+	36,  // 137: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	38,  // 138: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
+	38,  // 139: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
+	38,  // 140: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
+	40,  // 141: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
+	40,  // 142: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
+	40,  // 143: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
+	42,  // 144: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
+	44,  // 145: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
+	40,  // 146: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
+	40,  // 147: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
+	46,  // 148: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	48,  // 149: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	51,  // 150: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	1,   // 151: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
+	3,   // 152: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 153: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	7,   // 154: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
+	9,   // 155: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.AgeBoardResponse
+	11,  // 156: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
+	13,  // 157: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
+	15,  // 158: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
+	59,  // 159: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	61,  // 160: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
+	63,  // 161: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
+	65,  // 162: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
+	67,  // 163: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	69,  // 164: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	53,  // 165: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
+	55,  // 166: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
+	57,  // 167: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	71,  // 168: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
+	73,  // 169: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	75,  // 170: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	77,  // 171: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	79,  // 172: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	82,  // 173: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
+	84,  // 174: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	86,  // 175: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
+	88,  // 176: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	90,  // 177: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	92,  // 178: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
+	94,  // 179: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
+	96,  // 180: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	98,  // 181: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	101, // 182: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	104, // 183: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	128, // [128:184] is the sub-list for method output_type
+	72,  // [72:128] is the sub-list for method input_type
+	72,  // [72:72] is the sub-list for extension type_name
+	72,  // [72:72] is the sub-list for extension extendee
+	0,   // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }

@@ -1516,6 +1516,9 @@ func (m *StatusResponse) UnknownField() (name string, found bool) {
 	if name, found = unknownIn(m.GetLastContact()); found {
 		return name, found
 	}
+	if name, found = unknownIn(m.GetClockOffset()); found {
+		return name, found
+	}
 	return "", false
 }
 

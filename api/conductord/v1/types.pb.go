@@ -723,6 +723,7 @@ type AtomDetail struct {
 	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	Attempts      []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // of the last attempt
+	Folded        *Folded                `protobuf:"bytes,9,opt,name=folded,proto3" json:"folded,omitempty"`     // unset: all attempts are kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -813,6 +814,90 @@ func (x *AtomDetail) GetProgress() *Progress {
 	return nil
 }
 
+func (x *AtomDetail) GetFolded() *Folded {
+	if x != nil {
+		return x.Folded
+	}
+	return nil
+}
+
+// Folded counts the oldest attempts at an atom, which are no longer kept.
+type Folded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Executions    uint32                 `protobuf:"varint,1,opt,name=executions,proto3" json:"executions,omitempty"`
+	Reverts       uint32                 `protobuf:"varint,2,opt,name=reverts,proto3" json:"reverts,omitempty"`
+	Resets        uint32                 `protobuf:"varint,3,opt,name=resets,proto3" json:"resets,omitempty"`
+	Rounds        uint32                 `protobuf:"varint,4,opt,name=rounds,proto3" json:"rounds,omitempty"` // how often the step was begun anew among them
+	Undone        bool                   `protobuf:"varint,5,opt,name=undone,proto3" json:"undone,omitempty"` // the last of them is a revert
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Folded) Reset() {
+	*x = Folded{}
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Folded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Folded) ProtoMessage() {}
+
+func (x *Folded) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Folded.ProtoReflect.Descriptor instead.
+func (*Folded) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Folded) GetExecutions() uint32 {
+	if x != nil {
+		return x.Executions
+	}
+	return 0
+}
+
+func (x *Folded) GetReverts() uint32 {
+	if x != nil {
+		return x.Reverts
+	}
+	return 0
+}
+
+func (x *Folded) GetResets() uint32 {
+	if x != nil {
+		return x.Resets
+	}
+	return 0
+}
+
+func (x *Folded) GetRounds() uint32 {
+	if x != nil {
+		return x.Rounds
+	}
+	return 0
+}
+
+func (x *Folded) GetUndone() bool {
+	if x != nil {
+		return x.Undone
+	}
+	return false
+}
+
 // Progress is how far an attempt has come, as it says itself.
 type Progress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -826,7 +911,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +923,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +936,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -897,15 +982,17 @@ type Attempt struct {
 	Stderr          string `protobuf:"bytes,9,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	StderrTruncated bool   `protobuf:"varint,10,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
 	// Of a retry: what the steps under it failed with before this attempt.
-	Failures      []*Failure `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
-	Asked         uint32     `protobuf:"varint,12,opt,name=asked,proto3" json:"asked,omitempty"` // how often it has said "not yet"
+	Failures []*Failure `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
+	Asked    uint32     `protobuf:"varint,12,opt,name=asked,proto3" json:"asked,omitempty"` // how often it has said "not yet"
+	// The answer leaves out the result, stderr and the texts of failures.
+	Shortened     bool `protobuf:"varint,13,opt,name=shortened,proto3" json:"shortened,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1004,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1017,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Attempt) GetAction() string {
@@ -1017,6 +1104,13 @@ func (x *Attempt) GetAsked() uint32 {
 	return 0
 }
 
+func (x *Attempt) GetShortened() bool {
+	if x != nil {
+		return x.Shortened
+	}
+	return false
+}
+
 // Update is everything that follows from one outcome in a flow.
 type Update struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1033,7 +1127,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1139,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1152,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Update) GetFlow() string {
@@ -1126,7 +1220,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1232,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1245,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AtomChange) GetName() string {
@@ -1239,7 +1333,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1345,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1358,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Posting) GetId() string {
@@ -1425,7 +1519,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1531,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1544,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -1563,7 +1657,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1669,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1682,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Job) GetId() string {
@@ -1908,7 +2002,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +2014,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2027,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -2052,7 +2146,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2158,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2171,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Change) GetJob() string {
@@ -2157,7 +2251,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2263,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2276,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Order) GetKind() string {
@@ -2235,7 +2329,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2341,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2354,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Claim) GetSession() string {
@@ -2330,7 +2424,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2436,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2449,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -2429,7 +2523,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2535,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2548,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -2502,7 +2596,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +2608,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +2621,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Ending) GetJob() string {
@@ -2599,7 +2693,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2705,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2718,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Opening) GetId() string {
@@ -2677,7 +2771,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +2783,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +2796,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Session) GetId() string {
@@ -2773,7 +2867,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +2879,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +2892,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Entity) GetKind() string {
@@ -2892,7 +2986,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2904,7 +2998,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +3011,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Drain) GetConductor() string {
@@ -2965,7 +3059,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3071,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3084,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -3035,7 +3129,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3141,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3154,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -3213,7 +3307,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3319,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3332,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StepEvent) GetName() string {
@@ -3288,7 +3382,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3300,7 +3394,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +3407,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -3488,7 +3582,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3594,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3607,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -3558,7 +3652,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3664,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3677,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -3677,7 +3771,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +3783,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3702,7 +3796,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -3750,7 +3844,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3856,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3869,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Error) GetCode() string {
@@ -3843,7 +3937,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +3949,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +3962,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Board) GetName() string {
@@ -3925,7 +4019,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3937,7 +4031,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4044,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -3986,7 +4080,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4092,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4011,7 +4105,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -4047,7 +4141,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4059,7 +4153,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4072,7 +4166,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -4114,7 +4208,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4220,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4233,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -4224,7 +4318,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4330,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4343,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -4283,7 +4377,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4295,7 +4389,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4308,7 +4402,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -4337,7 +4431,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4443,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4456,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -4402,7 +4496,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4414,7 +4508,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4521,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Tally) GetJobs() []uint64 {
@@ -4482,7 +4576,7 @@ type TallyRate struct {
 
 func (x *TallyRate) Reset() {
 	*x = TallyRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4588,7 @@ func (x *TallyRate) String() string {
 func (*TallyRate) ProtoMessage() {}
 
 func (x *TallyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4601,7 @@ func (x *TallyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyRate.ProtoReflect.Descriptor instead.
 func (*TallyRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TallyRate) GetSlot() int64 {
@@ -4607,7 +4701,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04hold\x18\b \x01(\bR\x04hold\x12*\n" +
 	"\x02at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12*\n" +
 	"\x05token\x18\n" +
-	" \x01(\v2\x14.conductord.v1.TokenR\x05token\"\xa2\x02\n" +
+	" \x01(\v2\x14.conductord.v1.TokenR\x05token\"\xd1\x02\n" +
 	"\n" +
 	"AtomDetail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -4617,12 +4711,21 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\x90\x01\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12-\n" +
+	"\x06folded\x18\t \x01(\v2\x15.conductord.v1.FoldedR\x06folded\"\x8a\x01\n" +
+	"\x06Folded\x12\x1e\n" +
+	"\n" +
+	"executions\x18\x01 \x01(\rR\n" +
+	"executions\x12\x18\n" +
+	"\areverts\x18\x02 \x01(\rR\areverts\x12\x16\n" +
+	"\x06resets\x18\x03 \x01(\rR\x06resets\x12\x16\n" +
+	"\x06rounds\x18\x04 \x01(\rR\x06rounds\x12\x16\n" +
+	"\x06undone\x18\x05 \x01(\bR\x06undone\"\x90\x01\n" +
 	"\bProgress\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12.\n" +
 	"\adetails\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xda\x03\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xf8\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12*\n" +
@@ -4637,7 +4740,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x10stderr_truncated\x18\n" +
 	" \x01(\bR\x0fstderrTruncated\x122\n" +
 	"\bfailures\x18\v \x03(\v2\x16.conductord.v1.FailureR\bfailures\x12\x14\n" +
-	"\x05asked\x18\f \x01(\rR\x05asked\"\x94\x02\n" +
+	"\x05asked\x18\f \x01(\rR\x05asked\x12\x1c\n" +
+	"\tshortened\x18\r \x01(\bR\tshortened\"\x94\x02\n" +
 	"\x06Update\x12\x12\n" +
 	"\x04flow\x18\x01 \x01(\tR\x04flow\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x1a\n" +
@@ -5016,7 +5120,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*Token)(nil),                 // 1: conductord.v1.Token
@@ -5027,66 +5131,67 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Definition)(nil),            // 6: conductord.v1.Definition
 	(*Intervention)(nil),          // 7: conductord.v1.Intervention
 	(*AtomDetail)(nil),            // 8: conductord.v1.AtomDetail
-	(*Progress)(nil),              // 9: conductord.v1.Progress
-	(*Attempt)(nil),               // 10: conductord.v1.Attempt
-	(*Update)(nil),                // 11: conductord.v1.Update
-	(*AtomChange)(nil),            // 12: conductord.v1.AtomChange
-	(*Posting)(nil),               // 13: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 14: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 15: conductord.v1.Job
-	(*JobError)(nil),              // 16: conductord.v1.JobError
-	(*Change)(nil),                // 17: conductord.v1.Change
-	(*Order)(nil),                 // 18: conductord.v1.Order
-	(*Claim)(nil),                 // 19: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 20: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 21: conductord.v1.Claimed
-	(*Ending)(nil),                // 22: conductord.v1.Ending
-	(*Opening)(nil),               // 23: conductord.v1.Opening
-	(*Session)(nil),               // 24: conductord.v1.Session
-	(*Entity)(nil),                // 25: conductord.v1.Entity
-	(*Drain)(nil),                 // 26: conductord.v1.Drain
-	(*Position)(nil),              // 27: conductord.v1.Position
-	(*Event)(nil),                 // 28: conductord.v1.Event
-	(*StepEvent)(nil),             // 29: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 30: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 31: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 32: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 33: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 34: conductord.v1.Error
-	(*Board)(nil),                 // 35: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 36: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 37: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 38: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 39: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 40: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 41: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 42: conductord.v1.BoardHolder
-	(*Tally)(nil),                 // 43: conductord.v1.Tally
-	(*TallyRate)(nil),             // 44: conductord.v1.TallyRate
-	nil,                           // 45: conductord.v1.Book.MetaEntry
-	nil,                           // 46: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 47: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 48: conductord.v1.Posting.StoreEntry
-	nil,                           // 49: conductord.v1.Job.StoreEntry
-	nil,                           // 50: conductord.v1.Entity.MetadataEntry
-	nil,                           // 51: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 52: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
+	(*Folded)(nil),                // 9: conductord.v1.Folded
+	(*Progress)(nil),              // 10: conductord.v1.Progress
+	(*Attempt)(nil),               // 11: conductord.v1.Attempt
+	(*Update)(nil),                // 12: conductord.v1.Update
+	(*AtomChange)(nil),            // 13: conductord.v1.AtomChange
+	(*Posting)(nil),               // 14: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 15: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 16: conductord.v1.Job
+	(*JobError)(nil),              // 17: conductord.v1.JobError
+	(*Change)(nil),                // 18: conductord.v1.Change
+	(*Order)(nil),                 // 19: conductord.v1.Order
+	(*Claim)(nil),                 // 20: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 21: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 22: conductord.v1.Claimed
+	(*Ending)(nil),                // 23: conductord.v1.Ending
+	(*Opening)(nil),               // 24: conductord.v1.Opening
+	(*Session)(nil),               // 25: conductord.v1.Session
+	(*Entity)(nil),                // 26: conductord.v1.Entity
+	(*Drain)(nil),                 // 27: conductord.v1.Drain
+	(*Position)(nil),              // 28: conductord.v1.Position
+	(*Event)(nil),                 // 29: conductord.v1.Event
+	(*StepEvent)(nil),             // 30: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 31: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 32: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 33: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 34: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 35: conductord.v1.Error
+	(*Board)(nil),                 // 36: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 37: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 38: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 39: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 40: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 41: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 42: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 43: conductord.v1.BoardHolder
+	(*Tally)(nil),                 // 44: conductord.v1.Tally
+	(*TallyRate)(nil),             // 45: conductord.v1.TallyRate
+	nil,                           // 46: conductord.v1.Book.MetaEntry
+	nil,                           // 47: conductord.v1.FlowDetail.StoreEntry
+	nil,                           // 48: conductord.v1.FlowDetail.MetaEntry
+	nil,                           // 49: conductord.v1.Posting.StoreEntry
+	nil,                           // 50: conductord.v1.Job.StoreEntry
+	nil,                           // 51: conductord.v1.Entity.MetadataEntry
+	nil,                           // 52: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 53: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	45,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	53,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	53,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	46,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
+	54,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	5,   // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	0,   // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	4,   // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	46,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	47,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
+	47,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
+	48,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
 	2,   // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	53,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	53,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	54,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	1,   // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	8,   // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -5094,126 +5199,127 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	1,   // 16: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
 	1,   // 17: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
 	0,   // 18: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	53,  // 19: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	54,  // 19: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	1,   // 20: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	53,  // 21: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	10,  // 22: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	9,   // 23: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	0,   // 24: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	53,  // 25: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	1,   // 26: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	53,  // 27: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	53,  // 28: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 29: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	2,   // 30: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	2,   // 31: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	1,   // 32: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	2,   // 33: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	12,  // 34: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	6,   // 35: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	53,  // 36: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	10,  // 37: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	9,   // 38: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	3,   // 39: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 40: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	48,  // 41: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	53,  // 42: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	53,  // 43: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	14,  // 44: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	54,  // 45: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	54,  // 46: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	54,  // 47: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 48: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	49,  // 49: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	53,  // 50: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	53,  // 51: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	53,  // 52: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	53,  // 53: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	53,  // 54: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	19,  // 55: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,   // 56: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,   // 57: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	18,  // 58: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	53,  // 59: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	53,  // 60: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	14,  // 61: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	54,  // 62: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	27,  // 63: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	53,  // 64: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	1,   // 65: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	2,   // 66: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	53,  // 67: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	53,  // 68: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	53,  // 69: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,   // 70: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	53,  // 71: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	54,  // 72: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	19,  // 73: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	54,  // 74: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	54,  // 75: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	15,  // 76: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,   // 77: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,   // 78: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,   // 79: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	11,  // 80: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,   // 81: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	54,  // 82: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	54,  // 83: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	54,  // 84: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	53,  // 85: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	50,  // 86: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	53,  // 87: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	53,  // 88: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	27,  // 89: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	53,  // 90: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 91: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	29,  // 92: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	18,  // 93: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	13,  // 94: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	54,  // 95: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	53,  // 96: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	53,  // 97: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	53,  // 98: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	53,  // 99: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	53,  // 100: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	53,  // 101: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	31,  // 102: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	53,  // 103: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	53,  // 104: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	53,  // 105: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	53,  // 106: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	53,  // 107: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	53,  // 108: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	27,  // 109: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	53,  // 110: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	37,  // 111: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	38,  // 112: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	39,  // 113: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	36,  // 114: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	54,  // 115: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	53,  // 116: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	53,  // 117: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	51,  // 118: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	53,  // 119: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	53,  // 120: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	40,  // 121: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	40,  // 122: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	41,  // 123: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	42,  // 124: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	52,  // 125: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	44,  // 126: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
-	44,  // 127: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
-	0,   // 128: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 129: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 130: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 131: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 132: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 133: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	134, // [134:134] is the sub-list for method output_type
-	134, // [134:134] is the sub-list for method input_type
-	134, // [134:134] is the sub-list for extension type_name
-	134, // [134:134] is the sub-list for extension extendee
-	0,   // [0:134] is the sub-list for field type_name
+	54,  // 21: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	11,  // 22: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	10,  // 23: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	9,   // 24: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
+	0,   // 25: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	54,  // 26: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	1,   // 27: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	54,  // 28: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	54,  // 29: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 30: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	2,   // 31: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	2,   // 32: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	1,   // 33: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	2,   // 34: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	13,  // 35: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	6,   // 36: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	54,  // 37: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	11,  // 38: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	10,  // 39: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	3,   // 40: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 41: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	49,  // 42: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
+	54,  // 43: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 44: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	15,  // 45: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	55,  // 46: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	55,  // 47: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	55,  // 48: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 49: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	50,  // 50: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
+	54,  // 51: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 52: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	54,  // 53: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	54,  // 54: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	54,  // 55: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	20,  // 56: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	1,   // 57: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	2,   // 58: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	19,  // 59: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	54,  // 60: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 61: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	15,  // 62: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	55,  // 63: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	28,  // 64: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	54,  // 65: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	1,   // 66: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	2,   // 67: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	54,  // 68: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 69: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 70: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	1,   // 71: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	54,  // 72: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	55,  // 73: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	20,  // 74: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	55,  // 75: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	55,  // 76: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	16,  // 77: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	3,   // 78: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	5,   // 79: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	1,   // 80: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	12,  // 81: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	2,   // 82: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	55,  // 83: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	55,  // 84: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	55,  // 85: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	54,  // 86: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	51,  // 87: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
+	54,  // 88: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	54,  // 89: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	28,  // 90: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	54,  // 91: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	1,   // 92: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	30,  // 93: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	19,  // 94: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	14,  // 95: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	55,  // 96: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	54,  // 97: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	54,  // 98: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	54,  // 99: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 100: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	54,  // 101: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	54,  // 102: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	32,  // 103: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	54,  // 104: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	54,  // 105: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	54,  // 106: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	54,  // 107: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	54,  // 108: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	54,  // 109: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	28,  // 110: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	54,  // 111: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	38,  // 112: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	39,  // 113: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	40,  // 114: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	37,  // 115: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	55,  // 116: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	54,  // 117: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	54,  // 118: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	52,  // 119: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	54,  // 120: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	54,  // 121: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	41,  // 122: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	41,  // 123: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	42,  // 124: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	43,  // 125: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	53,  // 126: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	45,  // 127: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
+	45,  // 128: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	0,   // 129: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 130: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 131: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
+	0,   // 132: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 133: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
+	0,   // 134: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
+	135, // [135:135] is the sub-list for method output_type
+	135, // [135:135] is the sub-list for method input_type
+	135, // [135:135] is the sub-list for extension type_name
+	135, // [135:135] is the sub-list for extension extendee
+	0,   // [0:135] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -5221,15 +5327,15 @@ func file_conductord_v1_types_proto_init() {
 	if File_conductord_v1_types_proto != nil {
 		return
 	}
-	file_conductord_v1_types_proto_msgTypes[15].OneofWrappers = []any{}
-	file_conductord_v1_types_proto_msgTypes[17].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[16].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   53,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -194,6 +194,21 @@ func (m *AtomDetail) UnknownField() (name string, found bool) {
 	if name, found = m.GetProgress().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetFolded().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Folded) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Folded", true
+	}
 	return "", false
 }
 

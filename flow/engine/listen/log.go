@@ -73,7 +73,10 @@ func (l *logListener) Hear(event engine.Event) {
 		return
 	}
 	level := l.levels.Events
-	pairs := []any{"step", event.Step, "state", string(event.State)}
+	pairs := []any{"step", event.Step}
+	if event.State != "" {
+		pairs = append(pairs, "state", string(event.State))
+	}
 	if attempt := event.Attempt; attempt != nil {
 		pairs = append(pairs, "action", string(attempt.Action), "attempt", attempt.Number)
 		if attempt.Ended() {

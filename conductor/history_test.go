@@ -1,0 +1,95 @@
+package conductor_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// tireless makes flows of a step that is undone in the end, and of one that is
+// tried 100 times in each of so many rounds, and is shown the number of the try.
+type tireless struct {
+	rounds     int
+	try        func(ctx context.Context, number int64) error
+	tries      atomic.Int64
+	done, back atomic.Int64 // executions and reverts of the step before
+}
+
+func (f *tireless) registry(t *testing.T) *flow.Registry {
+	return factories{"tireless": func() ([]flow.Node, error) {
+		before := flow.FuncRevert("before",
+			func(context.Context, struct{}) (struct{}, error) { f.done.Add(1); return struct{}{}, nil },
+			func(context.Context, struct{}, *struct{}) error { f.back.Add(1); return nil })
+		tired := do("tired", func(ctx context.Context) error { return f.try(ctx, f.tries.Add(1)) }, flow.Retry(flow.RetryPolicy{Attempts: 100}))
+		return []flow.Node{before, flow.Linear("g", tired).WithRetry(flow.Times("again", f.rounds))}, nil
+	}}.registry(t)
+}
+
+// TestLongHistoriesEnd: steps are tried as often as their policies and those
+// around say, and undone after that, although no atom keeps so many attempts.
+func TestLongHistoriesEnd(t *testing.T) {
+	never := func(context.Context, int64) error { return errors.New("never") }
+	for _, row := range []struct {
+		name    string
+		rounds  int
+		retry   *jobs.RetryPolicy
+		try     func(ctx context.Context, number int64) error
+		cancel  bool
+		outcome jobs.Outcome
+		tries   int64
+		back    int64 // how often the step before is undone
+	}{
+		{"every round of a retry is used up", 100, nil, never, false, jobs.OutcomeReverted, 10_000, 1},
+		{"the job is tried for ever", 1, &jobs.RetryPolicy{Attempts: 1, Delay: jobs.MinRetryDelay, OnFailure: jobs.FailureRetries},
+			func(_ context.Context, number int64) error {
+				if number <= 11_000 {
+					return errors.New("not yet")
+				}
+				return nil
+			}, false, jobs.OutcomeSuccess, 11_001, 110},
+		{"a person has it undone", 100, nil,
+			func(_ context.Context, number int64) error {
+				if number == 9_990 {
+					time.Sleep(time.Minute) // until it is cancelled
+				}
+				return errors.New("never")
+			}, true, jobs.OutcomeCancelled, 9_990, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, f := openCluster(t), &tireless{rounds: row.rounds, try: row.try}
+				running(t, options(c, f.registry(t)))
+				book := logbook.Book{ID: logbook.NewBookID(), Name: "tireless"}
+				book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "tireless", Factory: logbook.Factory{Name: "tireless"}}}
+				job := postOne(t, c, jobs.Posting{Name: "tireless", Book: &book, Retry: row.retry})
+				if row.cancel {
+					until(t, "the last try runs", func() bool { return f.tries.Load() == row.tries })
+					if err := c.Cancel(t.Context(), order(job, true)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				job = finished(t, c, job.ID)
+				if job.Outcome != row.outcome || f.tries.Load() != row.tries || f.back.Load() != row.back || f.done.Load() < row.back {
+					t.Errorf("%s %s (%s) after %d tries; the step before was done %d times, and undone %d times",
+						job.State, job.Outcome, job.Reason, f.tries.Load(), f.done.Load(), f.back.Load())
+				}
+				detail, err := c.FlowDetail(t.Context(), job.Flow)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range detail.Atoms {
+					if kept := len(detail.Atoms[i].Attempts); kept > logbook.KeptAttempts {
+						t.Errorf("%d attempts of %s are kept", kept, detail.Atoms[i].Name)
+					}
+				}
+			})
+		})
+	}
+}
