@@ -22,6 +22,7 @@ type Config struct {
 	APIListen    string // empty: the node's own API address
 	DrainTimeout time.Duration
 	LogStore     string // how the node keeps raft's log: bolt or wal
+	DiskReserve  int    // bytes
 
 	Cluster   Cluster
 	Raft      Raft
@@ -102,6 +103,7 @@ func Default() Config {
 	return Config{
 		DrainTimeout: 500 * time.Millisecond, // half of the second within which a stopped node hands over
 		LogStore:     "bolt",
+		DiskReserve:  256 << 20,
 		Raft: Raft{
 			Heartbeat:         500 * time.Millisecond,
 			Election:          500 * time.Millisecond,

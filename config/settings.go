@@ -62,6 +62,8 @@ func nodeSettings() []setting {
 			doc: "How long a stopping node lets running steps go on before it kills them and gives their jobs back; 500ms keeps to a hand-over within a second"},
 		{key: "log_store", target: func(c *Config) any { return &c.LogStore },
 			doc: "How this node keeps raft's log: bolt (raft-boltdb) or wal (raft-wal, faster and younger); a node that has run is changed over with conductord log-store convert"},
+		{key: "disk_reserve", target: func(c *Config) any { return &c.DiskReserve }, low: 1 << 20, high: 1 << 40,
+			doc: "Bytes of disk that must be free, beside room for the node's snapshots, for anything new to be accepted; an empty node needs 2.5 times as many, and 64 MiB more with log_store wal"},
 	}
 }
 

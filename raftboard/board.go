@@ -233,15 +233,18 @@ func (c *Client) Claim(ctx context.Context, session jobs.SessionID, job jobs.Job
 	if err != nil {
 		return jobs.Claimed{}, err
 	}
-	return c.claimed(ctx, answer.GetClaimed())
+	return c.claimed(ctx, session, answer.GetClaimed())
 }
 
 // claimed reads the answer to a claim, and the flow where it was too large
 // for that.
-func (c *Client) claimed(ctx context.Context, message *v1.Claimed) (jobs.Claimed, error) {
+func (c *Client) claimed(ctx context.Context, session jobs.SessionID, message *v1.Claimed) (jobs.Claimed, error) {
 	claimed, err := command.ClaimedFromProto(message)
 	if err != nil {
 		return jobs.Claimed{}, fmt.Errorf("cannot claim a job: %w", unreadable(err))
+	}
+	if err := claimed.CheckOwner(session); err != nil {
+		return jobs.Claimed{}, fmt.Errorf("cannot claim a job: %w: %w", jobs.ErrUncertain, err)
 	}
 	if !message.GetFlowOmitted() {
 		return claimed, nil
@@ -268,7 +271,7 @@ func (c *Client) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jo
 			return nil, err
 		}
 		if len(answer.GetClaimed()) > 0 || !time.Now().Before(until) {
-			return c.allClaimed(ctx, answer.GetClaimed())
+			return c.allClaimed(ctx, request.Session, answer.GetClaimed())
 		}
 	}
 }
@@ -291,10 +294,10 @@ func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, until
 	return call(ctx, c.core, op, message, func(p *peer) unary[v1.ClaimNextRequest, v1.ClaimNextResponse] { return p.board.ClaimNext })
 }
 
-func (c *Client) allClaimed(ctx context.Context, messages []*v1.Claimed) ([]jobs.Claimed, error) {
+func (c *Client) allClaimed(ctx context.Context, session jobs.SessionID, messages []*v1.Claimed) ([]jobs.Claimed, error) {
 	var all []jobs.Claimed
 	for _, message := range messages {
-		claimed, err := c.claimed(ctx, message)
+		claimed, err := c.claimed(ctx, session, message)
 		if err != nil {
 			return nil, err
 		}

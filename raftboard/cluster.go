@@ -28,6 +28,9 @@ type Status struct {
 	StartedAt     time.Time     `json:"started_at,omitzero"`
 	LastContact   time.Duration `json:"last_contact"` // since the leader was heard
 	LogStore      string        `json:"log_store"`    // how the node keeps raft's log: bolt or wal
+	// ClockOffset is how far the node's wall clock is ahead of the cluster's
+	// time, as nanoseconds in JSON; nil while the node does not know that.
+	ClockOffset *time.Duration `json:"clock_offset,omitempty"`
 
 	Jobs     map[jobs.State]uint64 `json:"jobs,omitempty"` // how many, by state
 	Sessions uint64                `json:"sessions"`
@@ -116,6 +119,10 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
 	}
+	offset, err := command.DurationFromProto("clock_offset", message.GetClockOffset())
+	if err != nil {
+		return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
+	}
 	s := Status{
 		Cluster: message.GetCluster(), Generation: message.GetGeneration(),
 		Node: message.GetNode(), State: message.GetState(),
@@ -124,6 +131,9 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 		Version: message.GetVersion(), StartedAt: started, LastContact: contact,
 		Sessions: message.GetSessions(), Ready: message.GetReady(), NotReady: message.GetNotReady(), LogStore: message.GetLogStore(),
 		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
+	}
+	if message.ClockOffset != nil {
+		s.ClockOffset = &offset
 	}
 	for state, n := range message.GetJobs() {
 		s.Jobs[jobs.State(state)] = n

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -59,19 +61,67 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 	})
 }
 
+// ownToken is the token of the claims that a node of the test grants, and
+// ownSession the session of those that name none.
+var (
+	ownToken   = jobs.Token{Generation: 1, Index: 7}
+	ownSession = jobs.NewSessionID()
+)
+
+// held is a claimed job.
+func held(id, session string, ofJob, ofClaim jobs.Token) *v1.Job {
+	claimed := job(id, "claimed")
+	claimed.Token = command.TokenToProto(ofJob)
+	claimed.Claim = &v1.Claim{Session: session, Owner: "o", Token: command.TokenToProto(ofClaim), Since: timestamppb.Now()}
+	return claimed
+}
+
+// A claim that is not the caller's own is not handed to it.
+func TestClaimOfAnotherIsRefused(t *testing.T) {
+	session, id := jobs.NewSessionID(), jobs.NewJobID().String()
+	for _, row := range []struct {
+		name string
+		job  *v1.Job
+		want error
+	}{
+		{"its own", held(id, session.String(), ownToken, ownToken), nil},
+		{"no claim", job(id, "claimable"), jobs.ErrUncertain},
+		{"another session's", held(id, jobs.NewSessionID().String(), ownToken, ownToken), jobs.ErrUncertain},
+		{"two tokens", held(id, session.String(), jobs.Token{Generation: 1, Index: 9}, ownToken), jobs.ErrUncertain},
+		{"no token", held(id, session.String(), jobs.Token{}, jobs.Token{}), jobs.ErrUncertain},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{claimed: row.job, poll: func(string, int) any {
+					return &v1.ClaimNextResponse{Claimed: []*v1.Claimed{{Job: row.job}}}
+				}}
+				client := open(t, time.Minute, start(t, s, "a")...)
+				one, err := client.Claim(t.Context(), session, jobs.NewJobID(), jobs.NewNonce())
+				if !errors.Is(err, row.want) || (err == nil) != (one.Job.Token == ownToken) {
+					t.Errorf("Claim gives token %s, %v", one.Job.Token, err)
+				}
+				some, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Max: 1})
+				if !errors.Is(err, row.want) || (err == nil) != (len(some) == 1) {
+					t.Errorf("ClaimNext gives %v, %v", some, err)
+				}
+			})
+		})
+	}
+}
+
 func TestClaimNextKeepsItsNonce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		id := jobs.NewJobID()
+		id, session := jobs.NewJobID(), jobs.NewSessionID()
 		s := &script{faults: []fault{answers, dropAfter, refuses, answers}}
 		s.poll = func(_ string, n int) any {
 			if n < 5 {
 				return &v1.ClaimNextResponse{}
 			}
-			return &v1.ClaimNextResponse{Claimed: []*v1.Claimed{{Job: job(id.String(), "claimed")}}}
+			return &v1.ClaimNextResponse{Claimed: []*v1.Claimed{{Job: held(id.String(), session.String(), ownToken, ownToken)}}}
 		}
 		client := open(t, time.Minute, start(t, s, "a", "b")...)
 		nonce := jobs.NewNonce()
-		claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: nonce, Max: 1, Wait: time.Hour})
+		claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: nonce, Max: 1, Wait: time.Hour})
 		if err != nil || len(claimed) != 1 || claimed[0].Job.ID != id {
 			t.Errorf("got %+v, %v", claimed, err)
 		}
@@ -98,12 +148,13 @@ func TestClaimNextWithoutWaitAsksOnce(t *testing.T) {
 func TestClaimNextWaitsForTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{faults: []fault{dropAfter, dropAfter, dropAfter, refuses, answers}}
+		session := jobs.NewSessionID()
 		s.poll = func(string, int) any {
-			return &v1.ClaimNextResponse{Claimed: []*v1.Claimed{{Job: job(jobs.NewJobID().String(), "claimed")}}}
+			return &v1.ClaimNextResponse{Claimed: []*v1.Claimed{{Job: held(jobs.NewJobID().String(), session.String(), ownToken, ownToken)}}}
 		}
 		const wait = 20 * time.Second
 		client := open(t, time.Minute, start(t, s, "a")...)
-		claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: jobs.NewNonce(), Wait: wait})
+		claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Wait: wait})
 		if err != nil || len(claimed) != 1 || len(s.waited()) != 5 {
 			t.Fatalf("got %+v, %v after asking for %v", claimed, err, s.waited())
 		}
@@ -144,9 +195,10 @@ func TestWriteThatHangsCostsNoSession(t *testing.T) {
 func flowPages(id logbook.FlowID, n int, sequence func(page int) uint64) func(string, int) any {
 	return func(method string, call int) any {
 		if method == "ClaimNext" {
+			claimed := held(jobs.NewJobID().String(), ownSession.String(), ownToken, ownToken)
+			claimed.Flow, claimed.Book = id.String(), logbook.NewBookID().String()
 			return &v1.ClaimNextResponse{Claimed: []*v1.Claimed{{
-				Job:         &v1.Job{Id: jobs.NewJobID().String(), Board: "default", Name: "j", State: "claimed", Flow: id.String(), Book: logbook.NewBookID().String()},
-				FlowOmitted: true,
+				Job: claimed, FlowOmitted: true,
 			}}}
 		}
 		page := (call - 1) % ((n + 1) / 2)
@@ -164,7 +216,7 @@ func TestLargeFlowIsReadInParts(t *testing.T) {
 		s := &script{}
 		s.poll = flowPages(id, 5, func(int) uint64 { return 7 })
 		client := open(t, time.Minute, start(t, s, "a")...)
-		claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: jobs.NewNonce()})
+		claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: ownSession, Nonce: jobs.NewNonce()})
 		if err != nil || len(claimed) != 1 || claimed[0].Flow == nil {
 			t.Fatalf("got %+v, %v", claimed, err)
 		}

@@ -65,6 +65,7 @@ type script struct {
 	members []*v1.Member   // of Status, besides the node itself
 	streams bool           // the nodes take calls on streams
 	poll    func(method string, n int) any
+	claimed *v1.Job // if set, of the answer to Claim
 	watch   func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
 }
 
@@ -508,8 +509,6 @@ func (n *node) execute(c *v1.Command) *v1.Result {
 	}
 	again := n.script.apply(name) > 1
 	switch {
-	case c.GetOpenSession() != nil:
-		return &v1.Result{Kind: &v1.Result_Session{Session: &v1.Session{Id: c.GetOpenSession().GetId(), Name: c.GetOpenSession().GetName(), Ttl: c.GetOpenSession().GetTtl()}}}
 	case c.GetCloseSession() != nil && again:
 		return &v1.Result{Error: &v1.Error{Code: command.CodeSessionExpired}}
 	case c.GetDestroyBook() != nil && again:
@@ -549,7 +548,10 @@ func (n boardService) WaitJob(ctx context.Context, request *connect.Request[v1.W
 func (n boardService) Claim(ctx context.Context, request *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error) {
 	return handle(ctx, n.node, "Claim", request, func() *v1.ClaimResponse {
 		n.script.apply("nonce " + request.Msg.GetNonce())
-		return &v1.ClaimResponse{Claimed: &v1.Claimed{Job: &v1.Job{Id: request.Msg.GetJob(), Board: "default", Name: "j", State: "claimed"}}}
+		if n.script.claimed != nil {
+			return &v1.ClaimResponse{Claimed: &v1.Claimed{Job: n.script.claimed}}
+		}
+		return &v1.ClaimResponse{Claimed: &v1.Claimed{Job: held(request.Msg.GetJob(), request.Msg.GetSession(), ownToken, ownToken)}}
 	})
 }
 
@@ -562,6 +564,14 @@ func (n boardService) ClaimNext(ctx context.Context, request *connect.Request[v1
 func (n logbookService) GetFlow(ctx context.Context, request *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error) {
 	n.script.apply(fmt.Sprintf("skip %d", request.Msg.GetSkip()))
 	return polled[v1.GetFlowRequest, v1.GetFlowResponse](ctx, n.node, "GetFlow", request)
+}
+
+func (n sessionService) Open(ctx context.Context, request *connect.Request[v1.OpenRequest]) (*connect.Response[v1.OpenResponse], error) {
+	return handle(ctx, n.node, "Open", request, func() *v1.OpenResponse {
+		n.script.apply("open_session")
+		opening := request.Msg.GetOpening()
+		return &v1.OpenResponse{Session: &v1.Session{Id: opening.GetId(), Name: opening.GetName(), Ttl: opening.GetTtl()}}
+	})
 }
 
 func (n sessionService) KeepAlive(ctx context.Context, request *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.KeepAliveResponse], error) {

@@ -19,12 +19,12 @@ func (c *Client) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Se
 	if err := jobs.CheckOpening(logbook.MaxLimits, &opening); err != nil {
 		return jobs.Session{}, fmt.Errorf("cannot %s: %w", name, err)
 	}
-	message := &v1.Command{Kind: &v1.Command_OpenSession{OpenSession: command.OpeningToProto(&opening)}}
-	result, err := execute(ctx, c.others, name, message)
+	request := &v1.OpenRequest{Opening: command.OpeningToProto(&opening)}
+	answer, err := call(ctx, c.core, operation{name: name}, request, func(p *peer) unary[v1.OpenRequest, v1.OpenResponse] { return p.sessions.Open })
 	if err != nil {
 		return jobs.Session{}, err
 	}
-	session, err := command.SessionFromProto(result.GetSession())
+	session, err := command.SessionFromProto(answer.GetSession())
 	if err != nil {
 		return jobs.Session{}, fmt.Errorf("cannot %s: %w", name, unreadable(err))
 	}

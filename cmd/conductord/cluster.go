@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,11 +50,19 @@ func (p *Program) writeNodes(nodes []Node) error {
 		rows = append(rows, []string{
 			node.Endpoint, orDash(node.Name), orDash(node.Cluster), orDash(node.State), orDash(node.Leader),
 			strconv.FormatUint(node.Term, 10), strconv.FormatUint(node.AppliedIndex, 10),
-			strconv.FormatUint(node.Sessions, 10), orDash(node.LogStore), jobCounts(node.Jobs), readiness(node),
+			strconv.FormatUint(node.Sessions, 10), orDash(node.LogStore), offsetText(node.ClockOffset), jobCounts(node.Jobs), readiness(node),
 		})
 	}
-	header := []string{"endpoint", "node", "cluster", "state", "leader", "term", "applied", "sessions", "log", "jobs", "ready"}
+	header := []string{"endpoint", "node", "cluster", "state", "leader", "term", "applied", "sessions", "log", "clock", "jobs", "ready"}
 	return p.writeTable(header, rows)
+}
+
+// offsetText shows how far a node's clock is off: +1.200s is ahead.
+func offsetText(offset *time.Duration) string {
+	if offset == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%+.3fs", offset.Seconds())
 }
 
 // jobCounts shows how many jobs are in each state, in the order of a job's life.

@@ -410,22 +410,24 @@ func TestPresence(t *testing.T) {
 
 func TestClusterStatus(t *testing.T) {
 	leader := main.Node{Endpoint: "a:1", Name: "n1", Cluster: "c", State: "leader", Leader: "n1", Term: 3, AppliedIndex: 17,
-		Ready: true, Sessions: 2, LogStore: "wal", Jobs: map[string]uint64{"completed": 5, "claimable": 1}}
+		Ready: true, Sessions: 2, LogStore: "wal", ClockOffset: new(time.Duration), Jobs: map[string]uint64{"completed": 5, "claimable": 1}}
+	*leader.ClockOffset = -time.Second / 4
 	down := main.Node{Endpoint: "b:1", Error: "connection refused"}
 	lone := main.Node{Endpoint: "c:1", Name: "n3", Cluster: "c", State: "candidate", NotReady: "no leader"}
-	header := "ENDPOINT NODE CLUSTER STATE LEADER TERM APPLIED SESSIONS LOG JOBS READY\n"
+	header := "ENDPOINT NODE CLUSTER STATE LEADER TERM APPLIED SESSIONS LOG CLOCK JOBS READY\n"
 	for _, row := range []struct {
 		name  string
 		nodes []main.Node
 		code  int
 		out   string
 	}{
-		{"led", []main.Node{leader, down}, 0, header + "a:1 n1 c leader n1 3 17 2 wal 1 claimable, 5 completed yes\nb:1 - - - - 0 0 0 - - no answer: connection refused\n"},
-		{"not led", []main.Node{lone}, main.ExitUnavailable, header + "c:1 n3 c candidate - 0 0 0 - - no: no leader\n"},
+		{"led", []main.Node{leader, down}, 0, header + "a:1 n1 c leader n1 3 17 2 wal -TOOK 1 claimable, 5 completed yes\nb:1 - - - - 0 0 0 - - - no answer: connection refused\n"},
+		{"not led", []main.Node{lone}, main.ExitUnavailable, header + "c:1 n3 c candidate - 0 0 0 - - - no: no leader\n"},
 	} {
 		cluster := openCluster(t)
 		cluster.nodes = row.nodes
-		if got := run(t, cluster, "cluster", "status"); got.code != row.code || steady(got.out) != row.out {
+		got := run(t, cluster, "cluster", "status")
+		if got.code != row.code || steady(got.out) != row.out || strings.Contains(got.out, "n1") && !strings.Contains(got.out, " -0.250s ") {
 			t.Errorf("%s: %+v", row.name, got)
 		}
 	}

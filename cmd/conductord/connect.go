@@ -42,6 +42,9 @@ type Node struct {
 	Sessions     uint64            `json:"sessions,omitempty"`
 	Jobs         map[string]uint64 `json:"jobs,omitempty"`
 	Error        string            `json:"error,omitempty"`
+
+	// ClockOffset is how far its wall clock is ahead of the cluster's time, in nanoseconds.
+	ClockOffset *time.Duration `json:"clock_offset,omitempty"`
 }
 
 // endpoints are the servers to ask: by flag, else by environment, else the one

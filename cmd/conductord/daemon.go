@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -22,7 +23,9 @@ import (
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/flow/handler/scratch"
 	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
@@ -38,6 +41,8 @@ const (
 	// dialPatience bounds how long the conductor waits for its own node's
 	// HTTP port, which is open already when it dials.
 	dialPatience = 10 * time.Second
+	// stepsDir is where steps have their working directories, in the data directory.
+	stepsDir = "steps"
 )
 
 // daemonCommands are the commands that run nodes, or work on what stopped
@@ -53,7 +58,8 @@ type daemon struct {
 	node      *node.Node
 	client    *raftboard.Client    // of the conductor; nil if there is none
 	conductor *conductor.Conductor // nil if there is none
-	working   sync.WaitGroup       // the conductor's Run
+	working   sync.WaitGroup       // the conductor's Run, and the reaping of orphans
+	unreap    context.CancelFunc   // ends the reaping; nil if there is no conductor
 }
 
 // startDaemon opens the node and sets its conductor to work. first says that
@@ -118,8 +124,8 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 		},
 		Sessions:  node.SessionTimings{Grace: c.Sessions.Grace, CoolDown: c.Sessions.CoolDown, MaxCrashes: c.Sessions.MaxCrashes},
 		Retention: node.Retention{MaxAge: c.Retention.MaxAge, Keep: uint64(c.Retention.Keep)},
-		Limits:    limitsOf(c),
-		Logger:    logger, Metrics: registry,
+		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve),
+		Logger: logger, Metrics: registry,
 	}
 }
 
@@ -148,8 +154,14 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// What is there was left by a killed daemon: this one holds the data directory.
+	steps := filepath.Join(d.config.DataDir, stepsDir)
+	if err := errors.Join(os.MkdirAll(steps, 0o700), scratch.Sweep(steps, "")); err != nil {
+		d.logger.Warn("cannot empty the directory for the working directories of steps", "directory", steps, "error", err)
+	}
 	registry := flow.NewRegistry()
-	if err := registry.Register(spec.Kind, spec.Factory(handlers, handler.Limits(limitsOf(d.config)), handler.Grace(handlerGrace))); err != nil {
+	factory := spec.Factory(handlers, handler.Limits(limitsOf(d.config)), handler.Grace(handlerGrace), handler.Scratch(steps))
+	if err := registry.Register(spec.Kind, factory); err != nil {
 		return err
 	}
 	offered, err := offering(handlers.Names())
@@ -165,7 +177,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 		return fmt.Errorf("cannot start the conductor: %w", err)
 	}
 	d.conductor, err = conductor.New(conductor.Options{
-		Board: d.client, Logbook: d.client, Registry: registry,
+		Board: ownBoard{d.client, d.node}, Logbook: d.client, Registry: registry,
 		Name: d.config.ConductorName(), Boards: d.config.Conductor.Boards, Labels: d.config.Conductor.Labels,
 		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
@@ -181,7 +193,26 @@ func (d *daemon) startConductor(ctx context.Context) error {
 			d.logger.Warn("the conductor ended", "error", err)
 		}
 	})
+	reaping, cancelReaping := context.WithCancel(context.WithoutCancel(ctx))
+	d.unreap = cancelReaping
+	d.working.Go(func() { // ends with stop
+		if err := handlers.ReapOrphans(reaping); err != nil {
+			d.logger.Warn("orphans of handlers are not waited for", "error", err)
+		}
+	})
 	return nil
+}
+
+// ownBoard is the board as the daemon's own conductor sees it: its sessions
+// are opened by the node, which refuses it none for what other clients have.
+type ownBoard struct {
+	*raftboard.Client
+	node *node.Node
+}
+
+// OpenSession implements jobs.Attendant.
+func (b ownBoard) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
+	return b.node.OpenSession(ctx, opening)
 }
 
 // localAddress is how the daemon reaches its own port, also if it listens on
@@ -205,6 +236,7 @@ func (d *daemon) stop() error {
 		ctx, cancel := context.WithTimeout(context.Background(), d.config.DrainTimeout+stopMargin)
 		defer cancel()
 		errs = append(errs, d.conductor.Drain(ctx))
+		d.unreap()
 		d.working.Wait()
 	}
 	if d.client != nil {
@@ -215,7 +247,12 @@ func (d *daemon) stop() error {
 
 // daemonLogger makes the one stream of log lines.
 func daemonLogger(c config.Config, to io.Writer) hclog.Logger {
+	alone := len(c.Cluster.Members) == 1
 	return hclog.New(&hclog.LoggerOptions{
 		Name: "conductord", Level: hclog.LevelFromString(c.Log.Level), Output: to, JSONFormat: c.Log.JSON,
+		// A cluster of one has no leader to hear from at its start: that is no warning.
+		Exclude: func(_ hclog.Level, message string, _ ...any) bool {
+			return alone && message == "heartbeat timeout reached, starting election"
+		},
 	})
 }

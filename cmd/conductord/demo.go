@@ -38,23 +38,32 @@ const (
 var errDemoFailed = errors.New("the demo did not hold what conductord promises")
 
 func (p *Program) demoCommand() *cobra.Command {
-	var keep bool
+	d := &demo{program: p}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Start three nodes, run 60 jobs, kill two nodes on the way, and show that nothing is lost",
 		Long: "Start three server processes on this machine, post 60 jobs of a travel-booking flow whose steps are shell scripts,\n" +
 			"kill a node that holds jobs, then the leader, start both again, and count: what succeeded, what was undone, what\n" +
-			"was resumed by another node, and what was lost. One job in ten fails at its last step on purpose.",
+			"was resumed by another node, and what was lost. One job in ten fails at its last step on purpose.\n\n" +
+			"With --chaos, nodes are killed, paused and cut off at random instead, for a minute unless it says otherwise, and two jobs are\n" +
+			"posted for each second of that. The same --seed draws the same faults.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.demo(cmd.Context(), keep) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.perform(cmd.Context()) },
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave the cluster running, and say how to look at it")
+	cmd.Flags().BoolVar(&d.keep, "keep", false, "leave the cluster running, and say how to look at it")
+	cmd.Flags().DurationVar(&d.chaos, "chaos", 0, "kill, pause and cut off nodes at random for so long")
+	cmd.Flags().Lookup("chaos").NoOptDefVal = "1m"
+	cmd.Flags().Uint64Var(&d.seed, "seed", 0, "draw the faults of --chaos from this number (default: a new one each time)")
+	cmd.MarkFlagsMutuallyExclusive("keep", "chaos")
 	return cmd
 }
 
 // demo is one run of it.
 type demo struct {
 	program *Program
+	keep    bool
+	chaos   time.Duration // 0: two kills, as in the plain demo
+	seed    uint64        // of the chaos; 0: any
 	dir     string
 	cluster *local.Cluster
 	client  *raftboard.Client
@@ -69,15 +78,15 @@ type demoJob struct {
 	want jobs.Outcome
 }
 
-func (p *Program) demo(ctx context.Context, keep bool) error {
-	dir, err := os.MkdirTemp("", "conductord-demo-")
-	if err != nil {
+// perform is the demo from its beginning to its end.
+func (d *demo) perform(ctx context.Context) (err error) {
+	p := d.program
+	if d.dir, err = os.MkdirTemp("", "conductord-demo-"); err != nil {
 		return fmt.Errorf("cannot make a temporary directory: %w", err)
 	}
-	d := &demo{program: p, dir: dir}
 	began := time.Now()
-	err = d.run(ctx, keep)
-	if keep && d.cluster != nil {
+	err = d.run(ctx)
+	if d.keep && d.cluster != nil {
 		d.cluster.Close()
 		d.tellHowToLook()
 		return err
@@ -86,17 +95,21 @@ func (p *Program) demo(ctx context.Context, keep bool) error {
 		d.cluster.Close()
 	}
 	if err != nil {
-		p.note("the logs of the nodes are in %s", dir)
+		p.note("the logs of the nodes are in %s", d.dir)
 		return err
 	}
 	p.note("done after %s", time.Since(began).Round(time.Millisecond))
-	return os.RemoveAll(dir)
+	return os.RemoveAll(d.dir)
 }
 
-func (d *demo) run(ctx context.Context, keep bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, demoTime, fmt.Errorf("the demo has not ended within %v", demoTime))
+func (d *demo) run(ctx context.Context) error {
+	most, act := demoTime, d.killTwo
+	if d.chaos > 0 {
+		most, act = d.chaos+demoChaosSettle, d.wreck
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the demo has not ended within %v", most))
 	defer cancel()
-	if err := d.start(ctx, keep); err != nil {
+	if err := d.start(ctx); err != nil {
 		return err
 	}
 	defer d.client.Close()
@@ -107,7 +120,7 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 	if err := d.post(ctx); err != nil {
 		return err
 	}
-	if err := d.perform(ctx); err != nil {
+	if err := act(ctx); err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	stopWatching()
@@ -126,7 +139,7 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 }
 
 // start brings up the three nodes.
-func (d *demo) start(ctx context.Context, keep bool) error {
+func (d *demo) start(ctx context.Context) error {
 	binary, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program's file: %w", err)
@@ -135,17 +148,20 @@ func (d *demo) start(ctx context.Context, keep bool) error {
 	if err := installExamples(handlers); err != nil {
 		return err
 	}
-	if keep {
+	if d.keep {
 		// `go run` removes the binary when the demo ends; nodes that stay need one that stays.
 		if binary, err = copyBinary(binary, filepath.Join(d.dir, "conductord")); err != nil {
 			return err
 		}
 	}
 	d.cluster, err = local.New(local.Options{
-		Binary: binary, Dir: d.dir, Detached: keep,
+		Binary: binary, Dir: d.dir, Detached: d.keep, Gates: d.chaos > 0,
 		Configure: func(c *config.Config) {
 			c.Conductor.Handlers = []string{handlers}
 			c.Conductor.MaxJobs = demoMaxJobs
+			if d.chaos > 0 {
+				c.Sessions.MaxCrashes = demoChaosCrashes
+			}
 		},
 	})
 	if err != nil {
@@ -184,7 +200,11 @@ func (d *demo) post(ctx context.Context) error {
 		return err
 	}
 	var postings []jobs.Posting
-	for i := range demoJobs {
+	count := demoJobs
+	if d.chaos > 0 {
+		count = max(demoFailing, demoChaosJobs*int(d.chaos.Seconds()))
+	}
+	for i := range count {
 		want, failAt := jobs.OutcomeSuccess, ""
 		if i%demoFailing == demoFailing-1 {
 			want, failAt = jobs.OutcomeReverted, demoLastStep
@@ -211,12 +231,12 @@ func (d *demo) post(ctx context.Context) error {
 		}
 	}
 	d.story.expect(d.posted, len(document.Steps))
-	d.program.note("posted %d jobs; %d of them are to fail at %s and be undone", demoJobs, demoJobs/demoFailing, demoLastStep)
+	d.program.note("posted %d jobs; %d of them are to fail at %s and be undone", count, count/demoFailing, demoLastStep)
 	return nil
 }
 
-// perform kills two nodes while the jobs run, and waits for the end of all.
-func (d *demo) perform(ctx context.Context) error {
+// killTwo kills two nodes while the jobs run, and waits for the end of all.
+func (d *demo) killTwo(ctx context.Context) error {
 	if err := d.story.until(ctx, func(s *story) bool { return s.finished >= demoEnough }); err != nil {
 		return err
 	}

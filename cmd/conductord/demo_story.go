@@ -25,6 +25,7 @@ type story struct {
 	finished int
 	stepped  int // steps that have a result
 	kills    []*killStory
+	faults   map[string]int // by name; only chaos counts them
 	shown    time.Time
 	recorded map[recordKey]logbook.Attempt // results seen in the logbook
 }
@@ -56,7 +57,7 @@ type recordKey struct {
 func newStory(p *Program, client *raftboard.Client) *story {
 	return &story{
 		program: p, client: client, ready: make(chan struct{}), changed: make(chan struct{}),
-		jobs: map[jobs.JobID]*jobStory{}, recorded: map[recordKey]logbook.Attempt{},
+		jobs: map[jobs.JobID]*jobStory{}, recorded: map[recordKey]logbook.Attempt{}, faults: map[string]int{},
 	}
 }
 
@@ -243,7 +244,7 @@ func (s *story) showLocked(now time.Time) {
 		return
 	}
 	s.shown = now
-	line := fmt.Sprintf("jobs %s %d/%d  steps %s %d/%d", bar(s.finished, len(s.jobs)), s.finished, len(s.jobs), bar(s.stepped, s.steps), s.stepped, s.steps)
+	line := fmt.Sprintf("jobs %s %d/%d  steps %s %d/%d", bar(s.finished, len(s.jobs)), s.finished, len(s.jobs), bar(s.stepped, s.steps), s.stepped, s.steps) + s.suffered()
 	if !s.program.Terminal {
 		s.program.note("%s", line)
 		return

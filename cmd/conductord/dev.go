@@ -16,12 +16,17 @@ import (
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/examples"
+	"github.com/conductord/conductord/flow/handler/scratch"
 )
 
 const (
 	devHeartbeat = 50 * time.Millisecond // one node has nobody to wait for
 	devReady     = 30 * time.Second
 	devNode      = "dev"
+	devPrefix    = "conductord-dev-" // of temporary directories
+	// devRaft stays from one start to the next, as raft's configuration does. The
+	// node listens elsewhere, since nobody dials a cluster of one.
+	devRaft = "localhost:7101"
 )
 
 func (p *Program) devCommand() *cobra.Command {
@@ -31,8 +36,8 @@ func (p *Program) devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a cluster of one node, for trying things out",
 		Long: "Run a cluster of one node on this machine, with its data in a given directory, or in a temporary one that is\n" +
-			"removed at the end. The handlers of the examples are installed, so that `conductord flow run examples/travel.toml --wait`\n" +
-			"works at once.",
+			"removed at the end, or by the next dev if this one is killed. The handlers of the examples are installed, so that\n" +
+			"`conductord flow run examples/travel.toml --wait` works at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkDevFlags(api, level); err != nil {
@@ -61,12 +66,18 @@ func checkDevFlags(api, level string) error {
 
 func (p *Program) dev(ctx context.Context, dataDir, api, level string, handlers []string) (err error) {
 	if dataDir == "" {
-		temporary, err := os.MkdirTemp("", "conductord-dev-")
+		_ = scratch.Sweep("", devPrefix) // what cannot be removed is in nobody's way
+		temporary, err := scratch.Make("", devPrefix)
 		if err != nil {
 			return fmt.Errorf("cannot make a temporary directory: %w", err)
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
-		dataDir = temporary
+		defer func() { err = errors.Join(err, temporary.Remove()) }()
+		dataDir = temporary.Path
+	} else {
+		_ = os.MkdirAll(dataDir, 0o755) // installExamples would say why not
+		if given, err := scratch.Hold(dataDir); err == nil {
+			defer given.Release() // it may have the name of a temporary one
+		}
 	}
 	installed := filepath.Join(dataDir, "handlers")
 	if err := installExamples(installed); err != nil {
@@ -76,8 +87,7 @@ func (p *Program) dev(ctx context.Context, dataDir, api, level string, handlers 
 	if err != nil {
 		return err
 	}
-	raftAddress := free[0] // a cluster of one does not care which it is, from one start to the next
-	c := devConfig(filepath.Join(dataDir, devNode), raftAddress, api, append(handlers, installed))
+	c := devConfig(filepath.Join(dataDir, devNode), free[0], api, append(handlers, installed))
 	c.Log.Level = level
 	began := time.Now()
 	// Every start may be the first: here no second cluster can come of a
@@ -103,10 +113,10 @@ func serverFlag(address string) string {
 }
 
 // devConfig is a cluster of one.
-func devConfig(dataDir, raftAddress, api string, handlers []string) config.Config {
+func devConfig(dataDir, raftListen, api string, handlers []string) config.Config {
 	c := config.Default()
-	c.Node, c.DataDir = devNode, dataDir
-	c.Cluster = config.Cluster{ID: "dev", Members: []config.Member{{Name: devNode, Raft: raftAddress, API: api}}}
+	c.Node, c.DataDir, c.RaftListen = devNode, dataDir, raftListen
+	c.Cluster = config.Cluster{ID: "dev", Members: []config.Member{{Name: devNode, Raft: devRaft, API: api}}}
 	c.Raft.Heartbeat, c.Raft.Election, c.Raft.LeaderLease = devHeartbeat, devHeartbeat, devHeartbeat
 	c.Conductor.Handlers = handlers
 	return c

@@ -37,7 +37,8 @@ func nodeOf(endpoint string, s raftboard.Status) Node {
 		Endpoint: endpoint, Name: s.Node, Cluster: s.Cluster, Generation: s.Generation,
 		State: s.State, Leader: s.Leader, Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex,
 		Ready: s.Ready, NotReady: s.NotReady, Version: s.Version, LogStore: s.LogStore, StartedAt: s.StartedAt, Sessions: s.Sessions,
-		Jobs: make(map[string]uint64, len(s.Jobs)),
+		ClockOffset: s.ClockOffset,
+		Jobs:        make(map[string]uint64, len(s.Jobs)),
 	}
 	for state, count := range s.Jobs {
 		node.Jobs[string(state)] = count

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,3 +26,20 @@ func DrawTree(detail *logbook.FlowDetail, now time.Time, terminal bool) []string
 
 // Tree is the root of all commands.
 func Tree() *cobra.Command { return (&Program{}).rootCommand() }
+
+// Evidence is what is shown of a failed flow beside its cause.
+func Evidence(cause *logbook.Failure, detail *logbook.FlowDetail) (lines []string) {
+	for _, f := range flowEvidence(cause, detail) {
+		lines = append(lines, f.name+": "+f.text)
+	}
+	return lines
+}
+
+// Attempts is what flow show --attempts lists.
+func Attempts(detail *logbook.FlowDetail) string {
+	var out bytes.Buffer
+	if err := (&Program{Out: &out}).writeAttempts(detail); err != nil {
+		return err.Error()
+	}
+	return out.String()
+}

@@ -247,7 +247,7 @@ func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
 	}
 	if detail.Cause != nil {
 		fields = append(fields, failureFields(detail.Cause)...)
-		fields = append(fields, field{"stderr", strings.Join(stderrTail(detail), "\n")})
+		fields = append(fields, flowEvidence(detail.Cause, detail)...)
 	}
 	fields = append(fields,
 		field{"interventions", interventionLines(detail)},
@@ -292,10 +292,14 @@ func interventionLines(detail *logbook.FlowDetail) string {
 	return strings.Join(lines, "\n")
 }
 
-// writeAttempts lists every attempt at every step.
+// writeAttempts lists the attempts that are kept of every step.
 func (p *Program) writeAttempts(detail *logbook.FlowDetail) error {
 	var rows [][]string
 	for i := range detail.Atoms {
+		if folded := &detail.Atoms[i].Folded; folded.Len() > 0 {
+			rows = append(rows, []string{detail.Atoms[i].Name, "-", "-", "-", "-", "-", "-", fmt.Sprintf(
+				"earlier attempts, no longer kept: %d executions, %d reverts, %d resets", folded.Executions, folded.Reverts, folded.Resets)})
+		}
 		for j := range detail.Atoms[i].Attempts {
 			attempt := &detail.Atoms[i].Attempts[j]
 			took := ""
@@ -353,6 +357,8 @@ func attemptOutcome(attempt *logbook.Attempt) string {
 	switch {
 	case attempt.Failure != nil:
 		return shorten(attempt.Failure.Kind + ": " + attempt.Failure.Message)
+	case attempt.Shortened && attempt.Ended() && len(attempt.Result) == 0:
+		return "done; a result is left out of this answer"
 	case attempt.Ended() && len(attempt.Result) > 0:
 		return "done: " + shorten(string(attempt.Result))
 	case attempt.Ended():

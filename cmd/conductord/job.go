@@ -280,10 +280,12 @@ func evidenceOf(ctx context.Context, cluster Cluster, job *jobs.Job) ([]field, e
 	if err != nil {
 		return nil, because(err, "read flow %s of job %s", job.Flow, job.ID)
 	}
-	if job.Failure == nil {
-		fields = failureFields(detail.Cause)
+	cause := job.Failure
+	if cause == nil {
+		cause = detail.Cause
+		fields = failureFields(cause)
 	}
-	fields = append(fields, field{"stderr", strings.Join(stderrTail(&detail), "\n")})
+	fields = append(fields, flowEvidence(cause, &detail)...)
 	if detail.State == logbook.FlowFailure {
 		fields = append(fields, field{"to go on", fmt.Sprintf("a person is needed: `conductord flow show %s` tells what can be done", detail.ID)})
 	}
@@ -312,25 +314,59 @@ func failureFields(failure *logbook.Failure) []field {
 // stderrLines is how much of a step's stderr is shown without being asked for.
 const stderrLines = 20
 
-// stderrTail is the end of what the step that the cause names wrote to stderr
-// in the attempt that failed last; of any step, if the cause names none that
-// has failed with words. Undos that were tried again fail later than the cause.
-func stderrTail(detail *logbook.FlowDetail) []string {
-	var last *logbook.Attempt
-	ofCause := false
-	for i := range detail.Atoms {
-		named := detail.Cause != nil && detail.Cause.Step == detail.Atoms[i].Name
-		for j := range detail.Atoms[i].Attempts {
-			attempt := &detail.Atoms[i].Attempts[j]
-			if attempt.Failure == nil || attempt.Stderr == "" || ofCause && !named {
-				continue
-			}
-			if last == nil || named && !ofCause || attempt.EndedAt.After(last.EndedAt) {
-				last, ofCause = attempt, named
-			}
+// maxAlsoFailed bounds the steps that are named beside the one of the cause.
+const maxAlsoFailed = 10
+
+// flowEvidence is what a flow says of its failure beyond the cause: the other
+// steps that have failed, and the end of what the step of the cause wrote to
+// stderr when it failed. Where it wrote nothing, that of a step which the cause
+// names further down is shown under its name.
+func flowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []field) {
+	var named []*logbook.Failure
+	for rest := []*logbook.Failure{cause}; len(rest) > 0 && rest[0] != nil; rest = rest[1:] {
+		named = append(named, rest[0])
+		for i := range rest[0].Causes {
+			rest = append(rest, &rest[0].Causes[i])
 		}
 	}
-	if last == nil {
+	more := 0
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		failure := atom.Failure()
+		isNamed := slices.ContainsFunc(named, func(f *logbook.Failure) bool { return f.Step == atom.Name })
+		switch {
+		case failure == nil || isNamed || atom.State == logbook.AtomPending || atom.State == logbook.AtomRunning:
+		case len(fields) < maxAlsoFailed:
+			fields = append(fields, field{"also failed", atom.Name + ": " + failure.Kind + ": " + failure.Message})
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		fields = append(fields, field{"also failed", fmt.Sprintf("%d more steps", more)})
+	}
+	for i, failure := range named {
+		atom, ok := detail.Atom(failure.Step)
+		if !ok {
+			continue
+		}
+		name, action := "stderr", logbook.ActionExecute
+		if i == 0 && atom.State == logbook.AtomRevertFailure {
+			action = logbook.ActionRevert
+		} else if failure.Step != cause.Step {
+			name += " of " + failure.Step
+		}
+		if lines := stderrTail(atom, action); len(lines) > 0 {
+			return append(fields, field{name, strings.Join(lines, "\n")})
+		}
+	}
+	return fields
+}
+
+// stderrTail is the end of what a step wrote to stderr when it failed last.
+func stderrTail(atom *logbook.AtomDetail, action logbook.Action) []string {
+	last, ok := atom.Last(action)
+	if !ok || last.Failure == nil || last.Stderr == "" {
 		return nil
 	}
 	lines := strings.Split(strings.TrimRight(last.Stderr, "\n"), "\n")

@@ -151,7 +151,7 @@ func (v *view) tell() {
 	t := tree{detail: v.detail, now: v.read}
 	for i := range v.detail.Atoms {
 		atom := &v.detail.Atoms[i]
-		state := fmt.Sprintf("%s %d", atom.State, len(atom.Attempts))
+		state := fmt.Sprintf("%s %d", atom.State, len(atom.Attempts)+atom.Folded.Len())
 		if atom.Kind == logbook.KindRetry && atom.Intention == logbook.IntendRetry {
 			state += " begins again" // of a step, what it is to do next is no news until it does it
 		}

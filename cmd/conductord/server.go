@@ -18,7 +18,8 @@ func (p *Program) serverCommand() *cobra.Command {
 		Short: "Run one node of a cluster",
 		Long: "Run one node of a cluster until SIGTERM or SIGINT; then hand over its jobs and the leadership, and end.\n\n" +
 			"The configurations of all nodes list the same members. Say --init at the first start of each node: an empty\n" +
-			"data directory is refused otherwise, since it may be a disk that is missing. The order of starts does not matter.",
+			"data directory is refused otherwise, since it may be a disk that is missing. The order of starts does not matter;\n" +
+			"the first election waits until every member has answered with the same list.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := flags.load(p.Env)

@@ -62,6 +62,8 @@ func (t *tree) in(when time.Time) string {
 	switch {
 	case ahead <= 0:
 		return "now"
+	case ahead < time.Second:
+		return fmt.Sprintf("in %d ms", (ahead+time.Millisecond-1)/time.Millisecond)
 	case ahead < time.Minute:
 		return fmt.Sprintf("in %d s", (ahead+time.Second-1)/time.Second)
 	}
@@ -110,9 +112,13 @@ func (t *tree) outcome(atom *logbook.AtomDetail) string {
 		return ""
 	}
 	last := &atom.Attempts[len(atom.Attempts)-1]
+	failure := last.Failure
+	if failure == nil && t.results && (atom.State == logbook.AtomReverting || atom.State == logbook.AtomReverted) {
+		failure = atom.Failure() // why it was undone, or one of the reasons
+	}
 	switch {
-	case last.Failure != nil && (t.results || atom.State != logbook.AtomReverted):
-		return shorten(last.Failure.Kind + ": " + last.Failure.Message)
+	case failure != nil && (t.results || atom.State != logbook.AtomReverted):
+		return shorten(failure.Kind + ": " + failure.Message)
 	case !t.results || atom.Kind == logbook.KindRetry:
 		return ""
 	}

@@ -189,6 +189,18 @@ order  RUNNING  [░░░░░░░░░░░░░░░░░░░░] 0
   · approve                   PENDING
   · pack                      PENDING
   · a-step-with-quite-a-long-name-beyond-the-column  PENDING`},
+		{"two have failed, and were undone", &logbook.FlowDetail{Name: "both", State: logbook.FlowReverted, Atoms: []logbook.AtomDetail{
+			tried("a", logbook.AtomReverted, logbook.Attempt{Action: logbook.ActionExecute}, logbook.Attempt{Action: logbook.ActionRevert}),
+			tried("p", logbook.AtomReverted, fails(logbook.ActionExecute, "no room", ""), logbook.Attempt{Action: logbook.ActionRevert}),
+			tried("q", logbook.AtomReverted, fails(logbook.ActionExecute, "no air", ""))}}, false, `
+both  REVERTED  [████████████████████] 3/3 steps
+  ↺ a  REVERTED   0s  attempt 2
+  ↺ p  REVERTED   0s  attempt 2  handler.exit: no room
+  ↺ q  REVERTED   0s  handler.exit: no air`},
+		{"soon", &logbook.FlowDetail{Name: "soon", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
+			atom("s", pending, "", failed(1, 100*time.Millisecond))}}, true, `
+soon  RUNNING  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps
+  · s  PENDING    500ms  tries again in 100 ms  handler.exit: exit status 1`},
 		{"instances", &logbook.FlowDetail{Name: "shipping", State: logbook.FlowRunning, Atoms: many}, false, `
 shipping  RUNNING  [██████████░░░░░░░░░░] 21/41 steps
   ✓ list        SUCCESS    1s  → []

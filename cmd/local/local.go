@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -36,6 +37,8 @@ type Options struct {
 	Env []string
 	// Detached processes outlive the program that started them.
 	Detached bool
+	// Gates has the nodes reach each other through this program: see CutOff.
+	Gates bool
 }
 
 // Cluster is some processes on this machine. Its methods are not for
@@ -44,6 +47,8 @@ type Cluster struct {
 	Nodes    []*Node
 	options  Options
 	launcher *launcher
+	gates    gates
+	doors    []net.Listener // of the gates
 	closing  sync.Once
 }
 
@@ -71,7 +76,7 @@ func New(options Options) (*Cluster, error) {
 	if options.Nodes == 0 {
 		options.Nodes = 3
 	}
-	c := &Cluster{options: options, launcher: newLauncher()}
+	c := &Cluster{options: options, launcher: newLauncher(), gates: gates{shut: map[string]bool{}, joins: map[net.Conn][2]string{}}}
 	if err := c.configure(); err != nil {
 		c.Close()
 		return nil, err
@@ -81,7 +86,7 @@ func New(options Options) (*Cluster, error) {
 
 func (c *Cluster) configure() error {
 	options := c.options
-	addresses, err := FreeAddresses(2 * options.Nodes)
+	addresses, err := FreeAddresses(3 * options.Nodes) // the last third is for what stands behind gates
 	if err != nil {
 		return err
 	}
@@ -97,10 +102,19 @@ func (c *Cluster) configure() error {
 		c.Nodes = append(c.Nodes, node)
 		members = append(members, config.Member{Name: node.Name, Raft: node.Raft, API: node.API})
 	}
-	for _, node := range c.Nodes {
+	for i, node := range c.Nodes {
 		settings := config.Default()
 		settings.Node, settings.DataDir = node.Name, node.DataDir
 		settings.Cluster = config.Cluster{ID: "local", Members: members}
+		if options.Gates {
+			door, err := net.Listen("tcp", node.Raft)
+			if err != nil {
+				return fmt.Errorf("cannot stand in front of %s: %w", node.Name, err)
+			}
+			settings.RaftListen = addresses[2*options.Nodes+i]
+			c.doors = append(c.doors, door)
+			go c.gates.serve(door, node.Name, settings.RaftListen)
+		}
 		node.settings = settings
 		if err := node.Reconfigure(options.Configure); err != nil {
 			return err
@@ -117,6 +131,9 @@ func (c *Cluster) Close() {
 			c.Kill()
 		}
 		c.launcher.close()
+		for _, door := range c.doors {
+			_ = door.Close()
+		}
 	})
 }
 

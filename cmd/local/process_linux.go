@@ -1,6 +1,7 @@
 package local
 
 import (
+	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -14,6 +15,9 @@ func processAttributes(detached bool) *syscall.SysProcAttr {
 	}
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
+
+// PauseSignals stop a process and let it go on, where the system has them.
+func PauseSignals() (stop, goOn os.Signal, can bool) { return syscall.SIGSTOP, syscall.SIGCONT, true }
 
 // launcher starts processes from one thread of its own: Go may end any other
 // thread at any time, and its processes would be killed with it.

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 )
@@ -10,6 +11,9 @@ import (
 // processAttributes are none: elsewhere a program that is killed leaves its
 // processes behind.
 func processAttributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+
+// PauseSignals are none.
+func PauseSignals() (stop, goOn os.Signal, can bool) { return nil, nil, false }
 
 // launcher starts processes.
 type launcher struct{}

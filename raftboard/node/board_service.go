@@ -58,6 +58,9 @@ func (s *boardService) postAll(ctx context.Context, request *conductordv1.PostRe
 	// Checking is a good part of the work, and mostly finds nothing: only a call
 	// that is refused as a whole is looked at posting by posting.
 	whole := postCommand(request.Postings)
+	if err := s.mayGrow(command.Size(whole)); err != nil {
+		return nil, 0, err
+	}
 	if command.Size(whole) <= maxEntryBytes && command.Check(s.options.Limits, whole) == nil && s.flowsPass(request.Postings) {
 		return s.postChecked(ctx, whole)
 	}
@@ -230,7 +233,7 @@ func (s *boardService) job(text string) (*conductordv1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	job, err := s.machine.JobAt(id, time.Now())
+	job, err := s.machine.JobAt(id, s.now())
 	if err != nil {
 		return nil, err
 	}
@@ -248,13 +251,13 @@ func (s *boardService) Explain(ctx context.Context, request *connect.Request[con
 			if err != nil {
 				return nil, err
 			}
-			situation, err := s.machine.Situation(id, time.Now())
+			situation, err := s.machine.Situation(id, s.now())
 			if err != nil {
 				return nil, err
 			}
 			if job := &situation.Job; job.Claim != nil {
 				situation.Holder = &jobs.HeldClaim{Job: job.ID, Claim: *job.Claim}
-				s.timeHolder(situation.Holder, situation.Now)
+				s.timeHolder(situation.Holder)
 			}
 			explanation := jobs.Explain(&situation)
 			return command.ExplanationToProto(&explanation), nil
@@ -357,11 +360,16 @@ func (s *boardService) Claim(ctx context.Context, request *connect.Request[condu
 			if err != nil {
 				return nil, 0, err
 			}
+			if len(claimed) == 0 {
+				return nil, 0, fmt.Errorf("cannot claim job %s: %w: the claim was granted, and has ended since; claim it with a new nonce", message.Job, jobs.ErrUnclaimable)
+			}
 			return &conductordv1.ClaimResponse{Claimed: claimed[0]}, index, nil
 		})
 }
 
-// claimed loads what the claimant needs to start.
+// claimed loads what the claimant needs to start. A claim that has ended since
+// it was granted is left out: its job may have another owner, and the answer
+// would hand over that owner's token.
 func (s *boardService) claimed(granted []*conductordv1.Granted) ([]*conductordv1.Claimed, error) {
 	var answer []*conductordv1.Claimed
 	budget := maxClaimedFlow
@@ -371,8 +379,14 @@ func (s *boardService) claimed(granted []*conductordv1.Granted) ([]*conductordv1
 			return nil, err
 		}
 		claimed, omitted, err := s.machine.Claimed(id, budget)
+		if errors.Is(err, jobs.ErrNotFound) {
+			continue // finished and removed since
+		}
 		if err != nil {
 			return nil, err
+		}
+		if claimed.Job.Claim == nil || claimed.Job.Claim.Token != command.TokenFromProto(grant.Token) {
+			continue
 		}
 		message := command.ClaimedToProto(&claimed)
 		message.FlowOmitted = omitted
@@ -511,6 +525,9 @@ func checkExecutable(commands []*conductordv1.Command) error {
 		}
 		if c.GetClaimNext() != nil {
 			return &logbook.InvalidError{Field: "commands", Reason: "claim_next waits, and has a call of its own"}
+		}
+		if c.GetOpenSession() != nil {
+			return &logbook.InvalidError{Field: "commands", Reason: "open_session is counted for its client, and has a call of its own"}
 		}
 	}
 	return nil

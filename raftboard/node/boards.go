@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -32,7 +31,7 @@ func (s *boardService) GetBoard(ctx context.Context, request *connect.Request[co
 			return c.board.GetBoard
 		},
 		func(message *conductordv1.GetBoardRequest) (*conductordv1.GetBoardResponse, error) {
-			board, err := s.machine.BoardStatus(message.Board, time.Now())
+			board, err := s.machine.BoardStatus(message.Board, s.now())
 			if err != nil {
 				return nil, err
 			}
@@ -47,7 +46,7 @@ func (s *boardService) ListBoards(ctx context.Context, request *connect.Request[
 			return c.board.ListBoards
 		},
 		func(message *conductordv1.ListBoardsRequest) (*conductordv1.ListBoardsResponse, error) {
-			boards, err := s.machine.BoardList(message.After, int(min(message.Limit, logbook.MaxPage)), time.Now())
+			boards, err := s.machine.BoardList(message.After, int(min(message.Limit, logbook.MaxPage)), s.now())
 			if err != nil {
 				return nil, err
 			}

@@ -64,13 +64,18 @@ func (n *Node) leadersCommit(ctx context.Context) (commit uint64, known bool) {
 	return 0, false
 }
 
-// stands is what this node tells others about where it stands; zero while it
-// starts. The commit index is told by a leader that serves, and by no other.
+// stands is what this node tells others about where it stands: its wall clock
+// alone while it starts. The commit index is told by a leader that serves, and
+// by no other.
 func (n *Node) stands() standing {
+	now := standing{wall: n.options.WallClock().UnixNano()}
 	if !n.running.Load() {
-		return standing{}
+		return now
 	}
-	now := standing{term: n.raft.CurrentTerm(), wall: time.Now().UnixNano()}
+	now.term = n.raft.CurrentTerm()
+	n.mu.Lock()
+	_, now.crowded = n.crowded[n.options.Name]
+	n.mu.Unlock()
 	if n.Leading() {
 		now.commit = n.raft.CommitIndex()
 	}

@@ -46,6 +46,9 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 	if err != nil {
 		return nil, 0, err
 	}
+	if err := s.hearEarlier(ctx, request.Nonce); err != nil {
+		return nil, 0, err
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	var passOn []fsm.Lane // where this claim was woken
@@ -68,11 +71,42 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 		if granted, index, err = next.ridden.granted(); err != nil || len(granted) > 0 {
 			return s.grantedNow(granted, index, err)
 		}
+		if next.over && next.err != nil {
+			return nil, 0, next.err
+		}
 		if next.over {
-			return &conductordv1.ClaimNextResponse{}, s.machine.AppliedIndex(), next.err
+			return s.lastLook(ctx, request, claim)
 		}
 		passOn = next.passOn
 	}
+}
+
+// hearEarlier waits for what comes of an earlier try that rides with a posting. A
+// repeat must not be told "none" while that may be granted yet: the caller would
+// ask for other jobs, and nobody would know of this claim.
+func (s *boardService) hearEarlier(ctx context.Context, nonce jobs.Nonce) error {
+	earlier := s.parking.doubted(nonce)
+	if earlier == nil {
+		return nil
+	}
+	if got := s.cameOf(ctx, nonce, earlier); errors.Is(got.err, jobs.ErrUncertain) {
+		return got.err
+	}
+	return nil
+}
+
+// lastLook is the answer to a claim whose time is up. Another try with its nonce
+// may have waited here beside it, on a connection that is dead by now, and a
+// posting may have given that one the job.
+func (s *boardService) lastLook(ctx context.Context, request jobs.ClaimRequest, claim *conductordv1.Command) (*conductordv1.ClaimNextResponse, uint64, error) {
+	if err := s.hearEarlier(ctx, request.Nonce); err != nil {
+		return nil, 0, err
+	}
+	granted, index, err := s.tryClaim(ctx, request, claim)
+	if errors.Is(err, errClaimantDrained) {
+		err = nil
+	}
+	return s.grantedNow(granted, max(index, s.machine.AppliedIndex()), err)
 }
 
 // awakening is why a claim no longer rests.
@@ -89,6 +123,8 @@ func (s *boardService) awaitJobs(ctx context.Context, current *reign, timeUp <-c
 	case next.passOn = <-waiter.woken:
 		return next
 	case next.ridden = <-waiter.ridden:
+		waiter.ridden <- next.ridden
+		s.parking.settle(waiter.request.Nonce)
 		return next
 	case <-timeUp:
 	case <-current.over:
@@ -98,9 +134,24 @@ func (s *boardService) awaitJobs(ctx context.Context, current *reign, timeUp <-c
 	}
 	next.over = true
 	if s.parking.leave(waiter) { // it may be granted yet, and nobody would know
-		next.ridden = s.proposer.await(ctx, waiter.ridden)
+		next.ridden = s.cameOf(ctx, waiter.request.Nonce, waiter.ridden)
 	}
 	return next
+}
+
+// cameOf waits for what comes of a claim that rides. A repeat may wait for the
+// same: the answer stays where it was.
+func (s *boardService) cameOf(ctx context.Context, nonce jobs.Nonce, ridden chan proposed) proposed {
+	select {
+	case got := <-ridden:
+		ridden <- got
+		s.parking.settle(nonce)
+		return got
+	case <-ctx.Done():
+		return proposed{err: fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())}
+	case <-s.proposer.stopped:
+		return proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUncertain)}
+	}
 }
 
 // granted reads what came of one claim.

@@ -103,7 +103,7 @@ func (s *boardService) listClaims(message *conductordv1.ListClaimsRequest) (*con
 	}
 	answer := &conductordv1.ListClaimsResponse{Next: page.Next}
 	for i := range page.Claims {
-		s.timeHolder(&page.Claims[i], time.Now())
+		s.timeHolder(&page.Claims[i])
 		answer.Claims = append(answer.Claims, command.HeldClaimToProto(&page.Claims[i]))
 	}
 	return answer, nil
@@ -111,11 +111,12 @@ func (s *boardService) listClaims(message *conductordv1.ListClaimsRequest) (*con
 
 // timeHolder adds to a claim what the timers of this node know of it, if it
 // leads.
-func (n *Node) timeHolder(held *jobs.HeldClaim, now time.Time) {
+func (n *Node) timeHolder(held *jobs.HeldClaim) {
 	current, err := n.serving()
 	if err != nil {
 		return
 	}
+	now := time.Now()
 	left, silent, known := current.deadlines.look(held.Claim.Session, now)
 	if !known {
 		return

@@ -1,31 +1,366 @@
 package node_test
 
 import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// After a leader whose clock was ahead, the next one's stamps go on from there.
-func TestClockGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, row := range []struct {
-			name  string
-			ahead time.Duration
-			want  time.Duration // beyond start, after a minute
-		}{
-			{"never raised", 0, time.Minute},
-			{"behind", -time.Hour, time.Minute},
-			{"ahead", time.Hour, time.Hour + time.Minute},
-		} {
-			began := time.Now()
-			now := node.NewClock(began.Add(row.ahead))
-			time.Sleep(time.Minute) // of the bubble's time
-			if got := now().Sub(began); got != row.want {
-				t.Errorf("%s: a minute later it shows %v after the start, want %v", row.name, got, row.want)
-			}
+// TestClockAgreesWithItsModel: while a node leads, the clock never goes back, is
+// never faster or slower than it may be slewed, and comes to what it is corrected
+// to.
+func TestClockAgreesWithItsModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var passed time.Duration
+		clock := node.NewClock(func() time.Duration { return passed })
+		anyTime := rapid.Custom(func(t *rapid.T) time.Time {
+			return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.Int64Range(-int64(48*time.Hour), int64(48*time.Hour)).Draw(t, "time")))
+		})
+		leads := false
+		t.Repeat(map[string]func(*rapid.T){
+			"pass": func(t *rapid.T) {
+				before, d := clock.Now(), time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "passes"))
+				passed += d
+				if got := clock.Now().Sub(before); (got - d).Abs() > d/node.SlewShare+1 {
+					t.Fatalf("in %v the clock went on by %v", d, got)
+				}
+			},
+			"hear": func(t *rapid.T) {
+				before, told := clock.Now(), anyTime.Draw(t, "told")
+				clock.Hear(told)
+				want := told
+				if leads {
+					want = before
+				}
+				if got := clock.Now(); !got.Equal(want) {
+					t.Fatalf("told %v it shows %v, want %v", told, got, want)
+				}
+			},
+			"lead": func(t *rapid.T) {
+				before, least := clock.Now(), anyTime.Draw(t, "least")
+				clock.Lead(least)
+				leads = true
+				if now := clock.Now(); now.Before(before) || now.Before(least) || now.After(before) && now.After(least) {
+					t.Fatalf("from %v, with at least %v, it shows %v", before, least, now)
+				}
+			},
+			"follow": func(t *rapid.T) { clock.Follow(); leads = false },
+			"correct": func(t *rapid.T) {
+				if !leads {
+					t.Skip("only a leader's is corrected")
+				}
+				before := clock.Now()
+				off := time.Duration(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "off"))
+				clock.Correct(off)
+				if now := clock.Now(); !now.Equal(before) {
+					t.Fatalf("corrected by %v it jumps by %v", off, now.Sub(before))
+				}
+				passes := off.Abs()*node.SlewShare + time.Second
+				passed += passes
+				if now := clock.Now(); !now.Equal(before.Add(passes + off)) {
+					t.Fatalf("after %v it has been corrected by %v, want %v", passes, now.Sub(before)-passes, off)
+				}
+			},
+		})
+	})
+}
+
+// TestAMinorityOfWrongClocksHasNoEffect: a correction brings the cluster's time
+// towards the right clocks and never past them, whatever a minority says and
+// whatever part of the others answers. With every answer it is between them.
+func TestAMinorityOfWrongClocksHasNoEffect(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := rapid.IntRange(1, 7).Draw(t, "nodes")
+		majority := nodes/2 + 1
+		anyOffset := rapid.Int64Range(-int64(1000*time.Hour), int64(1000*time.Hour))
+		off := anyOffset.Draw(t, "right clocks")
+		var right, all []time.Duration
+		for range majority {
+			right = append(right, time.Duration(off+rapid.Int64Range(0, int64(time.Second)).Draw(t, "drift")))
+		}
+		all = append(all, right...)
+		for range nodes - majority {
+			all = append(all, time.Duration(anyOffset.Draw(t, "wrong")))
+		}
+		answers := rapid.IntRange(majority, nodes).Draw(t, "answers")
+		got, err := node.Supported(rapid.Permutation(all).Draw(t, "order")[:answers], majority, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least, most := slices.Min(right), slices.Max(right)
+		switch {
+		case got > max(most, 0), got < min(least, 0):
+			t.Fatalf("right clocks are off by %v to %v, and the correction is %v", least, most, got)
+		case answers == nodes && nodes%2 == 1 && (got < least || got > most):
+			t.Fatalf("all have answered, right clocks are off by %v to %v, and the correction is %v", least, most, got)
 		}
 	})
+}
+
+// shifted is a wall clock that is off by so many nanoseconds.
+type shifted struct{ atomic.Int64 }
+
+func (s *shifted) now() time.Time { return time.Now().Add(time.Duration(s.Load())).Round(0) }
+
+// clusterClocks are the wall clocks of the nodes of a cluster.
+type clusterClocks struct {
+	*cluster
+	wrong []shifted
+}
+
+// newClusterClocks starts three nodes whose wall clocks are off by so much.
+func newClusterClocks(t *testing.T, off ...time.Duration) *clusterClocks {
+	t.Helper()
+	c := &clusterClocks{wrong: make([]shifted, len(off))}
+	started := 0
+	c.cluster = newCluster(t, len(off), func(o *node.Options) {
+		o.Metrics = prometheus.NewRegistry()
+		o.Sessions = node.SessionTimings{Grace: 100 * time.Millisecond, CoolDown: 300 * time.Millisecond}
+		c.wrong[started].Store(int64(off[started]))
+		o.WallClock = c.wrong[started].now
+		started++
+	}).startAll()
+	return c
+}
+
+// leadTo has a node lead that does not.
+func (c *clusterClocks) leadTo(which int) {
+	c.t.Helper()
+	eventually(c.t, "the leadership is handed over", func() bool {
+		leader := c.leader()
+		if leader != which {
+			_ = node.TransferTo(c.nodes[leader], c.options[which].Name) // again, if it fails
+		}
+		return leader == which
+	})
+}
+
+const (
+	soon = 10 * time.Minute
+	// near is less than any wrong clock here, and more than a busy machine takes.
+	near = 30 * time.Second
+)
+
+// checker holds, again and again, that wrong clocks change nothing.
+type checker struct {
+	*clusterClocks
+	board    *raftboard.Client
+	finished jobs.JobID // long kept
+	deadline jobs.JobID
+	later    jobs.JobID
+	slots    jobs.ScheduleName
+	last     time.Time     // of the stamps
+	near     time.Duration // how far the stamps may be from this test's clock
+}
+
+func newChecker(c *clusterClocks, near time.Duration) *checker {
+	c.t.Helper()
+	k := &checker{clusterClocks: c, board: c.client(), slots: jobs.ScheduleName{Name: "hourly"}, near: near}
+	k.finished = k.post(jobs.Posting{Kind: "k"})
+	claimed, _ := k.claim(time.Minute)
+	if err := k.board.Consume(k.t.Context(), jobs.Ending{Job: k.finished, Token: claimed.Token, Outcome: jobs.OutcomeSuccess}); err != nil {
+		k.t.Fatal(err)
+	}
+	k.deadline = k.post(jobs.Posting{Kind: "other", Deadline: time.Now().Add(soon)})
+	k.later = k.post(jobs.Posting{Kind: "other", NotBefore: time.Now().Add(soon)})
+	schedule := jobs.Schedule{Name: k.slots.Name, Rule: "@every 1h", Posting: jobs.Posting{Kind: "tick"}}
+	if _, err := k.board.SaveSchedule(k.t.Context(), schedule); err != nil {
+		k.t.Fatal(err)
+	}
+	return k
+}
+
+func (k *checker) session(ttl time.Duration) jobs.SessionID {
+	k.t.Helper()
+	session, err := k.board.OpenSession(k.t.Context(), jobs.Opening{ID: jobs.NewSessionID(), Name: "worker", TTL: ttl})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return session.ID
+}
+
+// post posts a job, which must be stamped with the time, and not before another.
+func (k *checker) post(posting jobs.Posting) jobs.JobID {
+	k.t.Helper()
+	posting.Name = "job"
+	posted, err := k.board.Post(k.t.Context(), posting)
+	if err != nil || posted[0].Err != nil {
+		k.t.Fatalf("cannot post %+v: %v, %v", posting, err, posted)
+	}
+	at := posted[0].Job.PostedAt
+	if off := time.Since(at); off.Abs() > k.near || at.Before(k.last) {
+		k.t.Errorf("a job was posted %v ago, and one before it %v ago", off, time.Since(k.last))
+	}
+	k.last = at
+	return posted[0].Job.ID
+}
+
+// claim has a session of its own claim what there is, and tells since when that has lived, at most.
+func (k *checker) claim(ttl time.Duration) (jobs.Job, time.Time) {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
+	defer cancel()
+	opened, session := time.Now(), k.session(ttl)
+	for {
+		got, err := k.board.ClaimNext(ctx, jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Kinds: []string{"k"}, Max: 1, Wait: time.Second})
+		if len(got) == 1 {
+			return got[0].Job, opened
+		}
+		if errors.Is(err, jobs.ErrSessionExpired) { // this machine is slow
+			opened, session = time.Now(), k.session(ttl)
+		}
+		if ctx.Err() != nil {
+			k.t.Fatalf("nothing to claim: %v", err)
+		}
+	}
+}
+
+func (k *checker) state(what string, id jobs.JobID, want jobs.State) {
+	k.t.Helper()
+	if job, err := k.board.Job(k.t.Context(), id); err != nil || job.State != want {
+		k.t.Errorf("%s is %q, due at %v, %v; want %q", what, job.State, job.DueAt, err, want)
+	}
+}
+
+// check holds that nothing was deleted, cancelled or made due early, and that a
+// dead owner's job is claimable again when it should be.
+func (k *checker) check(when string) {
+	k.t.Helper()
+	if err := node.Sweep(k.nodes[k.leader()]); err != nil {
+		k.t.Fatal(err)
+	}
+	k.state(when+", a job that has just finished", k.finished, jobs.StateCompleted)
+	k.state(when+", a job with a deadline in ten minutes", k.deadline, jobs.StateClaimable)
+	k.state(when+", a job that is due in ten minutes", k.later, jobs.StateDelayed)
+	k.state(when+", a new job that is due in ten minutes", k.post(jobs.Posting{Kind: "other", NotBefore: time.Now().Add(soon)}), jobs.StateDelayed)
+	k.state(when+", a new job with a deadline in ten minutes", k.post(jobs.Posting{Kind: "other", Deadline: time.Now().Add(soon)}), jobs.StateClaimable)
+	if report, err := k.board.Schedule(k.t.Context(), k.slots, jobs.ScheduleLook{}); err != nil || report.Schedule.Posted != 0 {
+		k.t.Errorf("%s, slots were posted early: %+v, %v", when, report, err)
+	}
+	const ttl = jobs.MinTTL
+	crashed := k.post(jobs.Posting{Kind: "k"})
+	_, began := k.claim(ttl)
+	again, _ := k.claim(time.Minute)
+	took, timings := time.Since(began), k.options[0].Sessions
+	if least := ttl + timings.Grace + timings.CoolDown*9/10; again.ID != crashed || took < least || took > near {
+		k.t.Errorf("%s, the job of a dead owner was claimed again after %v; it takes %v", when, took, least)
+	}
+	if err := k.board.Consume(k.t.Context(), jobs.Ending{Job: again.ID, Token: again.Token, Outcome: jobs.OutcomeSuccess}); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// TestOneWrongClockChangesNothing: the wall clock of one node of three jumps
+// while it leads; it hands over, leads again, and follows.
+func TestOneWrongClockChangesNothing(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for name, jump := range map[string]time.Duration{
+		"an hour ahead": time.Hour, "an hour behind": -time.Hour, "a year ahead": year, "a year behind": -year,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newChecker(newClusterClocks(t, 0, 0, 0), near)
+			wrong := k.leader()
+			k.wrong[wrong].Store(int64(jump))
+			k.check("the leader's clock has jumped")
+			k.leadTo((wrong + 1) % 3)
+			k.check("it has handed over")
+			k.leadTo(wrong)
+			k.check("it leads again")
+			k.wrong[wrong].Store(0)
+			k.leadTo((wrong + 2) % 3)
+			k.check("its clock is right again")
+		})
+	}
+}
+
+// TestThreeClocksThatDiffer: nothing stands still or goes back, whichever leads.
+func TestThreeClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	// The first leader may have heard of two clocks only.
+	k := newChecker(newClusterClocks(t, -time.Second, time.Minute, -time.Minute), near+time.Minute)
+	for i := range k.nodes {
+		k.leadTo(i)
+		k.check(k.options[i].Name + " leads")
+	}
+}
+
+// TestTheOnlyClockJumps: for a short time even the only clock changes nothing.
+func TestTheOnlyClockJumps(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	k := newChecker(newClusterClocks(t, 0), near)
+	for _, jump := range []time.Duration{year, 0, -year} {
+		k.wrong[0].Store(int64(jump))
+		k.check("the clock is off by " + jump.String())
+	}
+}
+
+// TestAWrongClockIsShown: a node tells of its clock, in its log once, and in its
+// status and metrics.
+func TestAWrongClockIsShown(t *testing.T) {
+	t.Parallel()
+	c := newClusterClocks(t, 0, 0, 0)
+	wrong := (c.leader() + 1) % 3
+	c.wrong[wrong].Store(int64(time.Hour))
+	client := c.client(wrong)
+	eventually(t, "the status has the offset", func() bool {
+		status, err := client.Status(t.Context(), c.options[wrong].Members[wrong].API)
+		return err == nil && status.ClockOffset != nil && (*status.ClockOffset-time.Hour).Abs() < near
+	})
+	families, err := c.options[wrong].Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "conductord_clock_offset_seconds" {
+			if got := family.GetMetric()[0].GetGauge().GetValue(); got < (time.Hour-near).Seconds() || got > (time.Hour+near).Seconds() {
+				t.Errorf("the metric is %v", got)
+			}
+			return
+		}
+	}
+	t.Error("no metric tells it")
+}
+
+// TestAWrongClockIsWarnedOfOnce: not at every message of the leader, but again
+// when it is wrong by something else.
+func TestAWrongClockIsWarnedOfOnce(t *testing.T) {
+	var clock shifted
+	var said strings.Builder
+	hear := node.NewListener(&said, clock.now)
+	for _, row := range []struct {
+		what string
+		off  time.Duration
+		want string // of the log's lines
+	}{
+		{"right", 500 * time.Millisecond, ""},
+		{"wrong", -time.Minute, "[WARN]"},
+		{"slewed", -50 * time.Second, ""},
+		{"other way", time.Minute, "[WARN]"},
+		{"far", time.Hour, "[WARN]"},
+		{"farther by a little", time.Hour + 10*time.Minute, ""},
+		{"right again", 0, "[INFO]"},
+		{"still", 0, ""},
+	} {
+		said.Reset()
+		clock.Store(int64(row.off))
+		for range 3 {
+			hear(time.Now())
+		}
+		if got := said.String(); !strings.Contains(got, row.want) || strings.Count(got, "\n") != min(len(row.want), 1) {
+			t.Errorf("%s: it says %q, want one line with %q", row.what, got, row.want)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -31,7 +32,7 @@ func (s *clusterService) Status(_ context.Context, _ *connect.Request[conductord
 		CommitIndex:  s.raft.CommitIndex(),
 		AppliedIndex: s.machine.AppliedIndex(),
 		Version:      s.options.Version,
-		StartedAt:    timestamppb.New(s.started),
+		StartedAt:    timestamppb.New(s.now().Add(-boottime.Since(s.started))),
 		Jobs:         map[string]uint64{},
 		Sessions:     uint64(len(sessions)),
 		Ready:        true,
@@ -45,6 +46,9 @@ func (s *clusterService) Status(_ context.Context, _ *connect.Request[conductord
 	}
 	if heard := s.raft.LastContact(); !heard.IsZero() && !s.Leading() {
 		status.LastContact = durationpb.New(time.Since(heard))
+	}
+	if ahead, known := s.clockOffset(); known {
+		status.ClockOffset = durationpb.New(ahead)
 	}
 	for state, count := range s.machine.Counts() {
 		status.Jobs[string(state)] = count

@@ -26,11 +26,10 @@ const (
 	convertBytes = 4 << 20
 )
 
-// raft's keys in the stable store. Those of numbers come first.
+// raft's keys in the stable store, as the checks at the start ask for them.
 var (
-	currentTermKey  = []byte("CurrentTerm") // also asked for by bootstrap
+	currentTermKey  = []byte("CurrentTerm")
 	lastVoteTermKey = []byte("LastVoteTerm")
-	lastVoteKey     = []byte("LastVoteCand")
 )
 
 func logPath(dataDir string, kind LogStore) string {
@@ -183,20 +182,10 @@ func withEngine(kind LogStore, path string, logger hclog.Logger, use func(logEng
 }
 
 func copyLog(ctx context.Context, source *guardedLog, target logEngine, step func(string)) error {
-	for _, key := range [][]byte{currentTermKey, lastVoteTermKey} {
-		value, err := source.GetUint64(key)
-		if err == nil && value != 0 {
-			step("copy " + string(key))
-			err = target.SetUint64(key, value)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	vote, err := source.Get(lastVoteKey)
-	if err == nil && vote != nil {
-		step("copy " + string(lastVoteKey))
-		err = target.Set(lastVoteKey, vote)
+	step("copy term and vote")
+	record, err := source.engine.Get(termsKey)
+	if err == nil && record != nil {
+		err = target.Set(termsKey, record)
 	}
 	if err != nil {
 		return err
@@ -214,7 +203,7 @@ func copyLog(ctx context.Context, source *guardedLog, target logEngine, step fun
 	}
 	err = eachEntry(ctx, source, func(entry *raft.Log) error {
 		batch = append(batch, entry)
-		if bytes += len(entry.Data); bytes < convertBytes && len(batch) < walMarkEvery {
+		if bytes += len(entry.Data); bytes < convertBytes && len(batch) < markEvery {
 			return nil
 		}
 		return flush()
@@ -264,17 +253,10 @@ func compareLogs(ctx context.Context, source, copied *guardedLog) (first, last u
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, key := range [][]byte{currentTermKey, lastVoteTermKey} {
-		want, err := source.GetUint64(key)
-		has, copyErr := copied.GetUint64(key)
-		if err := errors.Join(err, copyErr); err != nil || has != want {
-			return 0, 0, errors.Join(err, fmt.Errorf("the copy says %s %d, and should say %d", key, has, want))
-		}
-	}
-	want, err := source.Get(lastVoteKey)
-	has, copyErr := copied.Get(lastVoteKey)
+	want, err := source.engine.Get(termsKey)
+	has, copyErr := copied.engine.Get(termsKey)
 	if err := errors.Join(err, copyErr); err != nil || !bytes.Equal(has, want) {
-		return 0, 0, errors.Join(err, fmt.Errorf("the copy says %s %q, and should say %q", lastVoteKey, has, want))
+		return 0, 0, errors.Join(err, fmt.Errorf("the copy has term and vote %q, and should have %q", has, want))
 	}
 	return first, last, eachEntry(ctx, source, func(entry *raft.Log) error {
 		var other raft.Log

@@ -2,8 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,13 +17,54 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
 // What the tests of this package see of its insides.
 
-// SetWatchPatience is for before the first watch.
-func SetWatchPatience(n *Node, patience time.Duration) { n.watchPatience = patience }
+// SetClientPatience sets how long a client may take.
+func SetClientPatience(n *Node, patience time.Duration) {
+	n.exchanges.mu.Lock()
+	defer n.exchanges.mu.Unlock()
+	n.exchanges.patience = patience
+}
+
+// SetExchangeBytes sets what all exchanges may hold.
+func SetExchangeBytes(n *Node, bytes int64) {
+	n.exchanges.mu.Lock()
+	defer n.exchanges.mu.Unlock()
+	n.exchanges.budget = bytes
+}
+
+// Exchanges tells how many wait for their clients, and what all hold.
+func Exchanges(n *Node) (waiting int, held int64) {
+	n.exchanges.mu.Lock()
+	defer n.exchanges.mu.Unlock()
+	return len(n.exchanges.waiting), n.exchanges.bodies + n.exchanges.answers
+}
+
+// SetMaxConnections bounds the connections to the HTTP port.
+func SetMaxConnections(n *Node, limit int) {
+	n.connections.mu.Lock()
+	defer n.connections.mu.Unlock()
+	n.connections.limit = limit
+}
+
+// Connections is how many there are to the HTTP port.
+func Connections(n *Node) int {
+	n.connections.mu.Lock()
+	defer n.connections.mu.Unlock()
+	return len(n.connections.idle)
+}
+
+// Bounds of exchanges and sessions.
+const (
+	MaxClientSessions    = maxClientSessions
+	MaxForwardedSessions = maxForwardedSessions
+
+	MaxExchangeBytes = maxExchangeBytes
+)
 
 // Deadlines are the sessions' timers.
 type Deadlines struct{ *deadlines[jobs.SessionID] }
@@ -128,11 +172,15 @@ func OpenLog(dir string, kind LogStore, fatal func(error)) (*guardedLog, error) 
 
 // OpenWAL opens a log in raft-wal with segments of a size.
 func OpenWAL(dir string, segmentBytes int, fatal func(error)) (*guardedLog, error) {
-	engine, err := openWAL(logPath(dir, LogStoreWAL), hclog.NewNullLogger(), segmentBytes)
-	if err != nil {
-		return nil, err
-	}
-	return &guardedLog{engine: engine, dataDir: dir, fatal: fatal}, nil
+	var log *guardedLog
+	err := intact(dir, func() error {
+		engine, err := openWAL(logPath(dir, LogStoreWAL), hclog.NewNullLogger(), segmentBytes)
+		if err == nil {
+			log, err = guard(engine, dir, fatal)
+		}
+		return err
+	})
+	return log, err
 }
 
 // LogPath is where a data directory has a log store.
@@ -200,14 +248,11 @@ func ReadHello(r io.Reader) (Hello, error) {
 }
 
 // AnswerHandshake is the listener's half of a handshake, for a node by itself.
-func AnswerHandshake(conn net.Conn, members ...string) error {
+func AnswerHandshake(conn net.Conn) error {
 	layer := &streamLayer{
 		identity: &identityStore{id: identity{Cluster: "test", Name: "n1", Generation: 1, Peers: map[string]uuid.UUID{}}},
-		members:  map[raft.ServerAddress]Member{},
 		logger:   hclog.NewNullLogger(),
-	}
-	for _, name := range members {
-		layer.members[raft.ServerAddress(name)] = Member{Name: name}
+		starts:   map[string]hello{}, joined: make(chan struct{}), disagreed: func(hello, error) {},
 	}
 	_, err := layer.answer(conn)
 	return err
@@ -231,8 +276,30 @@ func Raft(n *Node) *raft.Raft { return n.raft }
 // Transfer hands the leadership over.
 func Transfer(n *Node) error { return n.raft.LeadershipTransfer().Error() }
 
+// TransferTo hands the leadership to a node.
+func TransferTo(n *Node, name string) error {
+	for _, member := range n.options.Members {
+		if member.Name == name {
+			return n.raft.LeadershipTransferToServer(serverID(name, 1), raft.ServerAddress(member.Raft)).Error()
+		}
+	}
+	return errors.New("no such member")
+}
+
+// Sweep has a leader remove what the retention policy no longer keeps.
+func Sweep(n *Node) error {
+	current, err := n.serving()
+	if err == nil {
+		n.sweep(context.Background(), current)
+	}
+	return err
+}
+
 // Parked tells how many claims wait on a node.
 func Parked(n *Node) int { claims, _ := Parking{n.parking}.Held(); return claims }
+
+// Finishes tells for how many jobs' ends calls wait on a node.
+func Finishes(n *Node) int { _, finishes := Parking{n.parking}.Held(); return finishes }
 
 // Asker asks one peer for where it stands.
 type Asker struct{ *termAsker }
@@ -252,8 +319,55 @@ var ErrOvertaken = errOvertaken
 
 // AnswerTerms serves questions until the connection ends.
 func AnswerTerms(conn net.Conn, stand func() (term, commit uint64)) {
-	answerTerms(conn, func() standing { term, commit := stand(); return standing{term: term, commit: commit} })
+	answerTerms(conn, func(int64) {}, func() standing { term, commit := stand(); return standing{term: term, commit: commit} })
 }
+
+// ReadRounds are the rounds of a leader whose insides are the test's.
+type ReadRounds struct{ *readRounds }
+
+// NewReadRounds makes the rounds of a leader among peers that all stand at peerTerm.
+func NewReadRounds(term, commit func() uint64, applied func(context.Context, uint64) error, peerTerm uint64) ReadRounds {
+	same := &reign{}
+	r := &readRounds{
+		term: term, commit: commit, applied: applied, majority: 2, roundDone: func() {},
+		reign: func() (*reign, error) { return same, nil },
+	}
+	for range 2 {
+		r.peers = append(r.peers, &termAsker{timeout: time.Minute, dial: func(raft.ServerAddress, purpose, time.Duration) (net.Conn, error) {
+			here, there := net.Pipe()
+			go answerTerms(there, func(int64) {}, func() standing { return standing{term: peerTerm} }) // ends with the connection
+			return here, nil
+		}})
+	}
+	return ReadRounds{r}
+}
+
+func (r ReadRounds) Wait(ctx context.Context) (uint64, error) { return r.wait(ctx) }
+func (r ReadRounds) Close()                                   { r.close() }
+
+// HoldApplied makes a node wait where it would wait until an entry is applied.
+// It is for before the first call.
+func HoldApplied(n *Node, hold func(ctx context.Context) error) {
+	n.reads.applied = func(ctx context.Context, _ uint64) error { return hold(ctx) }
+}
+
+// AnswerToClaim makes the answer to a claim whose entry has been applied.
+func AnswerToClaim(n *Node, job jobs.JobID, token jobs.Token) ([]*conductordv1.Claimed, error) {
+	return (&boardService{n}).claimed([]*conductordv1.Granted{{Job: job.String(), Token: command.TokenToProto(token)}})
+}
+
+// NewRefusalLog gives what logs a refused connection.
+func NewRefusalLog(logger hclog.Logger) func(remote string, reason error) {
+	var log refusalLog
+	return func(remote string, reason error) { log.warn(logger, "refused", remote, reason) }
+}
+
+// Bounds of the log of refused connections.
+const (
+	RefusalLines   = refusalLines
+	RefusalPeriod  = refusalPeriod
+	MaxRefusalText = maxRefusalText
+)
 
 // TimerEpoch is that of the present leader.
 func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
@@ -261,12 +375,26 @@ func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
 // FirstIndex is where the node's log begins.
 func FirstIndex(n *Node) uint64 { first, _ := n.log.FirstIndex(); return first }
 
-// NewClock makes a clock that was raised to a time.
-func NewClock(floor time.Time) func() time.Time {
-	c := &clock{}
-	c.raise(floor)
-	return c.now
+// Clock is the cluster's time as a node tells it.
+type Clock struct{ *clock }
+
+// NewClock makes the clock of a node on a machine on which so much has passed.
+func NewClock(passed func() time.Duration) Clock { return Clock{&clock{passed: passed}} }
+
+func (c Clock) Now() time.Time            { return c.now() }
+func (c Clock) Hear(told time.Time)       { c.hear(told) }
+func (c Clock) Lead(least time.Time)      { c.lead(least) }
+func (c Clock) Correct(off time.Duration) { c.correct(off) }
+func (c Clock) Follow()                   { c.follow() }
+
+// NewListener makes a node that follows, as far as it hears the time.
+func NewListener(log io.Writer, wall func() time.Time) (hear func(time.Time)) {
+	n := &Node{options: Options{WallClock: wall}, clock: newClock(), logger: hclog.New(&hclog.LoggerOptions{Output: log})}
+	return func(told time.Time) { n.hear(told.UnixNano()) }
 }
+
+// SlewShare bounds how fast the cluster's time is corrected.
+const SlewShare = slewShare
 
 // NewPatientTransport makes the transport that waits for dead peers. dialled
 // is called at every dial.
@@ -282,6 +410,11 @@ func NewPatientTransport(listen string, dialled func(), leading bool, closed <-c
 		heard:            func(raft.ServerAddress) time.Duration { return time.Hour },
 		closed:           closed,
 	}
+}
+
+// NewPipeline opens a pipeline over a transport, for a node that ends with closed.
+func NewPipeline(inner *raft.NetworkTransport, closed <-chan struct{}) (raft.AppendPipeline, error) {
+	return (&patientTransport{NetworkTransport: inner, closed: closed}).AppendEntriesPipeline("peer.1", "peer")
 }
 
 // NewCalmTransport makes the transport that spares heartbeats, for a peer that has
@@ -307,9 +440,9 @@ func (s *countingStream) Dial(address raft.ServerAddress, timeout time.Duration)
 	return net.DialTimeout("tcp", string(address), timeout)
 }
 
-// Agreed is the latest time that a majority of all clocks has reached.
-func Agreed(offsets []time.Duration, majority int, fault error) (time.Duration, error) {
-	return agreed(offsets, majority, []error{fault})
+// Supported is by how much the cluster's time is to be corrected.
+func Supported(offsets []time.Duration, majority int, fault error) (time.Duration, error) {
+	return supported(offsets, majority, []error{fault})
 }
 
 // WakeAt plans when the timers of a leader have something to do.
@@ -345,3 +478,27 @@ func MayGo(entries, afloat, commands, bytes int) bool {
 
 // InTurn does the parts of a call.
 func InTurn(parts int, do func(part int) error) error { return inTurn(parts, do) }
+
+// hangingEngine is a log store whose disk can be made to hang.
+type hangingEngine struct {
+	logEngine
+	disk *sync.RWMutex
+}
+
+func (e hangingEngine) StoreLogs(logs []*raft.Log) error {
+	e.disk.RLock()
+	defer e.disk.RUnlock()
+	return e.logEngine.StoreLogs(logs)
+}
+
+// HangWrites has a node's log hang while the lock is held.
+func HangWrites(o *Options, disk *sync.RWMutex) {
+	o.System.Log = func(engine LogEngine) LogEngine { return hangingEngine{engine, disk} }
+}
+
+// DiskNeed tells what a node needs of its disk, in MiB, and of what that comes.
+func DiskNeed(n *Node) string {
+	need, err := n.diskNeed()
+	size, reusable, _ := n.machine.Space()
+	return fmt.Sprintf("needs %d MiB of %d: state %d, of which %d are free, log has %d free, %v", need>>20, n.diskFree.Load()>>20, size>>20, reusable>>20, n.log.reusable()>>20, err)
+}

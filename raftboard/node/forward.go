@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -34,6 +35,9 @@ type forwarder struct {
 
 func newForwarder(n *Node) *forwarder {
 	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return n.options.System.Dial(ctx, address)
+		},
 		Protocols:       new(http.Protocols),
 		IdleConnTimeout: time.Minute,
 		// A node that has died silently is noticed by its connection, not by

@@ -27,7 +27,7 @@ const (
 
 // serve opens the HTTP port: the API, health and metrics.
 func (n *Node) serve() error {
-	listener, err := net.Listen("tcp", n.options.APIListen)
+	listener, err := n.options.System.Listen(n.options.APIListen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on the API port: %w", err)
 	}
@@ -39,15 +39,18 @@ func (n *Node) serve() error {
 	n.http = &http.Server{
 		Handler:           n.handler(),
 		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: clientPatience},
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          n.logger.Named("http").StandardLogger(nil),
+		ConnState:         n.connections.changed,
+		ConnContext:       withClient,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	n.http.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
 	n.stopCalls = cancel
+	n.routines.Go(func() { n.exchanges.run(ctx) })
 	n.routines.Go(func() {
 		if err := n.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			n.fatal(fmt.Errorf("the API port has stopped: %w", err))
@@ -74,7 +77,7 @@ func (n *Node) handler() http.Handler {
 	mux := http.NewServeMux()
 	board := &boardService{n}
 	path, boardHandler := conductordv1connect.NewBoardServiceHandler(board, options...)
-	mux.Handle(path, n.dropSlowWatches(n.watchLines(board, boardHandler)))
+	mux.Handle(path, n.watchLines(board, boardHandler))
 	mux.Handle(conductordv1connect.NewSessionServiceHandler(&sessionService{n}, options...))
 	mux.Handle(conductordv1connect.NewLogbookServiceHandler(&logbookService{n}, options...))
 	mux.Handle(conductordv1connect.NewScheduleServiceHandler(&scheduleService{n}, options...))
@@ -89,7 +92,7 @@ func (n *Node) handler() http.Handler {
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.options.Metrics, promhttp.HandlerOpts{}))
-	return mux
+	return n.exchanges.bound(mux)
 }
 
 // observing puts the leader's address on every answer and counts the calls.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -32,6 +34,12 @@ type identity struct {
 	Instance uuid.UUID `json:"instance"`
 	// Generation counts restorations of the cluster from a backup or a survivor.
 	Generation uint64 `json:"generation"`
+	// Starts counts the starts of the node: a process that has fewer than its
+	// peers have heard of comes from an old copy of the directory.
+	Starts uint64 `json:"starts"`
+	// Members is the list that the node has told its peers before the first
+	// configuration was in its log. From then on that one counts.
+	Members roster `json:"members"`
 	// Bootstrapped is set once the first configuration is in the log.
 	Bootstrapped bool `json:"bootstrapped"`
 	// LogStore is where log, term and votes are. To write it is to change over
@@ -69,7 +77,11 @@ func loadIdentity(o Options) (*identityStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store, store.matches(o)
+	if err := errors.Join(store.matches(o), store.keepsItsWord(o)); err != nil {
+		return nil, err
+	}
+	store.id.Starts++
+	return store, store.saveLocked() // nobody else has it yet
 }
 
 // wrongDirectory is an error if the data directory is another node's, or not
@@ -117,7 +129,7 @@ func (s *identityStore) create(o Options) error {
 	}
 	s.id = identity{
 		Cluster: o.Cluster, Name: o.Name, Incarnation: 1, Instance: uuid.New(), Generation: 1,
-		LogStore: o.LogStore, Peers: map[string]uuid.UUID{},
+		LogStore: o.LogStore, Peers: map[string]uuid.UUID{}, Starts: 1, Members: rosterOf(o.Members),
 	}
 	return s.saveLocked()
 }
@@ -134,6 +146,22 @@ func (s *identityStore) matches(o Options) error {
 			"\"conductord log-store convert --to %s --data-dir %s\"", o.DataDir, s.id.LogStore, o.LogStore, o.LogStore, o.DataDir)
 	}
 	return nil
+}
+
+// keepsItsWord refuses another member list than the one that peers may count on:
+// one of them may have begun to work because this node had the same.
+func (s *identityStore) keepsItsWord(o Options) error {
+	now := rosterOf(o.Members)
+	if s.id.Bootstrapped || maps.Equal(s.id.Members, now) {
+		return nil
+	}
+	if len(s.id.Peers) == 0 {
+		s.id.Members = now
+		return nil
+	}
+	return fmt.Errorf("node %q has agreed with %s on the members %v, and its configuration now lists %v: set cluster.members back; "+
+		"or, if this cluster has never worked, empty the data directories of all its nodes and start each with --init",
+		s.id.Name, strings.Join(slices.Sorted(maps.Keys(s.id.Peers)), ", "), s.id.Members, now)
 }
 
 // complete refuses an identity that was changed by hand, or by a newer program.
@@ -153,7 +181,9 @@ func (s *identityStore) complete() error {
 func (s *identityStore) get() identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.id
+	id := s.id
+	id.Peers = maps.Clone(id.Peers) // it grows
+	return id
 }
 
 // setLogStore makes another store the one that counts, in one step.

@@ -102,8 +102,13 @@ func (n *Node) Ready() error {
 	if n.stopping.Load() {
 		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
 	}
+	n.mu.Lock()
+	awaits := n.awaits
+	n.mu.Unlock()
 	leader, known := n.leader()
 	switch {
+	case awaits != "":
+		return fmt.Errorf("%w: before the first election this node waits for %s: every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
 	case !known:
 		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
 	case leader.Name == n.options.Name && !n.Leading():

@@ -8,11 +8,12 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
@@ -37,6 +38,10 @@ const (
 	// heartbeats while its disk hangs (hashicorp/raft#503), so a node that
 	// waits longer takes itself out.
 	diskPatience = 20 * time.Second
+	// hangPatience is how long a write of the log may take before the node says
+	// nothing more to its followers, so that they elect another leader: well over
+	// what a busy disk takes, and with an election still within five seconds.
+	hangPatience = 2 * time.Second
 	// logCacheSize is how many of the latest entries are kept in memory for
 	// the followers, each of up to maxEntryBytes: one that keeps up is never as
 	// far behind, and one that is further behind reads the disk.
@@ -54,20 +59,28 @@ type logEngine interface {
 }
 
 // guardedLog keeps raft's log in a store and adds what the stores do not do: a
-// checksum on every entry, an end of the process after a write that has failed
+// checksum on every entry and on the term and vote, a mark that an orderly end
+// has reached, an end of the process after a write that has failed
 // (a second fsync may call a lost page clean), and after one that hangs.
 type guardedLog struct {
 	engine  logEngine
+	terms   *keptTerms
 	dataDir string
 	fatal   func(error)
-	written func() // counts a write that the disk has acknowledged; nil: nobody counts. Set before raft starts
+	closing sync.Once
+	applied *appliedGuard // nil: nothing is applied yet. Set before raft starts
+	hangs   atomic.Int32  // writes that have taken longer than hangPatience
+	written func()        // counts a write that the disk has acknowledged; nil: nobody counts. Set before raft starts
 }
 
 // openLog opens the log and stable store of a data directory.
 func openLog(dataDir string, kind LogStore, logger hclog.Logger, fatal func(error)) (*guardedLog, error) {
-	var engine logEngine
-	err := intact(dataDir, func() (err error) {
-		engine, err = openEngine(kind, logPath(dataDir, kind), logger)
+	var log *guardedLog
+	err := intact(dataDir, func() error {
+		engine, err := openEngine(kind, logPath(dataDir, kind), logger)
+		if err == nil {
+			log, err = guard(engine, dataDir, fatal)
+		}
 		return err
 	})
 	switch {
@@ -76,7 +89,21 @@ func openLog(dataDir string, kind LogStore, logger hclog.Logger, fatal func(erro
 	case err != nil:
 		return nil, fmt.Errorf("cannot open the raft log in %s: %w", dataDir, err)
 	}
-	return &guardedLog{engine: engine, dataDir: dataDir, fatal: fatal}, nil
+	return log, nil
+}
+
+// guard begins to guard a store. It closes one that is damaged, or panics.
+func guard(engine logEngine, dataDir string, fatal func(error)) (log *guardedLog, err error) {
+	defer func() {
+		if log == nil {
+			err = errors.Join(err, engine.Close())
+		}
+	}()
+	terms, err := loadTerms(engine)
+	if err != nil {
+		return nil, err
+	}
+	return &guardedLog{engine: engine, terms: terms, dataDir: dataDir, fatal: fatal}, nil
 }
 
 func openEngine(kind LogStore, path string, logger hclog.Logger) (logEngine, error) {
@@ -88,30 +115,6 @@ func openEngine(kind LogStore, path string, logger hclog.Logger) (logEngine, err
 
 func errInUse(dataDir string) error {
 	return fmt.Errorf("cannot open the raft log in %s: another process uses this data directory", dataDir)
-}
-
-// checkLength refuses a file of bbolt that was cut short. bbolt would read
-// beyond its end, in a goroutine of its own, and the process would end with a
-// stack.
-func checkLength(path string) error {
-	file, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) || (err == nil && file.Size() == 0) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
-	if err != nil {
-		return err
-	}
-	err = db.View(func(tx *bbolt.Tx) error {
-		if tx.Size() > file.Size() {
-			return cutShort(path, file.Size(), tx.Size())
-		}
-		return nil
-	})
-	return errors.Join(err, db.Close())
 }
 
 func cutShort(path string, has, wants int64) error {
@@ -153,7 +156,15 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 		copied.Extensions = checksum(log)
 		sealed[i] = &copied
 	}
-	return g.watch("write the raft log", func() error { return g.engine.StoreLogs(sealed) })
+	if g.applied != nil {
+		g.applied.restored.Store(0) // the log goes on: it was cleared, or there was nothing to clear
+	}
+	return g.watch("write the raft log", func() error {
+		if err := g.engine.StoreLogs(sealed); err != nil || len(logs) == 0 {
+			return err
+		}
+		return g.terms.stored(logs[len(logs)-1].Index)
+	})
 }
 
 // GetLog reads an entry and verifies it.
@@ -176,36 +187,77 @@ func (g *guardedLog) GetLog(index uint64, log *raft.Log) error {
 }
 
 // Get reads a key of the stable store; nil if it was never set.
-func (g *guardedLog) Get(key []byte) ([]byte, error) { return g.engine.Get(key) }
+func (g *guardedLog) Get(key []byte) ([]byte, error) { return g.terms.get(key), nil }
 
 // GetUint64 reads a number of the stable store; 0 if it was never set.
-func (g *guardedLog) GetUint64(key []byte) (uint64, error) { return g.engine.GetUint64(key) }
+func (g *guardedLog) GetUint64(key []byte) (uint64, error) {
+	var number [8]byte
+	copy(number[:], g.terms.get(key))
+	return binary.BigEndian.Uint64(number[:]), nil
+}
 
 // Set stores a key of the stable store, such as a vote.
 func (g *guardedLog) Set(key, value []byte) error {
-	return g.watch("write a vote", func() error { return g.engine.Set(key, value) })
+	return g.watch("write a vote", func() error { return g.terms.set(key, value) })
 }
 
 // SetUint64 stores a number of the stable store, such as the term.
 func (g *guardedLog) SetUint64(key []byte, value uint64) error {
-	return g.watch("write the term", func() error { return g.engine.SetUint64(key, value) })
+	return g.watch("write the term", func() error { return g.terms.set(key, binary.BigEndian.AppendUint64(nil, value)) })
 }
 
 // DeleteRange drops entries behind a snapshot, or those of a history that was
-// given up.
+// given up. It refuses to drop the end of the log from an applied entry on.
 func (g *guardedLog) DeleteRange(first, last uint64) error {
-	return g.watch("trim the raft log", func() error { return g.engine.DeleteRange(first, last) })
+	return g.watch("trim the raft log", func() error {
+		begins, ends, err := bounds(g.engine)
+		if err != nil {
+			return err
+		}
+		if last < ends {
+			return g.engine.DeleteRange(first, last)
+		}
+		left := uint64(0)
+		if first > begins {
+			left = first - 1
+		}
+		if g.applied != nil {
+			err = g.applied.mayCut(first, left == 0)
+		}
+		if err == nil && left < g.terms.mark() {
+			err = g.terms.setMark(left)
+		}
+		if err != nil {
+			return err
+		}
+		return g.engine.DeleteRange(first, last)
+	})
 }
 
-// Close closes the store.
-func (g *guardedLog) Close() error { return g.engine.Close() }
+// Close marks the end of the log and closes the store. It may be called more
+// than once.
+func (g *guardedLog) Close() error {
+	var err error
+	g.closing.Do(func() {
+		var last uint64
+		if last, err = g.engine.LastIndex(); err == nil && last != g.terms.mark() {
+			err = g.terms.setMark(last)
+		}
+		err = errors.Join(err, g.engine.Close())
+	})
+	return err
+}
 
 func (g *guardedLog) watch(what string, write func() error) error {
 	watchdog := time.AfterFunc(diskPatience, func() {
 		g.fatal(fmt.Errorf("cannot %s: the disk has not answered for %v", what, diskPatience))
 	})
+	hanging := time.AfterFunc(hangPatience, func() { g.hangs.Add(1) })
 	err := write()
 	watchdog.Stop()
+	if !hanging.Stop() {
+		g.hangs.Add(-1)
+	}
 	if err != nil {
 		g.fatal(fmt.Errorf("cannot %s: %w", what, err))
 		return err
@@ -215,6 +267,18 @@ func (g *guardedLog) watch(what string, write func() error) error {
 	}
 	return nil
 }
+
+// reusable is how many bytes of the log's files are free for more entries. It is
+// less than none in raft-wal, which takes a whole segment at once.
+func (g *guardedLog) reusable() int64 {
+	if bolt, ok := g.engine.(boltLog); ok {
+		return int64(bolt.Stats().FreePageN) * int64(os.Getpagesize())
+	}
+	return -walSegmentBytes
+}
+
+// hanging tells whether a write does not end.
+func (g *guardedLog) hanging() bool { return g.hangs.Load() > 0 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -443,6 +443,73 @@ func TestWALMissesNoEntrySilently(t *testing.T) {
 	}
 }
 
+// However a bit of the file of bbolt changes that has term, vote and, for bolt,
+// the entries: after an orderly stop nothing is missing without a word.
+func TestBoltMissesNothingSilently(t *testing.T) {
+	t.Parallel()
+	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+		t.Parallel()
+		const entries = 6
+		dir := t.TempDir()
+		log, err := openSmall(dir, kind, func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for index := uint64(1); index <= entries; index++ {
+			store(t, log, index, 30)
+		}
+		if err := errors.Join(log.SetUint64([]byte("CurrentTerm"), 9), log.SetUint64([]byte("LastVoteTerm"), 9), log.Set([]byte("LastVoteCand"), []byte("n2.1")), log.Close()); err != nil {
+			t.Fatal(err)
+		}
+		file := "raft.db"
+		if kind == node.LogStoreWAL {
+			file = "raft-wal/wal-meta.db"
+		}
+		data := readFile(t, filepath.Join(dir, file))
+		for at := range data {
+			if data[at] == 0 && at%64 != 0 { // most of a page is never looked at
+				continue
+			}
+			changed := slices.Clone(data)
+			changed[at] ^= 1 << (at % 8)
+			copied := filepath.Join(t.TempDir(), "log") // one that is refused may stay locked
+			if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, filepath.Join(copied, file), changed)
+			if missing := missingOf(copied, kind, entries); missing != "" {
+				t.Errorf("byte %d of %d, in page %d at %d: %s, without a word", at, len(data), at/4096, at%4096, missing)
+			}
+		}
+	})
+}
+
+// missingOf tells what is missing in a log that opens and reads without a fault.
+func missingOf(dir string, kind node.LogStore, entries uint64) string {
+	faults := 0
+	log, err := openSmall(dir, kind, func(error) { faults++ })
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = log.Close() }()
+	term, termErr := log.GetUint64([]byte("CurrentTerm"))
+	voted, votedErr := log.GetUint64([]byte("LastVoteTerm"))
+	vote, voteErr := log.Get([]byte("LastVoteCand"))
+	last, lastErr := log.LastIndex()
+	if errors.Join(termErr, votedErr, voteErr, lastErr) != nil || term == 0 { // without a term no node starts
+		return ""
+	}
+	for index := uint64(1); index <= last; index++ {
+		if log.GetLog(index, new(raft.Log)) != nil {
+			return ""
+		}
+	}
+	if faults > 0 || (term == 9 && voted == 9 && string(vote) == "n2.1" && last == entries) {
+		return ""
+	}
+	return fmt.Sprintf("term %d, vote of %d for %q, entries up to %d", term, voted, vote, last)
+}
+
 // intactEntries counts the entries of a log up to a fault that is told.
 func intactEntries(dir string) (int, error) {
 	log, err := node.OpenWAL(dir, smallSegment, func(error) {})

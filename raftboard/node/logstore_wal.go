@@ -24,28 +24,18 @@ const (
 	walDir = "raft-wal"
 	// walSegmentBytes is raft-wal's own default, with which its users run it.
 	walSegmentBytes = 64 << 20
-	// walMarkEvery is after how many entries the mark is written again. A mark
-	// costs two fsyncs: with one in so many entries nobody notices.
-	walMarkEvery = 4096
 )
-
-// walMarkKey is where the store keeps its mark, beside raft's own keys.
-var walMarkKey = []byte("ConductordMark")
 
 // walLog is raft-wal as a logEngine. Term and votes are in raft-wal's own meta
 // file, so that a data directory holds one store and not halves of two.
 //
 // raft-wal takes whatever does not read well at the end of its log for the
 // write that a crash cut off, and drops it without a word; if the whole last
-// segment is gone, it begins another. So we keep a mark: an index up to which
-// the log is known to have been on disk. It is written every so many entries
-// and at every orderly end, lowered before the end of the log is cut off, and
-// at the start the log must reach it. What tears the log apart further back is
-// found by walMeta.
+// segment is gone, it begins another. The guard's mark tells after an orderly
+// end. What tears the log apart further back is found by walMeta.
 type walLog struct {
 	*wal.WAL
 	segments *walSegments
-	mark     atomic.Uint64 // as on disk; changed by raft's one writer
 }
 
 // walSegments is raft-wal's own keeper of segments, and remembers why a new one
@@ -69,7 +59,7 @@ func openWAL(dir string, logger hclog.Logger, segmentBytes int) (logEngine, erro
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := checkLength(filepath.Join(dir, metadb.FileName)); err != nil {
+	if err := checkBolt(filepath.Join(dir, metadb.FileName)); err != nil {
 		return nil, err
 	}
 	meta, segments := &walMeta{logger: logger}, &walSegments{Filer: segment.NewFiler(dir, walfs.New())}
@@ -82,27 +72,7 @@ func openWAL(dir string, logger hclog.Logger, segmentBytes int) (logEngine, erro
 	if err != nil {
 		return nil, errors.Join(err, meta.Close()) // raft-wal leaves it open
 	}
-	w := &walLog{WAL: opened, segments: segments}
-	if err := w.reachesMark(dir); err != nil {
-		return nil, errors.Join(err, opened.Close())
-	}
-	return w, nil
-}
-
-func (w *walLog) reachesMark(dir string) error {
-	mark, err := w.WAL.GetUint64(walMarkKey)
-	if err != nil {
-		return err
-	}
-	last, err := w.WAL.LastIndex()
-	if err != nil {
-		return err
-	}
-	if last < mark {
-		return fmt.Errorf("%s ends with entry %d, and has had entry %d: %s", dir, last, mark, remedy)
-	}
-	w.mark.Store(mark)
-	return nil
+	return &walLog{WAL: opened, segments: segments}, nil
 }
 
 // StoreLog stores one entry durably.
@@ -114,57 +84,7 @@ func (w *walLog) StoreLogs(logs []*raft.Log) error {
 	if why := w.segments.failure.Load(); err != nil && why != nil {
 		return fmt.Errorf("cannot begin a segment: %w", *why)
 	}
-	if err != nil || len(logs) == 0 {
-		return err
-	}
-	if last := logs[len(logs)-1].Index; last >= w.mark.Load()+walMarkEvery {
-		return w.setMark(last)
-	}
-	return nil
-}
-
-// DeleteRange drops entries of the beginning or of the end.
-func (w *walLog) DeleteRange(first, last uint64) error {
-	begins, err := w.WAL.FirstIndex()
-	if err != nil {
-		return err
-	}
-	ends, err := w.WAL.LastIndex()
-	if err != nil {
-		return err
-	}
-	if last >= ends { // of the end: from here on the log may be shorter
-		left := uint64(0)
-		if first > begins {
-			left = first - 1
-		}
-		if left < w.mark.Load() {
-			if err := w.setMark(left); err != nil {
-				return err
-			}
-		}
-	}
-	return w.WAL.DeleteRange(first, last)
-}
-
-// Close marks the end of the log and closes it.
-func (w *walLog) Close() error {
-	last, err := w.WAL.LastIndex()
-	if errors.Is(err, wal.ErrClosed) {
-		return nil
-	}
-	if err == nil && last != w.mark.Load() {
-		err = w.setMark(last)
-	}
-	return errors.Join(err, w.WAL.Close())
-}
-
-func (w *walLog) setMark(index uint64) error {
-	if err := w.WAL.SetUint64(walMarkKey, index); err != nil {
-		return err
-	}
-	w.mark.Store(index)
-	return nil
+	return err
 }
 
 // walMeta is raft-wal's own meta store, and looks at the segments before

@@ -82,7 +82,10 @@ var (
 		"How long the job has waited that has been claimable longest; 0 if none is.", []string{"board"}, nil)
 	boardPausedDescription = prometheus.NewDesc("conductord_board_paused", "1 while nobody can claim from the board.", []string{"board"}, nil)
 	boardParkedDescription = prometheus.NewDesc("conductord_board_parked", "Jobs of a board that their retry policy holds for a person.", []string{"board"}, nil)
-	leadingDescription     = prometheus.NewDesc("conductord_leading", "1 while this node serves as the leader.", nil, nil)
+	clockDescription       = prometheus.NewDesc("conductord_clock_offset_seconds",
+		"How far this node's wall clock is ahead of the cluster's time; absent until a leader has told it.", nil, nil)
+	diskFreeDescription = prometheus.NewDesc("conductord_disk_free_bytes", "Free space on the disk of the data directory.", nil, nil)
+	leadingDescription  = prometheus.NewDesc("conductord_leading", "1 while this node serves as the leader.", nil, nil)
 )
 
 // stateCollector reads the state machine when somebody asks, and not before.
@@ -93,6 +96,8 @@ func (c *stateCollector) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- jobsDescription
 	descriptions <- appliedDescription
 	descriptions <- leadingDescription
+	descriptions <- clockDescription
+	descriptions <- diskFreeDescription
 	descriptions <- boardJobsDescription
 	descriptions <- boardOldestDescription
 	descriptions <- boardPausedDescription
@@ -116,6 +121,10 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 		leading = 1
 	}
 	gauge(leadingDescription, leading)
+	gauge(diskFreeDescription, float64(c.node.diskFree.Load()))
+	if ahead, known := c.node.clockOffset(); known {
+		gauge(clockDescription, ahead.Seconds())
+	}
 	c.collectBoards(gauge)
 }
 
@@ -124,7 +133,7 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 const maxMetricBoards = 100
 
 func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value float64, labels ...string)) {
-	now := time.Now()
+	now := c.node.now()
 	boards, err := c.node.machine.BoardList("", maxMetricBoards, now)
 	if err != nil {
 		c.node.logger.Warn("cannot read the boards for the metrics", "error", err)

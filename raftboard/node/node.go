@@ -20,22 +20,22 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 )
 
 const (
 	stateFile         = "state.db"
-	snapshotsRetained = 2 // an unreadable newest one is survived: trailing logs reach back to the one before
+	snapshotsRetained = 2 // a damaged newest one is survived where the log reaches back to the one before: see startcheck.go
 	// leadershipNotices bounds raft's notices that wait. raft's main loop
 	// blocks on a full channel, so it is drained by a goroutine that does
 	// nothing else.
@@ -57,10 +57,8 @@ type Node struct {
 	logger   hclog.Logger
 	metrics  *nodeMetrics
 	identity *identityStore
-	started  time.Time
+	started  time.Time // of boottime
 	fatal    func(error)
-
-	watchPatience time.Duration // shorter in tests; never written once calls come
 
 	lock       io.Closer // on the data directory
 	machine    *fsm.Machine
@@ -72,26 +70,42 @@ type Node struct {
 	running    atomic.Bool
 	proposer   *proposer
 	reads      *readRounds
-	wall       *wallClock
+	clocks     *clockRounds
 	parking    *parking
-	clock      clock
+	clock      *clock
 	backfills  chan struct{} // holds one for the backfill that is under way
+	shares     *sessionShares
 	leadership *moments
 	forward    *forwarder
 
-	http       *http.Server
-	stopCalls  context.CancelFunc
-	apiAddress net.Addr
-	cancel     context.CancelFunc
-	routines   sync.WaitGroup
-	closing    sync.Once
-	closeErr   error
+	exchanges   *exchanges
+	connections *connections
+	http        *http.Server
+	stopCalls   context.CancelFunc
+	apiAddress  net.Addr
+	cancel      context.CancelFunc
+	routines    sync.WaitGroup
+	closing     sync.Once
+	closeErr    error
 
 	mu       sync.Mutex
 	reigning *reign // observes changes; under mu
 	serves   *reign // set while this node answers as the leader; under mu
-	met      map[string]error
+	met      map[string]reception
+	joined   bool                // raft has a configuration; under mu
+	vouched  bool                // a peer with the same list has joined: all had agreed; under mu
+	awaits   string              // the nodes that the first election waits for; under mu
+	conflict error               // a member list that this node cannot live beside; under mu
+	crowded  map[string]struct{} // the nodes whose disks are short of space, as this one knows; under mu
 	stopping atomic.Bool
+	failed   atomic.Bool // fatal was called: raft may answer nothing any more
+
+	diskFree  atomic.Int64  // bytes
+	diskEarly atomic.Bool   // less than twice what is needed
+	grown     atomic.Int64  // bytes of new things since the last look at the disk
+	lookSoon  chan struct{} // holds one signal: much is new
+
+	clockWarned atomic.Int64 // how far this node's clock was ahead when it last warned of it; 0: it is right
 
 	caughtUp  atomic.Bool   // this node has once applied all that a leader had committed
 	catchUpTo atomic.Uint64 // what that is; 0: not known yet
@@ -106,15 +120,22 @@ func Open(options Options) (*Node, error) {
 		return nil, fmt.Errorf("cannot start the node: %w", err)
 	}
 	n := &Node{
-		options:    options,
-		logger:     options.Logger,
-		started:    time.Now(),
-		parking:    newParking(),
-		backfills:  make(chan struct{}, 1),
-		leadership: newMoments(),
-		met:        map[string]error{},
-
-		watchPatience: watchPatience,
+		options:     options,
+		logger:      options.Logger,
+		started:     boottime.Now(),
+		parking:     newParking(),
+		clock:       newClock(),
+		backfills:   make(chan struct{}, 1),
+		leadership:  newMoments(),
+		met:         map[string]reception{},
+		crowded:     map[string]struct{}{},
+		lookSoon:    make(chan struct{}, 1),
+		exchanges:   newExchanges(options.Logger.Named("http")),
+		connections: &connections{logger: options.Logger.Named("http"), limit: maxConnections, idle: make(map[net.Conn]time.Time)},
+	}
+	n.shares = &sessionShares{
+		known:  func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil },
+		opened: make(map[string]map[jobs.SessionID]time.Time),
 	}
 	n.fatal = n.fatalOnce(options.Fatal)
 	n.metrics = newNodeMetrics(options.Metrics, n)
@@ -132,6 +153,7 @@ func (n *Node) open() error {
 	if n.lock, err = lockDataDir(n.options.DataDir); err != nil {
 		return err
 	}
+	n.giveUpReserve()
 	if n.identity, err = loadIdentity(n.options); err != nil {
 		return err
 	}
@@ -142,6 +164,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
+	n.log.engine = n.options.System.Log(n.log.engine)
 	n.log.written = n.metrics.logWrites.Inc
 	n.machine, err = fsm.Open(fsm.Options{
 		Path:       filepath.Join(n.options.DataDir, stateFile),
@@ -173,72 +196,21 @@ func (n *Node) openStream() error {
 	}
 	var err error
 	n.stream, err = openStreamLayer(n.options.RaftListen, &streamLayer{
-		identity:   n.identity,
-		members:    members,
+		identity: n.identity, members: members,
+		run: uuid.New(), roster: rosterOf(n.options.Members), joined: make(chan struct{}), disagreed: n.disagreed, mute: n.log.hanging,
+		settled:    time.Now().Add(n.options.Raft.Election),
+		system:     n.options.System,
 		logger:     n.logger.Named("transport"),
-		serveTerms: func(conn net.Conn) { answerTerms(conn, n.stands) },
+		serveTerms: func(conn net.Conn) { answerTerms(conn, n.hear, n.stands) },
 		greeted:    n.greeted,
 	})
 	return err
 }
 
-// probe introduces the node to the others before it takes part in anything.
-// One that all others refuse is wrong, not they: it does not start.
-func (n *Node) probe() error {
-	for _, peer := range n.peers() {
-		conn, err := n.stream.dial(raft.ServerAddress(peer.Raft), purposeProbe, time.Second)
-		if err == nil {
-			_ = conn.Close()
-		}
-	}
-	return n.outcast()
-}
-
-// greeted notes how the others received this node.
-func (n *Node) greeted(peer string, err error) {
-	var refused *refusedError
-	if err != nil && !errors.As(err, &refused) {
-		return // not reached: nothing learned
-	}
-	n.mu.Lock()
-	before, known := n.met[peer]
-	n.met[peer] = err
-	n.mu.Unlock()
-	if err == nil || (known && before != nil && before.Error() == err.Error()) {
-		return
-	}
-	n.logger.Error("a node of the cluster refuses this one", "peer", peer, "error", err)
-	if fault := n.outcast(); fault != nil && n.running.Load() {
-		n.fatal(fault)
-	}
-}
-
-// outcast is an error if every other member refuses this node.
-func (n *Node) outcast() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var refusals []error
-	for _, err := range n.met {
-		if err == nil {
-			return nil
-		}
-		refusals = append(refusals, err)
-	}
-	if len(refusals) == 0 || len(refusals) < len(n.options.Members)-1 {
-		return nil
-	}
-	slices.SortFunc(refusals, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	var reasons []string
-	for _, refusal := range refusals {
-		reasons = append(reasons, refusal.Error())
-	}
-	return fmt.Errorf("every other node refuses this one: %s", strings.Join(reasons, "; "))
-}
-
 func (n *Node) openRaft(ctx context.Context) error {
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(n.options.DataDir, snapshotsRetained, n.logger.Named("snapshot"))
+	snapshots, err := openSnapshots(n.options.DataDir, n.identity.get().Bootstrapped, n.log, n.logger.Named("snapshot"))
 	if err != nil {
-		return fmt.Errorf("cannot open the snapshots: %w", err)
+		return err
 	}
 	cached, err := raft.NewLogCache(logCacheSize, n.log)
 	if err != nil {
@@ -250,7 +222,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.growth = newGrowth(n.options.Raft.SnapshotBytes)
 	notices := make(chan bool, leadershipNotices)
 	config := n.raftConfig(notices)
-	if err := n.bootstrap(config, cached, snapshots, n.transport); err != nil {
+	if err := n.checkPast(cached, snapshots); err != nil {
 		return err
 	}
 	patient := &patientTransport{
@@ -258,20 +230,50 @@ func (n *Node) openRaft(ctx context.Context) error {
 		heard: n.stream.heard, quiet: time.Duration(quietShare * float64(n.options.Raft.LeaderLease)),
 	}
 	asked := new(atomic.Int64)
-	n.raft, err = raft.NewRaft(config, &replica{machine: n.machine, asked: asked, growth: n.growth, fatal: n.fatal}, cached, n.log, snapshots, patient)
+	applied := newAppliedGuard(n.settled, n.claimedLeader)
+	n.log.applied, snapshots.applied, snapshots.fatal = applied, applied, n.fatal
+	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, fatal: n.fatal}
+	n.raft, err = raft.NewRaft(config, state, cached, n.log, snapshots, patient)
 	if err != nil {
-		return fmt.Errorf("cannot start raft: %w", err)
+		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
+	}
+	if err := n.compareConfiguration(); err != nil {
+		return err
 	}
 	n.running.Store(true)
+	if fault := n.outcast(); fault != nil { // met since the probe
+		return fault
+	}
 	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
-	n.wall = newWallClock(n.newAskers(), len(n.options.Members)/2+1)
+	n.clocks = &clockRounds{
+		peers: n.newAskers(n.told), majority: len(n.options.Members)/2 + 1, now: n.clock.now, wall: n.options.WallClock,
+	}
 	n.forward = newForwarder(n)
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.watchLeader(ctx)
+	n.routines.Go(func() { n.join(ctx) })
+	n.routines.Go(func() { n.watchDisk(ctx) })
 	n.routines.Go(func() { n.catchUp(ctx); n.dropOldStore() })
 	n.routines.Go(func() { n.compact(ctx) })
 	return nil
+}
+
+// settled is up to which entry this node knows the log to be decided for ever.
+func (n *Node) settled() uint64 {
+	if !n.running.Load() {
+		return n.machine.AppliedIndex()
+	}
+	return max(n.machine.AppliedIndex(), n.raft.CommitIndex())
+}
+
+// claimedLeader names the node whose word raft follows.
+func (n *Node) claimedLeader() string {
+	if !n.running.Load() {
+		return "a node"
+	}
+	address, id := n.raft.LeaderWithID()
+	return fmt.Sprintf("node %.64q at %.64q", id, address)
 }
 
 // leadsIn tells whether this node leads in a term.
@@ -298,48 +300,20 @@ func (n *Node) raftConfig(notices chan<- bool) *raft.Config {
 	return config
 }
 
-// bootstrap writes the first configuration, once per node and the same on
-// all: it is the first entry of every log, so that nobody has to be first.
-func (n *Node) bootstrap(config *raft.Config, logs raft.LogStore, snapshots raft.SnapshotStore, transport raft.Transport) error {
-	existing, err := raft.HasExistingState(logs, n.log, snapshots)
-	if err != nil {
-		return fmt.Errorf("cannot read the raft state: %w", err)
-	}
-	id := n.identity.get()
-	// A snapshot alone is no past to go on from: the votes were in the log's file.
-	term, err := n.log.GetUint64(currentTermKey)
-	if err != nil {
-		return fmt.Errorf("cannot read the raft state: %w", err)
-	}
-	switch {
-	case existing && term > 0:
-		return n.identity.setBootstrapped()
-	case existing, id.Bootstrapped:
-		return fmt.Errorf("%s has lost its raft log: this node has run before and must not begin anew under its old identity", n.options.DataDir)
-	}
-	var servers []raft.Server
-	for _, member := range n.options.Members {
-		servers = append(servers, raft.Server{ID: serverID(member.Name, 1), Address: raft.ServerAddress(member.Raft)})
-	}
-	if err := raft.BootstrapCluster(config, logs, n.log, snapshots, transport, raft.Configuration{Servers: servers}); err != nil {
-		return fmt.Errorf("cannot bootstrap the cluster: %w", err)
-	}
-	return n.identity.setBootstrapped()
-}
-
 func (n *Node) newReadRounds() *readRounds {
 	return &readRounds{
 		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, reign: n.serving, applied: n.machine.WaitApplied,
-		peers: n.newAskers(), majority: len(n.options.Members)/2 + 1, roundDone: n.metrics.readRounds.Inc,
+		peers: n.newAskers(nil), majority: len(n.options.Members)/2 + 1, roundDone: n.metrics.readRounds.Inc,
 	}
 }
 
-// newAskers makes connections of their own to every other node.
-func (n *Node) newAskers() []*termAsker {
+// newAskers makes connections of their own to every other node. told is the
+// time that goes with their questions.
+func (n *Node) newAskers(told func() int64) []*termAsker {
 	var askers []*termAsker
 	for _, peer := range n.peers() {
 		askers = append(askers, &termAsker{
-			address: raft.ServerAddress(peer.Raft), dial: n.stream.dial, timeout: n.options.Raft.Election,
+			address: raft.ServerAddress(peer.Raft), dial: n.stream.dial, timeout: n.options.Raft.Election, told: told,
 		})
 	}
 	return askers
@@ -359,6 +333,7 @@ func (n *Node) peers() []Member {
 // runs in the goroutine that applies them, and only passes on.
 func (n *Node) changed(changes fsm.Changes) {
 	n.parking.changed(changes)
+	n.shares.ended(changes.Ended)
 	n.mu.Lock()
 	current := n.reigning
 	n.mu.Unlock()
@@ -420,7 +395,7 @@ func (n *Node) serving() (*reign, error) {
 	n.mu.Lock()
 	current := n.serves
 	n.mu.Unlock()
-	if current == nil || n.raft.State() != raft.Leader {
+	if current == nil || n.raft.State() != raft.Leader || n.log.hanging() {
 		return nil, fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, n.options.Name)
 	}
 	return current, nil
@@ -435,6 +410,17 @@ func (n *Node) leader() (Member, bool) {
 		}
 	}
 	return Member{}, false
+}
+
+// Digest sums up the state of this node, and returns the index of the last log
+// entry in it. All nodes have the same sum at one index.
+func (n *Node) Digest() (index uint64, sum [32]byte, err error) {
+	for {
+		index = n.machine.AppliedIndex()
+		if sum, err = n.machine.Digest(); err != nil || n.machine.AppliedIndex() == index {
+			return index, sum, err
+		}
+	}
 }
 
 // APIAddress is where the node's HTTP port listens.
@@ -454,6 +440,7 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 	var once sync.Once
 	return func(err error) {
 		once.Do(func() {
+			n.failed.Store(true)
 			n.logger.Error("this node stops: it cannot go on safely", "error", err)
 			end(err)
 		})
@@ -469,7 +456,7 @@ func (n *Node) StopServing() {
 	led := n.serves
 	n.serves = nil
 	n.mu.Unlock()
-	if led == nil || len(n.options.Members) == 1 {
+	if led == nil || len(n.options.Members) == 1 || n.failed.Load() {
 		return
 	}
 	transfer := make(chan error, 1)
@@ -523,8 +510,8 @@ func (n *Node) close() error {
 	if n.reads != nil {
 		n.reads.close()
 	}
-	if n.wall != nil {
-		n.wall.close()
+	if n.clocks != nil {
+		n.clocks.close()
 	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.Close())

@@ -41,11 +41,20 @@ type Options struct {
 	Sessions  SessionTimings
 	Retention Retention
 	Limits    logbook.Limits // zero: logbook.MaxLimits
+	// DiskReserve is how many bytes must be free, beside room for a snapshot, for
+	// anything new to be accepted. 0: 256 MiB
+	DiskReserve int64
 
 	// CheckFlow is asked about the flow of each posting that brings its book,
 	// with the job's own store, before anything is written; an error refuses
 	// the posting. It may be called concurrently. nil: every flow passes.
 	CheckFlow func(flow *logbook.FlowDetail, store logbook.Values) error
+
+	// WallClock reads the wall clock of this machine, which is one vote about
+	// the cluster's time. It may be called concurrently. nil: time.Now.
+	WallClock func() time.Time
+
+	System System // of tests; the zero value: this machine's
 
 	Logger  hclog.Logger         // nil: none
 	Metrics *prometheus.Registry // nil: one of the node's own
@@ -88,6 +97,11 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Retention.Keep, 100_000)
 	setDefault(&o.Limits, logbook.MaxLimits)
 	setDefault(&o.LogStore, LogStoreBolt)
+	setDefault(&o.DiskReserve, defaultDiskReserve)
+	if o.WallClock == nil {
+		o.WallClock = wallTime
+	}
+	o.System = o.System.withDefaults()
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -29,6 +30,9 @@ type parking struct {
 	undrains int // how often a drain has ended; under mu
 	finishes map[jobs.JobID]map[chan struct{}]struct{}
 	events   chan struct{} // closed and replaced when there are new events; under mu
+	// doubts are what will come of claims that ride with a posting, until somebody
+	// has heard of it; under mu.
+	doubts map[jobs.Nonce]chan proposed
 }
 
 // claimWaiter is a parked ClaimNext.
@@ -56,7 +60,7 @@ const (
 )
 
 func newParking() *parking {
-	return &parking{ofKind: map[string][]*claimWaiter{}, finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, events: make(chan struct{})}
+	return &parking{doubts: map[jobs.Nonce]chan proposed{}, ofKind: map[string][]*claimWaiter{}, finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, events: make(chan struct{})}
 }
 
 // park lets a claim wait. The caller looks for jobs after it has parked, so
@@ -193,9 +197,25 @@ func (p *parking) board(postings []*conductordv1.Posting) []*claimWaiter {
 		}
 		p.unparkLocked(waiter)
 		waiter.riding = true
+		maps.DeleteFunc(p.doubts, func(_ jobs.Nonce, ridden chan proposed) bool { return len(ridden) > 0 })
+		p.doubts[waiter.request.Nonce] = waiter.ridden
 		riders, taken = append(riders, waiter), waiter.request.Max-1
 	}
 	return riders
+}
+
+// doubted is what will come of an earlier try of a claim; nil: none is under way.
+func (p *parking) doubted(nonce jobs.Nonce) chan proposed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.doubts[nonce]
+}
+
+// settle forgets a doubt: the state machine knows what came of the claim.
+func (p *parking) settle(nonce jobs.Nonce) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.doubts, nonce)
 }
 
 // leave takes a claim out of the parking. If it had been woken for something

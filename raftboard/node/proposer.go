@@ -88,8 +88,8 @@ type proposer struct {
 	now     func() time.Time
 	metrics *nodeMetrics
 	fatal   func(error)
-	// transferring is when raft began to refuse entries, in Unix nanoseconds; 0: it does not.
-	transferring atomic.Int64
+	// transferring is when raft began to refuse entries; nil: it does not.
+	transferring atomic.Pointer[time.Time]
 
 	queue    chan *proposal
 	waiting  atomic.Int64  // bytes in the queue
@@ -320,13 +320,11 @@ func (p *proposer) send(batch []*proposal) {
 
 func (p *proposer) watchTransfer(err error) {
 	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
-		p.transferring.Store(0)
+		p.transferring.Store(nil)
 		return
 	}
-	now := p.now().UnixNano()
-	if since := p.transferring.Load(); since == 0 {
-		p.transferring.CompareAndSwap(0, now)
-	} else if time.Duration(now-since) > transferPatience {
+	now := time.Now()
+	if !p.transferring.CompareAndSwap(nil, &now) && now.Sub(*p.transferring.Load()) > transferPatience {
 		p.fatal(errors.New("a leadership transfer does not end"))
 	}
 }

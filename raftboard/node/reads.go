@@ -57,22 +57,26 @@ type round struct {
 // wait returns an index that this node has applied, and that includes every
 // write acknowledged before the call, by whatever leader.
 func (r *readRounds) wait(ctx context.Context) (uint64, error) {
+	index, err := r.confirm(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return index, r.applied(ctx, index)
+}
+
+// confirm returns an index that includes every write acknowledged before the
+// call. That a round passed also means that this node led during the call.
+func (r *readRounds) confirm(ctx context.Context) (uint64, error) {
 	if _, err := r.reign(); err != nil {
 		return 0, err
 	}
 	round := r.join()
 	select {
 	case <-round.done:
+		return round.index, round.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	if round.err != nil {
-		return 0, round.err
-	}
-	if err := r.applied(ctx, round.index); err != nil {
-		return 0, err
-	}
-	return round.index, nil
 }
 
 // join puts the caller into the next round, and sees to it that there is one.
@@ -112,7 +116,10 @@ func (r *readRounds) carryOut() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	index, term := r.commit(), r.term()
+	// The term first: an index read in a later term then fails the round. Read
+	// first, the index could be of an earlier term than the one that is checked.
+	term := r.term()
+	index := r.commit()
 	if err := r.askPeers(term); err != nil {
 		return 0, err
 	}

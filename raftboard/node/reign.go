@@ -73,6 +73,7 @@ func (n *Node) followLeadership(ctx context.Context, notices <-chan bool) {
 
 // rule begins a reign, serves its timers, and ends it with ctx.
 func (n *Node) rule(ctx context.Context) {
+	defer n.clock.follow()
 	current, err := n.beginReign(ctx)
 	if err != nil {
 		n.logger.Info("did not begin to lead", "reason", err)
@@ -83,16 +84,20 @@ func (n *Node) rule(ctx context.Context) {
 		n.endReign(current)
 		n.logger.Info("no longer leading", "epoch", current.epoch)
 	}()
-	var schedules sync.WaitGroup
-	schedules.Go(func() { n.serveSchedules(ctx, current) }) // ends with ctx; apart, since it waits for other nodes
+	var others sync.WaitGroup // end with ctx
+	others.Go(func() { n.serveClock(ctx) })
+	others.Go(func() { n.serveSchedules(ctx, current) })
 	n.serveTimers(ctx, current)
-	schedules.Wait()
+	others.Wait()
 }
 
-// beginReign proposes the epoch, arms every session's timer, and only then
-// lets the node serve. The command's being applied is also the proof that the
+// beginReign sets the cluster's time, proposes the epoch, arms every session's
+// timer, and only then lets the node serve. The command's being applied is also the proof that the
 // node has every entry of the leaders before it.
 func (n *Node) beginReign(ctx context.Context) (*reign, error) {
+	if err := n.startClock(ctx); err != nil {
+		return nil, fmt.Errorf("cannot learn the time from a majority: %w", err)
+	}
 	begin := &conductordv1.Command{Kind: &conductordv1.Command_BeginLeadership{
 		BeginLeadership: &conductordv1.BeginLeadershipCommand{Node: n.options.Name},
 	}}
@@ -111,7 +116,7 @@ func (n *Node) beginReign(ctx context.Context) (*reign, error) {
 	// Changes reach the reign from here on; sessions that are opened while the
 	// others are being read are armed twice, which is harmless.
 	n.observeReign(current)
-	n.clock.raise(n.machine.Time())
+	n.clock.lead(n.machine.Time())
 	if err := n.armAll(current); err != nil {
 		// raft would go on leading, and nobody would answer.
 		n.fatal(err)
@@ -205,7 +210,11 @@ func (n *Node) wasPaused(current *reign, late time.Duration) bool {
 // nextWake is when there is something to do, but not before the timers have
 // rested.
 func (n *Node) nextWake(current *reign, nextSweep, rested time.Time) time.Time {
-	return wakeAt(time.Now(), rested, nextSweep, current.deadlines.next(), current.claims.next(), n.machine.NextDue())
+	now, due := time.Now(), n.machine.NextDue()
+	if !due.IsZero() {
+		due = now.Add(due.Sub(n.clock.now())) // while the clock is slewed, off by a part of longestSleep at most
+	}
+	return wakeAt(now, rested, nextSweep, current.deadlines.next(), current.claims.next(), due)
 }
 
 // wakeAt is the earliest of times, of which those that are zero do not count.
@@ -296,7 +305,7 @@ func verdictOf(err error, results []*conductordv1.Result, i int) error {
 // wakeDue makes claimable what is due.
 func (n *Node) wakeDue(ctx context.Context, current *reign) {
 	due := n.machine.NextDue()
-	if due.IsZero() || due.After(time.Now()) {
+	if due.IsZero() || due.After(n.clock.now()) {
 		return
 	}
 	n.housekeep(ctx, "wake due jobs", &conductordv1.Command{Kind: &conductordv1.Command_WakeDue{
@@ -308,7 +317,7 @@ func (n *Node) wakeDue(ctx context.Context, current *reign) {
 // whether there is more.
 func (n *Node) sweep(ctx context.Context, current *reign) (more bool) {
 	retention := n.options.Retention
-	sweepable, err := n.machine.Sweepable(time.Now(), retention.MaxAge, retention.Keep)
+	sweepable, err := n.machine.Sweepable(n.clock.now(), retention.MaxAge, retention.Keep)
 	if err != nil {
 		n.logger.Error("cannot tell whether finished jobs are to be removed", "error", err)
 		return false
@@ -337,16 +346,27 @@ func (n *Node) housekeep(ctx context.Context, what string, c *conductordv1.Comma
 }
 
 // keepAlive renews a session once a round has shown that this node still leads.
+// It needs the round, which shows that this node leads, and not the apply: a
+// session whose opening was acknowledged is known already, and must not be lost
+// because an entry takes long. Only a session that is not known has to wait.
 func (n *Node) keepAlive(ctx context.Context, id jobs.SessionID) error {
-	if _, err := n.reads.wait(ctx); err != nil {
+	index, err := n.reads.confirm(ctx)
+	if err != nil {
 		return err
 	}
-	for {
+	for applied := false; ; {
 		current, err := n.serving()
 		if err != nil {
 			return err
 		}
 		wait, known := current.deadlines.renew(id, time.Now())
+		if !known && !applied {
+			if err := n.reads.applied(ctx, index); err != nil {
+				return err
+			}
+			applied = true
+			continue
+		}
 		if !known {
 			return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -16,7 +17,10 @@ type replica struct {
 	machine *fsm.Machine
 	asked   *atomic.Int64 // entries whose results this node waits for
 	growth  *growth
+	applied *appliedGuard // to be told of snapshots; nil: none is
 	fatal   func(error)
+
+	unrestored error // why a snapshot was not restored at the start
 }
 
 // ApplyBatch applies committed entries in one transaction. The answer for an
@@ -58,14 +62,21 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a snapshot: %w", err)
 	}
-	return &replicaSnapshot{snapshot: snapshot, growth: r.growth, passed: r.growth.passed()}, nil
+	if r.applied != nil {
+		r.applied.noted.Store(snapshot.Index)
+	}
+	return &replicaSnapshot{snapshot: snapshot, growth: r.growth, applied: r.applied, passed: r.growth.passed()}, nil
 }
 
 // Restore replaces the state by a snapshot's.
 func (r *replica) Restore(from io.ReadCloser) error {
 	measured := &sized{ReadCloser: from}
 	if err := r.machine.Restore(measured); err != nil {
-		return errors.Join(fmt.Errorf("cannot restore a snapshot: %w", err), from.Close())
+		r.unrestored = errors.Join(fmt.Errorf("cannot restore a snapshot: %w", err), from.Close())
+		return r.unrestored
+	}
+	if r.applied != nil {
+		r.applied.restored.Store(r.machine.AppliedIndex())
 	}
 	r.growth.restored(r.machine.AppliedIndex(), measured.read)
 	return from.Close()
@@ -74,6 +85,7 @@ func (r *replica) Restore(from io.ReadCloser) error {
 type replicaSnapshot struct {
 	snapshot *fsm.Snapshot
 	growth   *growth
+	applied  *appliedGuard
 	passed   int64 // of the log when the state was noted
 }
 
@@ -91,4 +103,9 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 }
 
 // Release lets go of the state that was noted.
-func (s *replicaSnapshot) Release() { _ = s.snapshot.Close() }
+func (s *replicaSnapshot) Release() {
+	if s.applied != nil {
+		s.applied.noted.Store(math.MaxUint64)
+	}
+	_ = s.snapshot.Close()
+}

@@ -45,11 +45,7 @@ func (s *scheduleService) Save(ctx context.Context, request *connect.Request[con
 // has changed meanwhile.
 func (n *Node) planned(ctx context.Context, plan func(now time.Time) (*conductordv1.Command, error)) (uint64, *conductordv1.Result, error) {
 	for try := 1; ; try++ {
-		now, err := n.wall.now(ctx)
-		if err != nil {
-			return 0, nil, err
-		}
-		c, err := plan(now)
+		c, err := plan(n.clock.now())
 		if err != nil {
 			return 0, nil, err
 		}
@@ -123,7 +119,7 @@ func (s *scheduleService) get(message *conductordv1.GetScheduleRequest) (*conduc
 	if message.Upcoming == 0 {
 		return answer, nil
 	}
-	upcoming, err := schedule.Upcoming(time.Now(), int(message.Upcoming))
+	upcoming, err := schedule.Upcoming(s.now(), int(message.Upcoming))
 	answer.Upcoming = command.TimesToProto(upcoming)
 	return answer, err
 }

@@ -13,22 +13,15 @@ import (
 const (
 	// schedulesAtOnce bounds the schedules that one proposal decides slots of.
 	schedulesAtOnce = 64
-	// clockLook is how often the agreed time is asked for while there are
-	// schedules: a leader whose clock is behind learns so by it.
-	clockLook = 10 * time.Second
-	// clockWarning is how far off this node's clock may be without a word.
-	clockWarning = 2 * time.Second
 )
 
 // slotKeeper posts the slots of schedules during one reign. It belongs to one
 // goroutine.
 type slotKeeper struct {
 	*Node
-	reign  *reign
-	rules  map[jobs.ScheduleID]keptRule
-	offset time.Duration // of the agreed time, when it was last asked for
-	looked time.Time     // when that was; zero: never
-	pause  time.Duration // before the next try, after a failure
+	reign *reign
+	rules map[jobs.ScheduleID]keptRule
+	pause time.Duration // before the next try, after a failure
 }
 
 // keptRule is the rule of a schedule at a revision, or why there is none.
@@ -55,8 +48,13 @@ func (n *Node) serveSchedules(ctx context.Context, current *reign) {
 		}
 		timer.Stop()
 		k.pause = 0
-		if next := n.machine.NextSlot(); !next.IsZero() {
-			k.look(ctx, next)
+		if n.mayGrow(0) != nil {
+			k.pause = longestSleep // the slots are not lost: they are decided once there is space
+			continue
+		}
+		now := n.clock.now()
+		if next := n.machine.NextSlot(); !next.IsZero() && !next.After(now) {
+			k.fire(ctx, now)
 		}
 	}
 }
@@ -65,31 +63,9 @@ func (n *Node) serveSchedules(ctx context.Context, current *reign) {
 func (k *slotKeeper) sleep() time.Duration {
 	next := k.machine.NextSlot()
 	if next.IsZero() {
-		return clockLook
+		return longestSleep
 	}
-	return max(min(next.Sub(time.Now().Add(k.offset)), longestSleep), overduePause, k.pause)
-}
-
-// look posts what is due by the time that a majority agrees on.
-func (k *slotKeeper) look(ctx context.Context, next time.Time) {
-	due := !next.After(time.Now().Add(k.offset))
-	if !due && !k.looked.IsZero() && time.Since(k.looked) < clockLook {
-		return
-	}
-	offset, err := k.wall.offset(ctx)
-	if err != nil {
-		k.failed(ctx, "ask the others for the time", err)
-		return
-	}
-	if off := offset.Abs(); off > clockWarning && (k.offset-offset).Abs() > clockWarning {
-		k.logger.Warn("this node's clock is not that of the majority, which schedules follow", "ahead", -offset)
-	}
-	k.offset, k.looked = offset, time.Now()
-	now := time.Now().Add(offset).Round(0).UTC()
-	if next.After(now) {
-		return
-	}
-	k.fire(ctx, now)
+	return max(min(next.Sub(k.clock.now()), longestSleep), overduePause, k.pause)
 }
 
 // fire proposes the decisions about the slots that are due.

@@ -8,6 +8,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // sessionService answers calls about presence.
@@ -15,6 +16,9 @@ type sessionService struct{ *Node }
 
 // Open implements conductordv1connect.SessionServiceHandler.
 func (s *sessionService) Open(ctx context.Context, request *connect.Request[conductordv1.OpenRequest]) (*connect.Response[conductordv1.OpenResponse], error) {
+	if err := s.shares.admit(ctx, request.Header(), request.Msg.Opening); err != nil {
+		return nil, wire.ErrorToConnect(err)
+	}
 	return lead(ctx, s.Node, request,
 		func(c *clients) method[conductordv1.OpenRequest, conductordv1.OpenResponse] { return c.sessions.Open },
 		func(ctx context.Context, message *conductordv1.OpenRequest) (*conductordv1.OpenResponse, uint64, error) {

@@ -20,11 +20,11 @@ import (
 // has seen: nothing is told twice, and nothing is left out.
 func TestReaderThatStopsIsDropped(t *testing.T) {
 	const total = 3_000
-	dropped := &awaitedLine{text: "a watch has ended", seen: make(chan struct{})}
+	dropped := &awaitedLine{text: "ended a call that waited for its client", seen: make(chan struct{})}
 	c := newCluster(t, 1, func(o *node.Options) {
 		o.Logger = hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: dropped})
 	}).startAll()
-	node.SetWatchPatience(c.nodes[0], 300*time.Millisecond)
+	node.SetClientPatience(c.nodes[0], 300*time.Millisecond)
 	client := c.client()
 	var postings []jobs.Posting
 	for i := range total {

@@ -38,11 +38,9 @@ func TestBootstrapsOnce(t *testing.T) {
 		t.Run(fmt.Sprint(order, " ", row.name), func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 3, row.stores)
-			c.start(order[0], order[1])
+			c.start(order...)
 			c.ready()
 			first := posted(t, c.client(order[0], order[1]))
-			c.start(order[2]) // late, and with a bootstrapped log of its own
-			c.ready()
 			same(t, c)
 			for i := range c.nodes {
 				c.stop(i)

@@ -35,6 +35,6 @@ func (n *Node) streams(board *boardService) *stream.Server {
 		Panicked: func(procedure string, cause any, stack []byte) {
 			n.logger.Error("a call has panicked", "call", procedureName(procedure), "cause", cause, "stack", string(stack))
 		},
-		Patience: n.watchPatience,
+		Patience: clientPatience,
 	})
 }

@@ -15,7 +15,11 @@ func (n *Node) submit(ctx context.Context, commands ...*conductordv1.Command) (u
 	var passed []*conductordv1.Command
 	var places []int
 	for i, c := range commands {
-		if err := command.Check(n.options.Limits, c); err != nil {
+		err := command.Check(n.options.Limits, c)
+		if err == nil && grows(c) {
+			err = n.mayGrow(command.Size(c))
+		}
+		if err != nil {
 			results[i] = &conductordv1.Result{Error: command.ErrorToProto(err)}
 			continue
 		}

@@ -13,36 +13,45 @@ import (
 )
 
 // Questions for a node's current term travel on connections of their own to
-// the raft port: eight bytes of a number that the asker has not used before,
-// answered by the same number, the term, the commit index and the time. The answer is
-// given after the question was heard, which is all that a read needs to know
-// (see reads.go). The commit index is for a node that catches up (see
-// catchup.go), the time for a leader that posts slots (see wallclock.go).
+// the raft port: a number that the asker has not used before, and the cluster's
+// time or zero. They are answered by the same number, the term, the commit index
+// and the wall clock. The answer is given after the question was heard, which is
+// all that a read needs to know (see reads.go). The commit index is for a node
+// that catches up (see catchup.go), the times for the cluster's clock (see
+// clockrounds.go), and one byte says whether the disk is short of space (see
+// disk.go).
 const (
-	questionSize = 8
-	answerSize   = 32
+	numberSize   = 8
+	questionSize = 16
+	answerSize   = 33
 )
 
 // standing is where a node stands: its term, what it knows to be committed, and
 // what its clock shows.
 type standing struct {
 	term, commit uint64
-	wall         int64 // Unix nanoseconds; 0: it does not say
+	wall         int64 // Unix nanoseconds
+	crowded      bool  // its disk is short of space
 }
 
 // answerTerms serves one connection until it ends.
-func answerTerms(conn net.Conn, stand func() standing) {
+func answerTerms(conn net.Conn, hear func(told int64), stand func() standing) {
 	question := make([]byte, questionSize)
 	answer := make([]byte, answerSize)
 	for {
 		if _, err := io.ReadFull(conn, question); err != nil {
 			return
 		}
+		hear(int64(binary.BigEndian.Uint64(question[numberSize:])))
 		now := stand()
-		copy(answer, question)
-		binary.BigEndian.PutUint64(answer[questionSize:], now.term)
-		binary.BigEndian.PutUint64(answer[2*questionSize:], now.commit)
-		binary.BigEndian.PutUint64(answer[3*questionSize:], uint64(now.wall))
+		copy(answer, question[:numberSize])
+		binary.BigEndian.PutUint64(answer[numberSize:], now.term)
+		binary.BigEndian.PutUint64(answer[2*numberSize:], now.commit)
+		binary.BigEndian.PutUint64(answer[3*numberSize:], uint64(now.wall))
+		answer[4*numberSize] = 0
+		if now.crowded {
+			answer[4*numberSize] = 1
+		}
 		if _, err := conn.Write(answer); err != nil {
 			return
 		}
@@ -60,6 +69,7 @@ type termAsker struct {
 	address raft.ServerAddress
 	dial    func(raft.ServerAddress, purpose, time.Duration) (net.Conn, error)
 	timeout time.Duration
+	told    func() int64 // the time that goes with a question, in Unix nanoseconds, or 0; nil: 0
 
 	mu      sync.Mutex
 	waiting *question      // nil: none; under mu
@@ -157,6 +167,9 @@ func (t *termAsker) exchange(conn net.Conn) (standing, error) {
 	t.number++
 	var asked [questionSize]byte
 	binary.BigEndian.PutUint64(asked[:], t.number)
+	if t.told != nil {
+		binary.BigEndian.PutUint64(asked[numberSize:], uint64(t.told()))
+	}
 	if err := conn.SetDeadline(time.Now().Add(t.timeout)); err != nil {
 		return standing{}, err
 	}
@@ -171,9 +184,10 @@ func (t *termAsker) exchange(conn net.Conn) (standing, error) {
 		return standing{}, fmt.Errorf("the answer is to question %d, and not to %d", got, t.number)
 	}
 	return standing{
-		term:   binary.BigEndian.Uint64(answer[questionSize:]),
-		commit: binary.BigEndian.Uint64(answer[2*questionSize:]),
-		wall:   int64(binary.BigEndian.Uint64(answer[3*questionSize:])),
+		term:    binary.BigEndian.Uint64(answer[numberSize:]),
+		commit:  binary.BigEndian.Uint64(answer[2*numberSize:]),
+		wall:    int64(binary.BigEndian.Uint64(answer[3*numberSize:])),
+		crowded: answer[4*numberSize] == 1,
 	}, nil
 }
 

@@ -27,8 +27,8 @@ import (
 const (
 	handshakeMagic   = "CDR1"
 	handshakeTimeout = 5 * time.Second
-	maxHandshake     = 4 << 10 // bytes of a hello or welcome: names and ids only
-	maxHandshaking   = 64      // connections that have not said who they are
+	maxHandshake     = 16 << 10 // bytes of a hello or welcome: a refusal holds two member lists
+	maxHandshaking   = 64       // connections that have not said who they are
 )
 
 // purpose says what a connection to the raft port is for.
@@ -45,6 +45,18 @@ type hello struct {
 	Generation uint64    `json:"generation"`
 	Name       string    `json:"name"`
 	Instance   uuid.UUID `json:"instance"`
+	// Start counts the starts of the node, and Run is drawn at each: by them a
+	// copy of the data directory is told from its original.
+	Start uint64    `json:"start"`
+	Run   uuid.UUID `json:"run"`
+	// Members is the list that the node's configuration has. Agreed says that the
+	// node has listened for a while and found no other list; and Joined, that its
+	// raft log begins with it.
+	Members roster `json:"members"`
+	Agreed  bool   `json:"agreed"`
+	Joined  bool   `json:"joined"`
+	// Peers are the instances of the others as the node has met them.
+	Peers map[string]uuid.UUID `json:"peers"`
 }
 
 type welcome struct {
@@ -56,6 +68,7 @@ type welcome struct {
 type refusedError struct {
 	peer   string
 	reason string
+	from   uuid.UUID // instance of the listener
 }
 
 func (e *refusedError) Error() string { return fmt.Sprintf("node %q refuses us: %s", e.peer, e.reason) }
@@ -63,6 +76,7 @@ func (e *refusedError) Error() string { return fmt.Sprintf("node %q refuses us: 
 // streamLayer is the raft port: it carries out handshakes and hands the
 // connections to whom they are for. It implements raft.StreamLayer.
 type streamLayer struct {
+	system   System
 	listener net.Listener
 	identity *identityStore
 	members  map[raft.ServerAddress]Member
@@ -71,7 +85,16 @@ type streamLayer struct {
 	// connection ends.
 	serveTerms func(net.Conn)
 	// greeted is told the outcome of every handshake that this node began.
-	greeted func(peer string, err error)
+	refusals refusalLog
+	greeted  func(peer string, other hello, err error)
+	// disagreed is told of each node of this cluster with another member list.
+	disagreed func(other hello, err error)
+	// mute tells whether this node must not lead: then raft sends nothing.
+	mute    func() bool
+	run     uuid.UUID     // of this process
+	roster  roster        // the members, as this node's configuration lists them
+	settled time.Time     // when this node will have listened for long enough to know of other lists
+	joined  chan struct{} // closed when this node takes part in raft: until then Accept gives nothing
 
 	accepted chan net.Conn   // handshaken raft connections, for Accept
 	slots    chan struct{}   // bounds handshakes under way
@@ -84,8 +107,9 @@ type streamLayer struct {
 	// the map does not change.
 	answers map[raft.ServerAddress]*lastHeard
 
-	mu    sync.Mutex
-	conns map[*trackedConn]struct{} // what Close must end; under mu
+	mu     sync.Mutex
+	conns  map[*trackedConn]struct{} // what Close must end; under mu
+	starts map[string]hello          // of each node, the latest process that was heard; under mu
 }
 
 // lastHeard is a moment, as the time that had passed since began.
@@ -115,7 +139,7 @@ func (s *streamLayer) heard(address raft.ServerAddress) time.Duration {
 
 // openStreamLayer listens. Its goroutine ends with Close.
 func openStreamLayer(listen string, layer *streamLayer) (*streamLayer, error) {
-	listener, err := net.Listen("tcp", listen)
+	listener, err := layer.system.Listen(listen)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on the raft port: %w", err)
 	}
@@ -123,7 +147,7 @@ func openStreamLayer(listen string, layer *streamLayer) (*streamLayer, error) {
 	layer.accepted = make(chan net.Conn)
 	layer.slots = make(chan struct{}, maxHandshaking)
 	layer.life, layer.end = context.WithCancel(context.Background())
-	layer.conns = map[*trackedConn]struct{}{}
+	layer.conns, layer.starts = map[*trackedConn]struct{}{}, map[string]hello{}
 	layer.answers = make(map[raft.ServerAddress]*lastHeard, len(layer.members))
 	for address := range layer.members {
 		layer.answers[address] = &lastHeard{began: time.Now()}
@@ -148,7 +172,7 @@ func (s *streamLayer) listen() {
 		case s.slots <- struct{}{}:
 			s.serving.Go(func() { s.greet(s.tracked(conn)) })
 		default:
-			s.logger.Warn("too many connections have not said who they are; dropped one", "remote", conn.RemoteAddr())
+			s.refusals.warn(s.logger, "refused a connection to the raft port", conn.RemoteAddr(), errHandshaking)
 			_ = conn.Close()
 		}
 	}
@@ -159,7 +183,7 @@ func (s *streamLayer) greet(conn net.Conn) {
 	what, err := s.answer(conn)
 	<-s.slots
 	if err != nil {
-		s.logger.Warn("refused a connection to the raft port", "remote", conn.RemoteAddr(), "reason", err)
+		s.refusals.warn(s.logger, "refused a connection to the raft port", conn.RemoteAddr(), err)
 		_ = conn.Close()
 		return
 	}
@@ -197,7 +221,7 @@ func (s *streamLayer) tracked(conn net.Conn) *trackedConn {
 type trackedConn struct {
 	net.Conn
 	layer *streamLayer
-	peer  *lastHeard // to be told of what is read; nil: nobody is
+	peer  *lastHeard // to be told of what is read; nil: no connection that raft has made
 }
 
 // Read reads. The end of the node is the end of the stream, and no fault.
@@ -210,6 +234,18 @@ func (c *trackedConn) Read(into []byte) (int, error) {
 		err = io.EOF
 	}
 	return n, err
+}
+
+// errMute is what raft gets for a message of a node whose disk hangs: hearing
+// it, its followers would not elect another.
+var errMute = errors.New("the disk of this node hangs: it sends nothing that keeps it the leader")
+
+// Write writes.
+func (c *trackedConn) Write(from []byte) (int, error) {
+	if c.peer != nil && c.layer.mute() {
+		return 0, errMute
+	}
+	return c.Conn.Write(from)
 }
 
 // Close closes the connection.
@@ -250,49 +286,22 @@ func (s *streamLayer) answer(conn net.Conn) (purpose, error) {
 	return purpose(head[len(handshakeMagic)]), conn.SetDeadline(time.Time{})
 }
 
-func (s *streamLayer) hello() hello {
-	id := s.identity.get()
-	return hello{Cluster: id.Cluster, Generation: id.Generation, Name: id.Name, Instance: id.Instance}
-}
-
-// judge decides whether a node is one of ours.
-func (s *streamLayer) judge(other hello) error {
-	own := s.identity.get()
-	if other.Cluster != own.Cluster {
-		return fmt.Errorf("node %q belongs to cluster %q, and node %q to cluster %q", other.Name, other.Cluster, own.Name, own.Cluster)
-	}
-	if other.Generation != own.Generation {
-		return fmt.Errorf("node %q is of generation %d of the cluster, and node %q of generation %d", other.Name, other.Generation, own.Name, own.Generation)
-	}
-	if other.Name == own.Name {
-		if other.Instance == own.Instance {
-			return nil // raft may dial its own address
-		}
-		return fmt.Errorf("another node is named %q too", own.Name)
-	}
-	for _, member := range s.members {
-		if member.Name == other.Name {
-			return s.identity.meet(other.Name, other.Instance)
-		}
-	}
-	return fmt.Errorf("node %q is not a member of the cluster", other.Name)
-}
-
 // Dial makes a raft connection. It implements raft.StreamLayer.
 func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	return s.dial(address, purposeRaft, timeout)
 }
 
 func (s *streamLayer) dial(address raft.ServerAddress, what purpose, timeout time.Duration) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: timeout}
-	dialed, err := dialer.DialContext(s.life, "tcp", string(address))
+	dialing, cancel := context.WithTimeout(s.life, timeout)
+	dialed, err := s.system.Dial(dialing, string(address))
+	cancel()
 	if err != nil {
 		return nil, err
 	}
 	conn := s.tracked(dialed)
 	peer := s.members[address].Name
-	err = s.introduce(conn, peer, what, timeout)
-	s.greeted(peer, err)
+	other, err := s.introduce(conn, peer, what, timeout)
+	s.greeted(peer, other, err)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -304,34 +313,41 @@ func (s *streamLayer) dial(address raft.ServerAddress, what purpose, timeout tim
 }
 
 // introduce is the dialer's half of the handshake.
-func (s *streamLayer) introduce(conn net.Conn, peer string, what purpose, timeout time.Duration) error {
+func (s *streamLayer) introduce(conn net.Conn, peer string, what purpose, timeout time.Duration) (hello, error) {
+	var reply welcome
 	if timeout <= 0 || timeout > handshakeTimeout {
 		timeout = handshakeTimeout
 	}
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
-		return err
+		return reply.hello, err
 	}
 	if err := writeFrame(conn, append([]byte(handshakeMagic), byte(what)), s.hello()); err != nil {
-		return fmt.Errorf("no handshake with node %q: %w", peer, err)
+		return reply.hello, fmt.Errorf("no handshake with node %q: %w", peer, err)
 	}
-	var reply welcome
 	if err := readFrame(conn, &reply); err != nil {
-		return fmt.Errorf("no handshake with node %q: %w", peer, err)
+		return reply.hello, fmt.Errorf("no handshake with node %q: %w", peer, err)
 	}
 	if reply.Refusal != "" {
-		return &refusedError{peer: peer, reason: reply.Refusal}
+		_ = s.sameCluster(reply.hello) // for disagreed; the refusal says the same
+		return reply.hello, &refusedError{peer: peer, reason: reply.Refusal, from: reply.Instance}
 	}
 	if reply.Name != peer {
-		return fmt.Errorf("the address of node %q is that of node %q", peer, reply.Name)
+		return reply.hello, fmt.Errorf("the address of node %q is that of node %q", peer, reply.Name)
 	}
 	if err := s.judge(reply.hello); err != nil {
-		return err
+		return reply.hello, err
 	}
-	return conn.SetDeadline(time.Time{})
+	return reply.hello, conn.SetDeadline(time.Time{})
 }
 
-// Accept waits for a raft connection. It implements net.Listener.
+// Accept waits for a raft connection. It implements net.Listener. Before this
+// node has joined it gives none: it must not vote for others' members.
 func (s *streamLayer) Accept() (net.Conn, error) {
+	select {
+	case <-s.joined:
+	case <-s.life.Done():
+		return nil, net.ErrClosed
+	}
 	select {
 	case conn := <-s.accepted:
 		return conn, nil

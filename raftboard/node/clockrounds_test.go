@@ -10,28 +10,33 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// TestAgreedTime: a time has come when a majority of all clocks has reached it.
-// Offsets are against the asking node's clock, which is one of them.
+// TestAgreedTime: the cluster's time is at least what a majority of the clocks
+// has reached, and at most what a majority has not passed. Offsets are of the
+// wall clocks from the cluster's time.
 func TestAgreedTime(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, row := range []struct {
 		name     string
-		offsets  []time.Duration // this node's first
+		offsets  []time.Duration
 		majority int
-		want     time.Duration
+		want     time.Duration // the correction
 		err      error
 	}{
-		{"one node", []time.Duration{0}, 1, 0, nil},
-		{"all agree", []time.Duration{0, 0, 0}, 2, 0, nil},
-		{"this node is a year ahead", []time.Duration{0, -year, -year}, 2, -year, nil},
-		{"this node is a year ahead, one is away", []time.Duration{0, -year}, 2, -year, nil},
-		{"this node is behind", []time.Duration{0, time.Hour, time.Hour}, 2, time.Hour, nil},
-		{"another is ahead", []time.Duration{0, year, time.Millisecond}, 2, time.Millisecond, nil},
-		{"another is behind, one is away", []time.Duration{0, -time.Hour}, 2, -time.Hour, nil},
+		{"one node", []time.Duration{time.Hour}, 1, time.Hour, nil},
+		{"all agree", []time.Duration{time.Second, time.Second, time.Second}, 2, time.Second, nil},
+		{"one is a year ahead", []time.Duration{year, 0, 0}, 2, 0, nil},
+		{"one is a year behind", []time.Duration{-year, 0, 0}, 2, 0, nil},
+		{"one is a year ahead, one is away", []time.Duration{year, 0}, 2, 0, nil},
+		{"one is a year behind, one is away", []time.Duration{-year, 0}, 2, 0, nil},
+		{"they differ, and one is away", []time.Duration{time.Minute, year}, 2, time.Minute, nil},
+		{"they differ the other way, and one is away", []time.Duration{-time.Minute, -year}, 2, -time.Minute, nil},
+		{"all differ", []time.Duration{time.Minute, 0, -time.Minute}, 2, 0, nil},
+		{"the time is ahead of all", []time.Duration{-time.Hour, -2 * time.Hour, -time.Minute}, 2, -time.Hour, nil},
 		{"two of five are ahead", []time.Duration{0, year, 0, -time.Second, year}, 3, 0, nil},
+		{"four nodes", []time.Duration{year, time.Hour, time.Minute, -year}, 3, time.Minute, nil},
 		{"alone", []time.Duration{0}, 2, 0, jobs.ErrUnavailable},
 	} {
-		got, err := node.Agreed(row.offsets, row.majority, errors.New("away"))
+		got, err := node.Supported(row.offsets, row.majority, errors.New("away"))
 		if !errors.Is(err, row.err) || (row.err == nil && (err != nil || got != row.want)) {
 			t.Errorf("%s: %s, %v; want %s, %v", row.name, got, err, row.want, row.err)
 		}

@@ -1,0 +1,68 @@
+package local
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"sync"
+)
+
+// gates stand in front of the nodes' raft ports, so that a node can be cut off
+// from the others without a privilege.
+type gates struct {
+	mu    sync.Mutex
+	shut  map[string]bool        // nodes that are cut off
+	joins map[net.Conn][2]string // connections, and the nodes that they join
+}
+
+// serve passes on what others say to a node. It ends with the listener, and each
+// connection with either of its ends.
+func (g *gates) serve(listener net.Listener, node, inner string) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go g.pass(conn, node, inner)
+	}
+}
+
+func (g *gates) pass(conn net.Conn, node, inner string) {
+	defer func() { _ = conn.Close() }()
+	hello := make([]byte, 32<<10) // larger than any handshake
+	n, err := conn.Read(hello)
+	const head = 7 // of the handshake of raftboard/node: JSON with the dialer's name follows
+	var from struct{ Name string }
+	if err != nil || n < head || json.Unmarshal(hello[head:n], &from) != nil {
+		return
+	}
+	to, err := net.Dial("tcp", inner)
+	if err != nil {
+		return
+	}
+	defer func() { _ = to.Close() }()
+	g.mu.Lock()
+	shut := g.shut[from.Name] || g.shut[node]
+	g.joins[conn] = [2]string{from.Name, node}
+	g.mu.Unlock()
+	if _, err = to.Write(hello[:n]); err == nil && !shut {
+		go func() { _, _ = io.Copy(to, conn); _ = to.Close() }()
+		_, _ = io.Copy(conn, to)
+	}
+	g.mu.Lock()
+	delete(g.joins, conn)
+	g.mu.Unlock()
+}
+
+// CutOff cuts a node off from the others, or joins it to them again. Clients
+// reach it as before. Only a cluster with Options.Gates can do it.
+func (c *Cluster) CutOff(node string, off bool) {
+	c.gates.mu.Lock()
+	defer c.gates.mu.Unlock()
+	c.gates.shut[node] = off
+	for conn, joins := range c.gates.joins {
+		if off && (joins[0] == node || joins[1] == node) {
+			_ = conn.Close()
+		}
+	}
+}

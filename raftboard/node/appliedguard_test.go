@@ -1,0 +1,112 @@
+package node_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// forger speaks raft's protocol to the nodes in the name of one of them.
+type forger struct {
+	net.Listener
+	from node.Hello
+}
+
+func (f forger) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", string(address), timeout)
+	if err == nil {
+		_, _, err = node.Greet(conn, node.PurposeRaft, f.from)
+	}
+	return conn, err
+}
+
+// A message that removes entries which are applied, or goes back behind them,
+// ends every node that gets it, with the name of its sender, and nothing is lost.
+func TestAppliedEntriesAreNeverRemoved(t *testing.T) {
+	t.Parallel()
+	const hadJobs = 30
+	for _, row := range []struct {
+		name  string
+		forge func(to *raft.NetworkTransport, address raft.ServerAddress, header raft.RPCHeader) error
+		asked string
+	}{
+		{"the log is cut at its first entry", func(to *raft.NetworkTransport, address raft.ServerAddress, header raft.RPCHeader) error {
+			return to.AppendEntries("", address, &raft.AppendEntriesRequest{
+				RPCHeader: header, Term: 1000, Entries: []*raft.Log{{Index: 1, Term: 1000, Type: raft.LogNoop}},
+			}, &raft.AppendEntriesResponse{})
+		}, "remove all entries from 1 on"},
+		{"the log is cut further on", func(to *raft.NetworkTransport, address raft.ServerAddress, header raft.RPCHeader) error {
+			return to.AppendEntries("", address, &raft.AppendEntriesRequest{
+				RPCHeader: header, Term: 1000, Entries: []*raft.Log{{Index: 5, Term: 1000, Type: raft.LogNoop}},
+			}, &raft.AppendEntriesResponse{})
+		}, "remove all entries from 5 on"},
+		{"an old snapshot", func(to *raft.NetworkTransport, address raft.ServerAddress, header raft.RPCHeader) error {
+			return to.InstallSnapshot("", address, &raft.InstallSnapshotRequest{
+				RPCHeader: header, SnapshotVersion: 1, Term: 1000, LastLogIndex: 5, LastLogTerm: 1000, Size: 4,
+				Configuration: raft.EncodeConfiguration(raft.Configuration{}),
+			}, &raft.InstallSnapshotResponse{}, strings.NewReader("junk"))
+		}, "go back to a snapshot of entry 5"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, kind node.LogStore) {
+				t.Parallel()
+				faults := make(chan error, 10)
+				c := newCluster(t, 3, onStore(kind), func(o *node.Options) {
+					o.Fatal = func(err error) { faults <- err }
+				}).startAll()
+				client := c.client()
+				for range hadJobs {
+					posted(t, client)
+				}
+				same(t, c)
+				members := c.options[0].Members
+				for i, victim := range members {
+					listener, err := net.Listen("tcp", "127.0.0.1:0")
+					if err != nil {
+						t.Fatal(err)
+					}
+					other := (i + 1) % len(members)
+					as := forger{listener, node.HelloOf(c.nodes[other])}
+					transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+						Stream: as, Timeout: patience, Logger: hclog.NewNullLogger(), MaxPool: 1,
+					})
+					header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte(members[other].Name + ".1"), Addr: []byte(members[other].Raft)}
+					_ = row.forge(transport, raft.ServerAddress(victim.Raft), header) // refused, or the connection ends
+					var fault error
+					select {
+					case fault = <-faults:
+					case <-time.After(patience):
+						t.Fatalf("%s goes on after it was told to remove what it has applied", victim.Name)
+					}
+					if !strings.Contains(fault.Error(), row.asked) || !strings.Contains(fault.Error(), string(header.ID)) {
+						t.Errorf("the end of %s: %v", victim.Name, fault)
+					}
+					if err := transport.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				for i := range c.nodes {
+					c.stop(i)
+				}
+				for len(faults) > 0 {
+					<-faults
+				}
+				c.startAll()
+				if page, err := client.Jobs(t.Context(), jobs.Query{}); err != nil || len(page.Jobs) != hadJobs {
+					t.Errorf("%d jobs of %d are left, %v", len(page.Jobs), hadJobs, err)
+				}
+				same(t, c)
+				if len(faults) > 0 {
+					t.Error(<-faults)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package node
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// boltPages checks the pages of a file of bbolt before bbolt opens it. bbolt
+// trusts what a page says of places and sizes: a wrong bit there makes it read
+// whatever lies beyond, be it memory of another kind, or panic in a goroutine of
+// its own, which ends the process with a stack. So every place, size and order
+// that a log store of raft uses is checked here: a root bucket that holds only
+// buckets, and these only values.
+type boltPages struct {
+	file  io.ReaderAt
+	size  uint64 // of a page
+	count uint64 // of the file's pages
+	seen  uint64 // pages visited: no more than there are, or they form a circle
+}
+
+const (
+	boltBranch, boltLeaf = 1, 2 // flags of a page
+	boltElementBytes     = 16
+	boltBucketBytes      = 16 // of a bucket's value, before the page that lies in it
+	// boltEntries is the bucket in which raft-boltdb keeps the entries, by index.
+	boltEntries = "logs"
+)
+
+// boltElement is a key of a page, with its value or the page that it leads to.
+type boltElement struct {
+	key, value []byte
+	page       uint64 // of a branch
+	isBucket   bool   // of a leaf
+}
+
+// check visits all pages from that of the root bucket on.
+func (b *boltPages) check(root uint64) error {
+	return b.walk(root, nil, func(_ []byte, e boltElement) error {
+		if !e.isBucket || len(e.value) < boltBucketBytes {
+			return fmt.Errorf("%.32q is no bucket", e.key)
+		}
+		visit := func(before []byte, v boltElement) error {
+			if v.isBucket || string(e.key) == boltEntries && before != nil && !follows(before, v.key) {
+				return fmt.Errorf("in %.32q, key %.32x comes after %.32x", e.key, v.key, before)
+			}
+			return nil
+		}
+		if page := binary.NativeEndian.Uint64(e.value); page != 0 {
+			return b.walk(page, nil, visit)
+		}
+		_, err := b.elements(e.value[boltBucketBytes:], nil, visit)
+		return err
+	})
+}
+
+// follows tells whether two keys are those of neighbouring entries.
+func follows(before, key []byte) bool {
+	return len(before) == 8 && len(key) == 8 && binary.BigEndian.Uint64(key) == binary.BigEndian.Uint64(before)+1
+}
+
+// walk visits the values below a page in their order.
+func (b *boltPages) walk(id uint64, last *[]byte, visit func(before []byte, e boltElement) error) error {
+	if last == nil {
+		last = new([]byte)
+	}
+	if b.seen++; b.seen > b.count || id < 2 || id >= b.count {
+		return fmt.Errorf("page %d is not one of the %d", id, b.count)
+	}
+	header := make([]byte, boltPageHeader)
+	if _, err := b.file.ReadAt(header, int64(id*b.size)); err != nil {
+		return err
+	}
+	more := uint64(binary.NativeEndian.Uint32(header[12:]))
+	if binary.NativeEndian.Uint64(header) != id || id+more >= b.count {
+		return fmt.Errorf("page %d is not where it says", id)
+	}
+	page := make([]byte, (more+1)*b.size)
+	if _, err := b.file.ReadAt(page, int64(id*b.size)); err != nil {
+		return err
+	}
+	branches, err := b.elements(page, last, visit)
+	if err != nil {
+		return fmt.Errorf("page %d: %w", id, err)
+	}
+	for _, branch := range branches {
+		if err := b.walk(branch, last, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elements visits the values of a leaf, or gives the pages of a branch.
+func (b *boltPages) elements(page []byte, last *[]byte, visit func(before []byte, e boltElement) error) (branches []uint64, err error) {
+	if last == nil {
+		last = new([]byte)
+	}
+	if len(page) < boltPageHeader {
+		return nil, fmt.Errorf("%d bytes are no page", len(page))
+	}
+	kind, count := binary.NativeEndian.Uint16(page[8:]), int(binary.NativeEndian.Uint16(page[10:]))
+	if kind != boltBranch && kind != boltLeaf || boltPageHeader+count*boltElementBytes > len(page) {
+		return nil, fmt.Errorf("%d elements of kind %d", count, kind)
+	}
+	var before []byte
+	for i := range count {
+		e, err := boltElementAt(page, boltPageHeader+i*boltElementBytes, kind)
+		if err != nil {
+			return nil, fmt.Errorf("element %d: %w", i, err)
+		}
+		if i > 0 && bytes.Compare(before, e.key) >= 0 {
+			return nil, fmt.Errorf("key %.32x comes after %.32x", e.key, before)
+		}
+		before = e.key
+		if kind == boltBranch {
+			branches = append(branches, e.page)
+			continue
+		}
+		if *last != nil && bytes.Compare(*last, e.key) >= 0 {
+			return nil, fmt.Errorf("key %.32x comes after %.32x", e.key, *last)
+		}
+		if err := visit(*last, e); err != nil {
+			return nil, err
+		}
+		*last = e.key
+	}
+	return branches, nil
+}
+
+// boltElementAt reads the element that is described at a place of a page.
+func boltElementAt(page []byte, at int, kind uint16) (e boltElement, err error) {
+	number := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(page[at+4*i:])) }
+	from, keyBytes, valueBytes := uint64(at)+number(0), number(1), uint64(0)
+	if kind == boltLeaf {
+		e.isBucket = number(0) == 1
+		if number(0) > 1 {
+			return e, fmt.Errorf("flags %d", number(0))
+		}
+		from, keyBytes, valueBytes = uint64(at)+number(1), number(2), number(3)
+	} else {
+		e.page = binary.NativeEndian.Uint64(page[at+8:])
+	}
+	if from+keyBytes+valueBytes > uint64(len(page)) {
+		return e, fmt.Errorf("%d bytes at %d of %d", keyBytes+valueBytes, from, len(page))
+	}
+	e.key, e.value = page[from:from+keyBytes], page[from+keyBytes:from+keyBytes+valueBytes]
+	return e, nil
+}

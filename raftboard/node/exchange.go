@@ -1,0 +1,269 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// Bounds of the calls on the HTTP port: whatever clients send, and however
+// slowly they send or read, they cost a node bounded memory and time.
+const (
+	// clientPatience is how long a client may take to send a body, or to read one
+	// part of an answer, and minClientSpeed the bytes a second for which it gets
+	// more time: a minute more for the largest message.
+	clientPatience = 30 * time.Second
+	minClientSpeed = 64 << 10
+	// pressedPatience is how long it may take while others lack room. Healthy
+	// clients need less. Bad clients that reconnect at once cannot make a node
+	// read the largest bodies more often than this.
+	pressedPatience = 3 * time.Second
+	// maxExchangeBytes bounds the bodies that a node holds, from their first byte
+	// to the end of the call. Decoding takes as much again. Unread answers beyond
+	// as many bytes count as lack of room.
+	maxExchangeBytes = 32 << 20
+	// smallBody is a body for which an eighth of the room is kept: large ones
+	// cannot shut out the calls that programs make all the time.
+	smallBody = 64 << 10
+	// refusalPause is how long a body waits for room, unread, before it is
+	// refused: a client that repeats it at once costs next to nothing. roomPause is
+	// how often it looks.
+	refusalPause = 5 * time.Second
+	roomPause    = 250 * time.Millisecond
+	// maxBody bounds a body: the largest message, and its frame.
+	maxBody = wire.MaxMessage + 1<<10
+)
+
+// A watch sends signs of life, and each gives it its time anew.
+const _ = uint64(clientPatience - 2*wire.WatchSign)
+
+// exchanges are the calls on the HTTP port. One goroutine ends those whose
+// clients are too slow.
+type exchanges struct {
+	logger hclog.Logger
+	refuse *connect.ErrorWriter
+	log    refusalLog
+
+	mu              sync.Mutex // over all below
+	patience        time.Duration
+	budget          int64                  // of bodies, and of answers
+	bodies, answers int64                  // bytes held
+	pressed         bool                   // a body lacked room since the last look for slow clients
+	waiting         map[*exchange]struct{} // for their clients
+}
+
+func newExchanges(logger hclog.Logger) *exchanges {
+	return &exchanges{
+		logger: logger, refuse: connect.NewErrorWriter(wire.HandlerOptions()...),
+		patience: clientPatience, budget: maxExchangeBytes, waiting: make(map[*exchange]struct{}),
+	}
+}
+
+// exchange is one call, and the writer of its answer.
+type exchange struct {
+	http.ResponseWriter
+	all        *exchanges
+	controller *http.ResponseController
+	request    *http.Request
+
+	// Under all.mu:
+	body  int64                 // bytes for which there is room
+	since time.Time             // when it began to wait for its client
+	bytes int64                 // that the client sends or reads meanwhile
+	stop  func(time.Time) error // sets the deadline of the waiting
+	ended bool                  // its client was too slow
+}
+
+// bound gives every call its bounds.
+func (x *exchanges) bound(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := &exchange{ResponseWriter: w, all: x, controller: http.NewResponseController(w), request: r}
+		defer e.release()
+		err := refusedUnread(r)
+		if err == nil && r.URL.Path == conductordv1connect.StreamServiceCarryProcedure && r.ProtoMajor == 2 {
+			next.ServeHTTP(w, r) // a stream has bounds of its own
+			return
+		}
+		bounded, body := *r, new(bytes.Buffer)
+		bounded.Body = io.NopCloser(body)
+		if err == nil {
+			err = e.read(body)
+		}
+		if err != nil {
+			_ = e.controller.SetReadDeadline(time.Now().Add(time.Second)) // net/http reads the end of a short body
+			_ = x.refuse.Write(e, r, err)
+			return
+		}
+		next.ServeHTTP(e, &bounded)
+	})
+}
+
+// refusedUnread refuses requests by their headers.
+func refusedUnread(r *http.Request) error {
+	if r.Header.Get("Origin") != "" {
+		// No page calls the API. A page that does has had its own site's name
+		// resolved to this node's address (DNS rebinding).
+		return wire.ErrorToConnect(fmt.Errorf("%w: web pages may not call the API; this request has an Origin header", jobs.ErrNotAllowed))
+	}
+	for _, name := range []string{"Content-Encoding", "Connect-Content-Encoding", "Grpc-Encoding"} {
+		if encoding := r.Header.Get(name); encoding != "" && encoding != "identity" {
+			return connect.NewError(connect.CodeUnimplemented, fmt.Errorf("%s %q is not supported: the only encoding of requests is identity; send this one uncompressed", name, encoding))
+		}
+	}
+	if r.ContentLength > maxBody {
+		return tooLarge(r.ContentLength)
+	}
+	return r.Context().Err() // reset before it began
+}
+
+// read reads the body once there is room for it. One of unknown length gets room
+// for a small one first, and then for the largest.
+func (e *exchange) read(body *bytes.Buffer) error {
+	size := e.request.ContentLength
+	if size < 0 {
+		size = smallBody
+	}
+	for ; ; size = maxBody {
+		if err := e.reserve(size); err != nil {
+			return err
+		}
+		settle := e.wait(e.controller.SetReadDeadline, size, 0)
+		body.Grow(int(size) + bytes.MinRead - body.Len())
+		_, err := body.ReadFrom(io.LimitReader(e.request.Body, size+1-int64(body.Len())))
+		settle()
+		switch read := int64(body.Len()); {
+		case e.ended:
+			return overloaded(fmt.Sprintf("%d bytes of the body came in %s, which is too slow", read, time.Since(e.since).Round(time.Millisecond)))
+		case err != nil || read <= size:
+			return err
+		case size == maxBody:
+			return tooLarge(read)
+		}
+	}
+}
+
+// reserve waits for room for a body of so many bytes.
+func (e *exchange) reserve(size int64) error {
+	x, began := e.all, time.Now()
+	room := func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		limit, more := x.budget, size-e.body
+		if size > smallBody {
+			limit -= x.budget / 8
+		}
+		if more > 0 && x.bodies+more > limit {
+			x.pressed = true
+			return false
+		}
+		x.bodies += more
+		e.body = size
+		return true
+	}
+	for !room() {
+		select {
+		case <-time.After(roomPause):
+		case <-e.request.Context().Done():
+			return e.request.Context().Err()
+		}
+		if time.Since(began) > refusalPause {
+			return overloaded("the calls under way hold all the memory that there is for them")
+		}
+	}
+	return nil
+}
+
+// Write writes a part of the answer, also without room: its end makes some.
+func (e *exchange) Write(data []byte) (int, error) {
+	size := int64(len(data))
+	defer e.wait(e.controller.SetWriteDeadline, size, size)()
+	return e.ResponseWriter.Write(data)
+}
+
+// Flush implements http.Flusher.
+func (e *exchange) Flush() {
+	defer e.wait(e.controller.SetWriteDeadline, 0, 0)()
+	_ = e.controller.Flush() // the next write tells
+}
+
+// wait begins to wait for the client, while bytes move of which the node holds
+// answer. The function that it returns ends that.
+func (e *exchange) wait(stop func(time.Time) error, bytes, answer int64) (settle func()) {
+	x := e.all
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e.since, e.bytes, e.stop = time.Now(), bytes, stop
+	x.answers += answer
+	x.waiting[e] = struct{}{}
+	return func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.answers -= answer
+		delete(x.waiting, e)
+	}
+}
+
+// release ends the exchange.
+func (e *exchange) release() {
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
+	e.all.bodies -= e.body
+	if e.request.ProtoMajor == 1 { // net/http writes the end of an answer later
+		_ = e.controller.SetWriteDeadline(time.Now().Add(clientPatience))
+	}
+}
+
+// endSlow ends those whose clients are too slow, and says when to look again.
+func (x *exchanges) endSlow() time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	pressed := x.pressed || x.answers > x.budget
+	x.pressed = false
+	for e := range x.waiting {
+		waited, patience := time.Since(e.since), x.patience+time.Duration(e.bytes)*time.Second/minClientSpeed
+		if pressed {
+			patience = min(patience, pressedPatience)
+		}
+		if waited > patience {
+			x.log.warn(x.logger, "ended a call that waited for its client", e.request.RemoteAddr,
+				fmt.Errorf("%s waited for %s for %d bytes, and may for %s", e.request.URL.Path, waited.Round(time.Millisecond), e.bytes, patience))
+			e.ended = true
+			delete(x.waiting, e)
+			_ = e.stop(time.Unix(1, 0))
+		}
+	}
+	return min(x.patience/4, time.Second/2)
+}
+
+// run looks after the clients until ctx ends.
+func (x *exchanges) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-time.After(x.endSlow()):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// overloaded is the error of a call that was refused to spare the node.
+func overloaded(why string) error {
+	err := wire.ErrorToConnect(fmt.Errorf("%w: %s; nothing was done: try again, or at another node", jobs.ErrUnavailable, why))
+	err.Meta().Set("Retry-After", "1")
+	return err
+}
+
+func tooLarge(size int64) error {
+	return wire.ErrorToConnect(&logbook.LimitError{Field: "request", Limit: wire.MaxMessage, Size: size, Unit: "bytes"})
+}

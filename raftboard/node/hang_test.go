@@ -1,0 +1,45 @@
+package node_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// A leader whose disk hangs loses the leadership long before its watchdog ends
+// the process, and takes part again when the disk answers.
+func TestHangingDiskCostsTheLeadership(t *testing.T) {
+	t.Parallel()
+	disks := make([]sync.RWMutex, 3)
+	next := 0
+	c := newCluster(t, 3, func(o *node.Options) { node.HangWrites(o, &disks[next]); next++ }).startAll()
+	leader := c.leader()
+	client := c.client(c.others(leader)...)
+	posted(t, client)
+	disks[leader].Lock()
+	release := sync.OnceFunc(disks[leader].Unlock)
+	t.Cleanup(release)
+	began := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	var stuck sync.WaitGroup
+	stuck.Go(func() { _, _ = jobs.PostOne(ctx, client, jobs.Posting{Name: "stuck", Kind: "plain"}) })
+	defer stuck.Wait()
+	defer cancel()
+	after := c.leaderAmong(t, c.others(leader))
+	took := time.Since(began)
+	t.Logf("%v until node %d leads", took, after+1)
+	if took > 10*time.Second { // a busy machine; 2.7 s otherwise, and 20 s is the watchdog's
+		t.Errorf("another node leads after %v", took)
+	}
+	posted(t, c.client(after))
+	if c.nodes[leader].Leading() {
+		t.Error("the node whose disk hangs still answers as the leader")
+	}
+	release()
+	same(t, c)
+	posted(t, c.client(leader))
+}

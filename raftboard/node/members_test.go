@@ -1,0 +1,262 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/google/uuid"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// startup starts nodes, each with the members that its own file lists.
+type startup struct {
+	node  int   // by its number, from 1
+	lists []int // the members in its file
+	moved int   // a member for which the file has another raft address; 0: none
+	wiped bool  // its disk is a new one
+}
+
+// together starts nodes at the same time, each with the same list.
+func together(lists []int, which ...int) (all []startup) {
+	for _, i := range which {
+		all = append(all, startup{node: i, lists: lists})
+	}
+	return all
+}
+
+var (
+	three = []int{1, 2, 3}
+	five  = []int{1, 2, 3, 4, 5}
+	whole = together(three, 1, 2, 3)
+)
+
+// No combination of configuration files makes two leaders that both
+// acknowledge; a node that could make one stops, and names both lists.
+func TestWrongMemberLists(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		before []startup // a cluster that works already
+		then   []startup // the mistake
+		stops  []int     // the nodes that stop
+		waits  []int     // those that wait for others
+		nobody bool      // nobody leads: two nodes at least stop, and the others wait
+	}{
+		{name: "no mistake", then: whole},
+		{name: "one lists itself alone, and is first", before: together([]int{3}, 3), then: together(three, 1, 2), stops: []int{1, 2}},
+		{name: "one lists itself alone, and is last", then: append(together(three, 1, 2), startup{node: 3, lists: []int{3}}), nobody: true},
+		{name: "one lists itself alone, on a new disk", before: whole, then: []startup{{node: 3, lists: []int{3}, wiped: true}}, stops: []int{3}},
+		{name: "one lists itself alone, on its old disk", before: whole, then: []startup{{node: 3, lists: []int{3}}}, stops: []int{3}},
+		{name: "one was alone, and lists all", before: together([]int{3}, 3), then: []startup{{node: 3, lists: three}}, stops: []int{3}},
+		{name: "one lists two of three", then: append(together(three, 1, 3), startup{node: 2, lists: []int{1, 2}}), nobody: true},
+		{name: "two do not know the third", before: together([]int{1, 2}, 1, 2), then: []startup{{node: 3, lists: three}}, stops: []int{3}},
+		{name: "a circle", then: []startup{{node: 1, lists: []int{1, 2}}, {node: 2, lists: []int{2, 3}}, {node: 3, lists: []int{1, 3}}}, nobody: true},
+		{name: "two clusters share one", then: append(together(three, 1, 2), together([]int{3, 4, 5}, 3, 4, 5)...), nobody: true},
+		{name: "another cluster takes one on a new disk", before: whole, then: append([]startup{{node: 3, lists: []int{3, 4, 5}, wiped: true}},
+			together([]int{3, 4, 5}, 4, 5)...), stops: []int{3}, waits: []int{4, 5}},
+		{name: "another address for one", then: append(together(three, 1, 3), startup{node: 2, lists: three, moved: 3}), nobody: true},
+		{name: "another address for one, later", before: whole, then: []startup{{node: 2, lists: three, moved: 3}}, stops: []int{2}},
+		{name: "three become five", before: whole, then: together(five, 1, 4, 5), stops: []int{1, 4, 5}},
+		{name: "five become three", before: together(five, five...), then: together(three, 1, 2), stops: []int{1, 2}},
+		{name: "three become one", before: whole, then: together([]int{1}, 1), stops: []int{1}},
+		{name: "one becomes three", before: together([]int{1}, 1), then: together(three, 2, 3), stops: []int{2, 3}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMistake(t)
+			if len(row.before) > 0 {
+				m.startAll(row.before)
+				m.settle(nil, nil, false)
+				m.acknowledge(true)
+			}
+			m.startAll(row.then)
+			m.settle(row.stops, row.waits, row.nobody)
+			m.acknowledge(slices.ContainsFunc(m.nodes, func(n *node.Node) bool { return n != nil && n.Ready() == nil }))
+		})
+	}
+}
+
+// mistake is nodes of one cluster id whose files differ.
+type mistake struct {
+	*cluster
+	mu     sync.Mutex
+	faults map[int]error // of nodes that have stopped, by their number; under mu
+}
+
+func newMistake(t *testing.T) *mistake {
+	m := &mistake{cluster: newCluster(t, 5), faults: map[int]error{}}
+	for i := range m.options {
+		m.options[i].Fatal = func(err error) { m.stopped(i+1, err) }
+	}
+	return m
+}
+
+func (m *mistake) stopped(number int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faults[number] = errors.Join(m.faults[number], err)
+}
+
+// startAll stops the nodes first that are to be started again.
+func (m *mistake) startAll(all []startup) {
+	m.t.Helper()
+	members := m.options[0].Members
+	for _, one := range all {
+		i := one.node - 1
+		m.stop(i)
+		o := m.options[i]
+		if o.Members = nil; one.wiped {
+			if err := os.RemoveAll(o.DataDir); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+		for _, number := range one.lists {
+			member := members[number-1]
+			if number == one.moved {
+				member.Raft = freeAddresses(m.t, 1)[0]
+			}
+			o.Members = append(o.Members, member)
+		}
+		opened, err := node.Open(o)
+		if err != nil {
+			m.stopped(one.node, err)
+			continue
+		}
+		m.nodes[i] = opened
+	}
+}
+
+// settle waits until each node has stopped, waits for others, or is ready.
+func (m *mistake) settle(stops, waits []int, nobody bool) {
+	m.t.Helper()
+	eventually(m.t, "every node is settled", func() bool {
+		m.mu.Lock()
+		stopped := slices.Collect(maps.Keys(m.faults))
+		m.mu.Unlock()
+		for _, number := range stopped {
+			m.stop(number - 1) // as the process would
+		}
+		if nobody && len(stopped) < 2 || slices.ContainsFunc(stops, func(i int) bool { return !slices.Contains(stopped, i) }) {
+			return false
+		}
+		for i, running := range m.nodes {
+			if running == nil {
+				continue
+			}
+			err := running.Ready()
+			if waiting := err != nil && strings.Contains(err.Error(), "waits for"); waiting != (nobody || slices.Contains(waits, i+1)) || !waiting && err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	for number, fault := range m.faults {
+		text := fault.Error()
+		if !nobody && !slices.Contains(stops, number) {
+			m.t.Errorf("node %d has stopped: %v", number, fault)
+		}
+		if _, lists, found := strings.Cut(text, "list different members: ["); !found || !strings.Contains(lists, "] and [") {
+			m.t.Errorf("node %d says %q, and not both lists", number, text)
+		}
+	}
+}
+
+// acknowledge has every running node take postings until one is acknowledged,
+// and then one each: at most one leader may do so.
+func (m *mistake) acknowledge(want bool) {
+	m.t.Helper()
+	leaders := map[string]bool{}
+	eventually(m.t, "a posting is acknowledged", func() bool { m.post(leaders); return len(leaders) > 0 || !want })
+	m.post(leaders)
+	if len(leaders) > 1 || len(leaders) == 1 && !want {
+		m.t.Errorf("acknowledged by the leaders %v; want one: %t", slices.Collect(maps.Keys(leaders)), want)
+	}
+}
+
+// post posts at every running node, and notes the leaders that acknowledge.
+func (m *mistake) post(leaders map[string]bool) {
+	m.t.Helper()
+	for i, running := range m.nodes {
+		if running == nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(m.t.Context(), patience)
+		answer, err := m.calls(i).board.Post(ctx, connect.NewRequest(&conductordv1.PostRequest{Postings: []*conductordv1.Posting{
+			{Name: fmt.Sprint("at ", i+1), Board: "default", Kind: "plain"},
+		}}))
+		cancel()
+		if err == nil {
+			leaders[answer.Header().Get(wire.HeaderLeader)] = true
+		} else if !errors.Is(wire.ErrorFromConnect(err), jobs.ErrUnavailable) {
+			m.t.Errorf("a posting at node %d: %v", i+1, err)
+		}
+	}
+}
+
+// Until every member has answered with the same list, a node says for which it
+// waits, and takes no part in an election.
+func TestFirstStartWaitsForEveryMember(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.start(0, 1)
+	eventually(t, "the nodes say for whom they wait", func() bool {
+		first, second := c.nodes[0].Ready(), c.nodes[1].Ready()
+		return strings.Contains(fmt.Sprint(first), "waits for n3") && strings.Contains(fmt.Sprint(second), "waits for n3")
+	})
+	for i := range 2 { // without a configuration raft elects nobody
+		if err := c.nodes[i].Ready(); !errors.Is(err, jobs.ErrUnavailable) || node.Raft(c.nodes[i]).LastIndex() != 0 {
+			t.Errorf("node %d: ready: %v, and %d entries in its log", i+1, err, node.Raft(c.nodes[i]).LastIndex())
+		}
+	}
+	c.start(2)
+	c.ready()
+	posted(t, c.client())
+}
+
+// A copy of a node's directory does not run beside the node, wherever it
+// listens; nor does an older process of the node after a later one.
+func TestCopyOfADirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3).startAll()
+	original := c.leader()
+	from := node.HelloOf(c.nodes[original])
+	copied := c.options[original]
+	copied.DataDir, copied.Init = t.TempDir(), false
+	c.stop(original)
+	if err := os.CopyFS(copied.DataDir, os.DirFS(c.options[original].DataDir)); err != nil {
+		t.Fatal(err)
+	}
+	c.start(original)
+	c.ready()
+	listens := freeAddresses(t, 2)
+	copied.RaftListen, copied.APIListen = listens[0], listens[1]
+	if opened, err := node.Open(copied); err == nil || !strings.Contains(err.Error(), "runs already, from this data directory or a copy of it") {
+		t.Errorf("beside its original: %v", err)
+		_ = opened.Close()
+	}
+	member := c.options[original].Members[(original+1)%3].Raft
+	from.Start, from.Run = 100, uuid.New()
+	if _, refusal, err := node.Greet(dialRaft(t, member), node.PurposeProbe, from); err != nil || refusal != "" {
+		t.Errorf("a later process: %q, %v", refusal, err)
+	}
+	from.Start, from.Run = 99, uuid.New()
+	if _, refusal, err := node.Greet(dialRaft(t, member), node.PurposeProbe, from); err != nil || !strings.Contains(refusal, "start 99") || !strings.Contains(refusal, "start 100") {
+		t.Errorf("an older process: %q, %v", refusal, err)
+	}
+	from.Start = 100
+	if _, refusal, err := node.Greet(dialRaft(t, member), node.PurposeProbe, from); err != nil || !strings.Contains(refusal, "runs twice") {
+		t.Errorf("another process of the same start: %q, %v", refusal, err)
+	}
+}
