@@ -1,6 +1,7 @@
 # What a developer does. CI does the same through .ci/run.
 
-.PHONY: test race check api bench fuzz
+.PHONY: test race check api bench guards
+.PHONY: test race check api bench chaos
 
 test: ## all tests, as the README says
 	go test ./...
@@ -18,3 +19,10 @@ api: ## the Go code of the .proto files; the plugins are pinned in go.mod
 
 bench: ## three processes beside a bare raft group, on this disk, in this run; ARGS=-full for a long one
 	go run ./test/bench $(ARGS)
+
+guards: ## remove each guard in turn and see its test fail
+	go run ./test/guards
+MINUTES ?= 5
+SEED ?= $(shell date +%s)
+chaos: ## real processes under kills, pauses, cuts, wrong clocks, bad disks, power cuts, bad clients; as root for all of them
+	go run ./test/chaos -minutes $(MINUTES) -seed $(SEED) $(ARGS)

@@ -161,7 +161,7 @@ func refusedCalls(t *testing.T, client *raftboard.Client, leader *local.Node) {
 		{"a list", "BoardService/Post", "[]", 400, "request is invalid", false},
 		{"an unknown field", "BoardService/Post", `{"postings":[{"nam":"x"}]}`, 400, "conductord.v1.Posting has no such field", false},
 		{"a million brackets", "BoardService/Post", strings.Repeat("[", 1_000_000), 400, "1000000 levels of nesting, and the limit is 128", false},
-		{"five MiB", "BoardService/Post", `"` + strings.Repeat("x", 5<<20) + `"`, 429, "larger than", false},
+		{"five MiB", "BoardService/Post", `"` + strings.Repeat("x", 5<<20) + `"`, 429, "5242882 bytes, and the limit is 4194304", false},
 		{"a null byte", "BoardService/Post", `{"postings":[{"kind":"k","name":"a\u0000b"}]}`, 200, "holds the control character U+0000", false},
 		{"a value that is not UTF-8", "BoardService/Post", "{\"postings\":[{\"kind\":\"k\",\"name\":\"a\",\"details\":\"\xff\"}]}", 200, "posting details is invalid: not UTF-8", false},
 		{"10,001 atoms", "LogbookService/SaveBook", `{"book":{"id":"` + logbook.NewBookID().String() + `","name":"b","flows":[{"id":"` + logbook.NewFlowID().String() +

@@ -15,14 +15,21 @@ import (
 type devProcess struct {
 	address string
 	command *exec.Cmd
+	log     *bytes.Buffer // to be read when it has ended
 }
 
 // runDev starts dev, waits until it is ready, and ends it with the test.
 func runDev(t *testing.T, address string, more ...string) *devProcess {
 	t.Helper()
-	d := &devProcess{address, exec.Command(binary, append([]string{"dev", "--api-listen", address}, more...)...)}
-	var log bytes.Buffer
-	d.command.Stdout, d.command.Stderr = &log, &log
+	return runDevAs(t, nil, address, more...)
+}
+
+// runDevAs is runDev with attributes of the process.
+func runDevAs(t *testing.T, attributes *syscall.SysProcAttr, address string, more ...string) *devProcess {
+	t.Helper()
+	d := &devProcess{address, exec.Command(binary, append([]string{"dev", "--api-listen", address}, more...)...), &bytes.Buffer{}}
+	d.command.SysProcAttr = attributes
+	d.command.Stdout, d.command.Stderr = d.log, d.log
 	if err := d.command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +37,7 @@ func runDev(t *testing.T, address string, more ...string) *devProcess {
 		_ = d.command.Process.Kill()
 		_ = d.command.Wait()
 		if t.Failed() {
-			t.Logf("dev said:\n%s", log.String())
+			t.Logf("dev said:\n%s", d.log.String())
 		}
 	})
 	devReady(t, address)
@@ -43,6 +50,9 @@ func (d *devProcess) end(t *testing.T, signal syscall.Signal) {
 		t.Fatal(err)
 	}
 	_ = d.command.Wait() // how it ends is the signal's business
+	if said := d.log.String(); strings.Contains(said, "starting election") {
+		t.Errorf("the only node warns of its own election:\n%s", said)
+	}
 }
 
 // TestDevRestarted holds that jobs which run when dev is stopped or killed go

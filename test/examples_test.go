@@ -84,21 +84,35 @@ func TestExampleFlow(t *testing.T) {
 // nothing else.
 const demoTime = 4 * time.Minute
 
-// TestDemo runs the demo as it is: it ends with status 0 only if nothing was
-// lost and no recorded result has changed.
+// TestDemo runs the demo as it is, and with chaos: it ends with status 0 only if
+// nothing was lost and no recorded result has changed.
 func TestDemo(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), demoTime)
-	defer cancel()
-	var told strings.Builder
-	command := exec.CommandContext(ctx, binary, "demo", "-o", "json")
-	command.Stderr = &told
-	output, err := command.Output()
-	if err != nil {
-		t.Fatalf("the demo failed: %v\n%s%s", err, told.String(), output)
-	}
-	for _, want := range []string{`"posted": 60`, `"succeeded": 54`, `"reverted": 6`, `"lost": 0`, `"recorded_results_changed": 0`} {
-		if !strings.Contains(string(output), want) {
-			t.Errorf("the summary does not say %s:\n%s", want, output)
-		}
+	for _, row := range []struct {
+		args []string
+		want []string
+		told string
+	}{
+		{nil, []string{`"posted": 60`, `"succeeded": 54`, `"reverted": 6`}, "killed node"},
+		{[]string{"--chaos=15s", "--seed=3"}, []string{`"posted": 30`, `"succeeded": 27`, `"reverted": 3`}, "conductord demo --chaos=15s --seed 3"},
+	} {
+		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), demoTime)
+			defer cancel()
+			var told strings.Builder
+			command := exec.CommandContext(ctx, binary, append([]string{"demo", "-o", "json"}, row.args...)...)
+			command.Stderr = &told
+			output, err := command.Output()
+			if err != nil {
+				t.Fatalf("the demo failed: %v\n%s%s", err, told.String(), output)
+			}
+			for _, want := range append(row.want, `"lost": 0`, `"recorded_results_changed": 0`) {
+				if !strings.Contains(string(output), want) {
+					t.Errorf("the summary does not say %s:\n%s", want, output)
+				}
+			}
+			if !strings.Contains(told.String(), row.told) {
+				t.Errorf("it did not say %q:\n%s", row.told, told.String())
+			}
+		})
 	}
 }

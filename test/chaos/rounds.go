@@ -1,0 +1,54 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/conductord/conductord/test/cluster"
+)
+
+// takeover is how long after the TTL of a silent owner its job may be claimable:
+// several times the grace, the cool-down and the second that are promised.
+const takeover = 10 * time.Second
+
+// longest is how long no write may be acknowledged while one kind of fault
+// lasts: several times what is promised, for machines that are slow.
+var longest = map[cluster.Nemesis]time.Duration{
+	cluster.NemesisKill:     12 * time.Second,
+	cluster.NemesisHungDisk: 14 * time.Second, // the leader gives up after 5 s
+	cluster.NemesisClock:    8 * time.Second,
+}
+
+// shortRounds has a round for each nemesis, made so that a daemon without the
+// guard against it is found out.
+func shortRounds(plan cluster.Plan) [][]cluster.Fault {
+	var rounds [][]cluster.Fault
+	for _, kind := range plan.Kinds {
+		fault := cluster.Fault{At: time.Second, Lasts: 3 * time.Second, Nemesis: kind, Node: cluster.Leader, Peer: 1}
+		round := []cluster.Fault{fault}
+		switch kind {
+		case cluster.NemesisPause:
+			round[0].Lasts = 8 * time.Second // longer than its session lives
+		case cluster.NemesisHungDisk:
+			round[0].Lasts = 18 * time.Second
+		case cluster.NemesisClock:
+			// A clock that has led while it was wrong, and jobs whose owner dies then.
+			round[0].Offset, round[0].Lasts = time.Hour, 3*time.Second
+			for node := range plan.Size {
+				at := time.Duration(3+2*node) * time.Second
+				round = append(round, cluster.Fault{At: at, Lasts: time.Second, Nemesis: cluster.NemesisKill, Node: node})
+			}
+		case cluster.NemesisBadClient:
+			round = nil
+			for _, client := range plan.Client {
+				fault.Client = client
+				fault.Lasts = 3 * time.Second
+				round = append(round, fault)
+				fault.At += fault.Lasts
+			}
+		}
+		rounds = append(rounds, round)
+	}
+	return rounds
+}

@@ -1,0 +1,104 @@
+// Package cluster breaks a cluster on purpose and checks what is left of the
+// promises. A variant of it runs the nodes: within the test's process under
+// testing/synctest, or as real processes.
+//
+// A Plan makes a list of faults from a seed; the same seed makes the same list.
+// A Runner goes through it in rounds: it starts a workload, carries out the
+// faults of the round, mends all of them, waits until the jobs have ended, and
+// checks. A check that fails ends the run with the seed and the command that
+// repeats it.
+//
+// The checks: the answers to plain clients are linearizable; the ledger, which
+// the steps of flows write outside the system, agrees with the logbook; nothing
+// acknowledged is missing; every job ends in time; the nodes have equal states.
+package cluster
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Outside is the place of a program that runs on no node's machine.
+const Outside = -1
+
+// Leader stands for the node that leads when a fault is carried out.
+const Leader = -2
+
+// Cluster is some nodes that can be started and killed. Nodes are counted from
+// 0. The runner calls the methods that change something from one goroutine.
+type Cluster interface {
+	Size() int
+	// Endpoints are the API addresses of all nodes.
+	Endpoints() []string
+	// Dial connects a client at a place, a node's number or Outside, to an
+	// address of a node.
+	Dial(place int) func(ctx context.Context, network, address string) (net.Conn, error)
+	// Start runs a node that does not run. It need not be ready on return.
+	Start(i int) error
+	// Kill ends a node as SIGKILL does. Nothing happens to one that does not run.
+	Kill(i int)
+	// Running tells whether a node runs. One that has ended itself does not.
+	Running(i int) bool
+	// Ended is why a node that does not run has ended itself; nil if it was
+	// killed.
+	Ended(i int) error
+	// Digest sums up the state of a node that runs, and says up to which log
+	// index.
+	Digest(ctx context.Context, i int) (index uint64, sum [32]byte, err error)
+	// Close ends all nodes. The error names what they have left behind.
+	Close() error
+}
+
+// The powers below are optional: a Cluster that has one supports its faults.
+type (
+	// Pauser stops nodes as SIGSTOP does.
+	Pauser interface {
+		Pause(i int)
+		Resume(i int)
+	}
+	// Cutter cuts the network in one direction. Bytes that are under way wait,
+	// and arrive after HealCuts. Both may be called concurrently.
+	Cutter interface {
+		Cut(from, to int)
+		HealCuts()
+	}
+	// Skewer moves the wall clock of one node, at any time, to an offset from
+	// the true time.
+	Skewer interface {
+		Skew(i int, offset time.Duration)
+	}
+	// Disks make the disk of one node faulty, until DiskNone.
+	Disks interface {
+		Disk(i int, fault DiskFault)
+		DiskFaults() []DiskFault // those that it can do
+	}
+	// PowerCutter ends a node so that all writes are lost that were not synced.
+	PowerCutter interface {
+		PowerCut(i int)
+	}
+	// Damager makes something wrong in the files of one node, which it kills before
+	// and starts again, until Repair, which does both too. The error is a node that
+	// neither started nor refused in words.
+	Damager interface {
+		Damage(i int, seed uint64) error
+		Repair(i int) error
+	}
+	// BadClients send a node what no honest client sends, until ctx ends.
+	BadClients interface {
+		BadClientKinds() []string
+		BadClient(ctx context.Context, i int, kind string)
+	}
+)
+
+// DiskFault is what is wrong with a disk.
+type DiskFault string
+
+// The faults of a disk. A node that can't trust its disk may end itself.
+const (
+	DiskNone DiskFault = ""
+	DiskSlow DiskFault = "slow" // each sync takes long
+	DiskFail DiskFault = "fail" // syncs fail
+	DiskHang DiskFault = "hang" // syncs don't return
+	DiskFull DiskFault = "full" // there is no space
+)

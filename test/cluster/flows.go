@@ -1,0 +1,255 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// flowKind is the factory of the flows that write to the ledger.
+const flowKind = "ledger"
+
+// shape is the argument of the factory.
+type shape struct {
+	Steps  int  `json:"steps"`
+	Beside bool `json:"beside"` // the steps run beside each other
+	Doomed bool `json:"doomed"` // the last step fails for good, and all is undone
+}
+
+// errDoomed is the failure of a flow that is to be undone.
+var errDoomed = flow.Permanent(errors.New("this step always fails"))
+
+// errFlaky is a failure after which the step is tried again.
+var errFlaky = errors.New("this step fails now and then")
+
+// newPosting draws a job with a flow.
+func newPosting(draw *rand.Rand) (jobs.Posting, error) {
+	args, err := json.Marshal(shape{Steps: 1 + draw.IntN(4), Beside: draw.IntN(3) == 0, Doomed: draw.IntN(3) == 0})
+	if err != nil {
+		return jobs.Posting{}, err
+	}
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "ledger"}
+	detail := logbook.FlowDetail{
+		ID: logbook.NewFlowID(), Book: book.ID, Name: "ledger", Factory: logbook.Factory{Name: flowKind, Args: args},
+	}
+	book.Flows = []logbook.FlowDetail{detail}
+	return jobs.Posting{ID: jobs.NewJobID(), Name: "ledger", Book: &book, Flow: detail.ID}, nil
+}
+
+// Conductor is a conductor in the test's process, at a place. It can be killed:
+// then its connections are gone, and its steps write nothing more.
+type Conductor struct {
+	place  string
+	ledger *Ledger
+	dead   atomic.Bool
+	link   *link
+	client *raftboard.Client
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+	runs   atomic.Int64
+	work   time.Duration // the longest that a step takes
+}
+
+// ConductorOptions say what a conductor works on.
+type ConductorOptions struct {
+	Place     int
+	Dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	Endpoints []string
+	Ledger    *Ledger
+	Name      string // no two conductors of a run have the same
+	Work      time.Duration
+	Logger    hclog.Logger // nil: none
+}
+
+// StartConductor sets a conductor to work. It returns when a node has answered.
+func StartConductor(ctx context.Context, o ConductorOptions) (*Conductor, error) {
+	c := &Conductor{place: o.Name, ledger: o.Ledger, link: newLink(o.Dial), work: o.Work}
+	var err error
+	c.client, err = c.link.client(ctx, o.Endpoints, raftboard.DefaultPatience)
+	if err != nil {
+		c.link.cut()
+		return nil, err
+	}
+	registry := flow.NewRegistry()
+	if err := registry.Register(flowKind, c.build); err != nil {
+		return nil, err
+	}
+	conducting, err := conductor.New(conductor.Options{
+		Board: c.client, Logbook: c.client, Registry: registry, Name: o.Name, Logger: o.Logger,
+		AbandonDelay: 200 * time.Millisecond, MaxAbandonDelay: 5 * time.Second, MaxTries: 1_000,
+	})
+	if err != nil {
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.ended.Go(func() { _ = conducting.Run(running) }) // an unclosed session expires
+	return c, nil
+}
+
+// Kill ends the conductor as SIGKILL does. What is left of it ends before Wait
+// returns.
+func (c *Conductor) Kill() {
+	c.dead.Store(true)
+	c.link.cut()
+	c.cancel()
+	c.ended.Go(c.client.Close)
+}
+
+// Stop has the conductor hand over what it holds, and ends it.
+func (c *Conductor) Stop() {
+	c.cancel()
+	c.Wait()
+	c.dead.Store(true)
+	c.client.Close()
+	c.link.cut()
+}
+
+// Wait returns when nothing of the conductor runs any more.
+func (c *Conductor) Wait() { c.ended.Wait() }
+
+func (c *Conductor) alive() bool { return !c.dead.Load() }
+
+func (c *Conductor) build(args json.RawMessage) (*flow.Flow, error) {
+	var s shape
+	if err := json.Unmarshal(args, &s); err != nil {
+		return nil, err
+	}
+	var steps []flow.Node
+	for i := range s.Steps {
+		doomed := s.Doomed && i == s.Steps-1
+		name := fmt.Sprintf("step%d", i+1)
+		steps = append(steps, flow.FuncRevert(name,
+			func(ctx context.Context, _ struct{}) (Result, error) { return c.run(ctx, doomed) },
+			func(ctx context.Context, _ struct{}, _ *Result) error {
+				_, err := c.run(ctx, false)
+				return err
+			},
+			flow.Provides(name), flow.Retry(flow.RetryPolicy{Attempts: 50, Delay: 200 * time.Millisecond, MaxDelay: 2 * time.Second})))
+	}
+	if s.Beside {
+		return flow.Unordered(flowKind, steps...), nil
+	}
+	return flow.Linear(flowKind, steps...), nil
+}
+
+// run is one execution or one revert: it takes a while, and fails now and then.
+func (c *Conductor) run(ctx context.Context, doomed bool) (Result, error) {
+	call := flow.CallFrom(ctx)
+	id := fmt.Sprintf("%s/%d", c.place, c.runs.Add(1))
+	write := func(event Event) error { return c.ledger.Write(EntryOf(call, c.place, id, event), c.alive) }
+	if err := write(EventBegun); err != nil {
+		return Result{}, err
+	}
+	chance := fnv.New32()
+	_, _ = fmt.Fprintf(chance, "%s %d", call.Key(), call.Attempt)
+	sum := chance.Sum32()
+	rest(ctx, time.Duration(sum)%c.work)
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	var failure error
+	switch {
+	case doomed:
+		failure = errDoomed
+	case sum%7 == 0:
+		failure = errFlaky
+	}
+	if failure != nil {
+		return Result{}, errors.Join(failure, write(EventFailed))
+	}
+	return Result{id}, write(EventDone)
+}
+
+// link makes connections that can all be cut at once, as those of a killed
+// process are.
+type link struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // nil: cut
+	http  *http.Transport
+}
+
+var errCut = errors.New("the program of this connection is gone")
+
+func newLink(dial func(ctx context.Context, network, address string) (net.Conn, error)) *link {
+	l := &link{dial: dial, conns: map[net.Conn]struct{}{}}
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	const pingAfter = 2 * time.Second // as raftboard's own
+	l.http = &http.Transport{
+		DialContext: l.open, Protocols: protocols, IdleConnTimeout: time.Minute,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
+	}
+	return l
+}
+
+func (l *link) open(ctx context.Context, network, address string) (net.Conn, error) {
+	const dialTimeout = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := l.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns == nil {
+		_ = conn.Close()
+		return nil, errCut
+	}
+	kept := &linked{conn, l}
+	l.conns[kept] = struct{}{}
+	return kept, nil
+}
+
+// linked is a connection that its link knows until it is closed.
+type linked struct {
+	net.Conn
+	link *link
+}
+
+// Close closes the connection.
+func (c *linked) Close() error {
+	c.link.mu.Lock()
+	delete(c.link.conns, c)
+	c.link.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// cut ends all connections, and those to come.
+func (l *link) cut() {
+	l.mu.Lock()
+	conns := l.conns
+	l.conns = nil
+	l.mu.Unlock()
+	for conn := range conns {
+		_ = conn.(*linked).Conn.Close()
+	}
+	l.http.CloseIdleConnections()
+}
+
+// client opens a client over the link.
+func (l *link) client(ctx context.Context, endpoints []string, patience time.Duration) (*raftboard.Client, error) {
+	return raftboard.Open(ctx, raftboard.Options{
+		Endpoints: endpoints, Patience: patience,
+		HTTPClient: &http.Client{Transport: l.http, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	})
+}

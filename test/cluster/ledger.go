@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Event is what a step says to the ledger.
+type Event string
+
+// The events of one execution, or one revert. One that is stopped, or whose
+// program is killed, has only begun.
+const (
+	EventBegun  Event = "begun"
+	EventDone   Event = "done"
+	EventFailed Event = "failed"
+)
+
+// Entry is one line of a ledger.
+type Entry struct {
+	At      time.Time
+	Place   string // the program that runs the step
+	Flow    logbook.FlowID
+	Step    string
+	Action  logbook.Action
+	Attempt int
+	Key     string
+	Token   logbook.Token
+	// Run names one execution, or one revert. It is the result of the step, so
+	// that the logbook says which one it has recorded.
+	Run   string
+	Event Event
+}
+
+// String tells an entry in one line.
+func (e Entry) String() string {
+	return fmt.Sprintf("%s %s %s: %s %s attempt %d, token %v, run %s",
+		e.At.Format("15:04:05.000"), e.Place, e.Event, e.Action, e.Step, e.Attempt, e.Token, e.Run)
+}
+
+// EntryOf is what a call says to the ledger.
+func EntryOf(call *flow.Call, place, run string, event Event) Entry {
+	return Entry{
+		At: time.Now(), Place: place, Flow: call.Flow, Step: call.Step, Action: call.Action, Attempt: call.Attempt,
+		Key: call.Key(), Token: call.Token, Run: run, Event: event,
+	}
+}
+
+// Ledger is a system outside the cluster that steps have their effects on.
+type Ledger struct {
+	// Strict says that no two owners of a flow ever overlap: a conductor stops its
+	// steps before another can begin, unless its process was paused.
+	Strict bool
+
+	mu      sync.Mutex
+	entries map[logbook.FlowID][]Entry
+	faults  []error
+}
+
+// NewLedger makes an empty ledger.
+func NewLedger(strict bool) *Ledger {
+	return &Ledger{Strict: strict, entries: map[logbook.FlowID][]Entry{}}
+}
+
+// ErrOldToken refuses an entry whose flow has shown a newer token.
+var ErrOldToken = errors.New("the ledger has seen a newer token of this flow")
+
+// Write appends an entry, unless alive returns false: a program that was killed
+// writes nothing. An entry with an old token is refused, which a strict ledger
+// reports as a fault.
+func (l *Ledger) Write(e Entry, alive func() bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !alive() {
+		return nil
+	}
+	before := l.entries[e.Flow]
+	if n := len(before); n > 0 && e.Token.Compare(before[n-1].Token) < 0 {
+		if l.Strict {
+			l.faults = append(l.faults, fmt.Errorf("a step ran on under an old token: %s, after %s", e, before[n-1]))
+		}
+		return ErrOldToken
+	}
+	l.entries[e.Flow] = append(before, e)
+	return nil
+}
+
+// Faults are what the ledger itself has found wrong.
+func (l *Ledger) Faults() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.faults...)
+}
+
+// Entries are those of one flow, in their order.
+func (l *Ledger) Entries(id logbook.FlowID) []Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.entries[id])
+}
+
+// Forget drops the entries of a flow.
+func (l *Ledger) Forget(id logbook.FlowID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.entries, id)
+}
+
+// Result is what a step of a ledger's flow returns.
+type Result struct {
+	Run string `json:"run"`
+}
+
+// Check compares what a finished flow has recorded with what its steps did: each
+// result is that of a run that was made, and the last of its key; a flow that
+// has reverted has undone all that had begun, one that succeeded has undone
+// nothing.
+func (l *Ledger) Check(detail logbook.FlowDetail) error {
+	entries := l.Entries(detail.ID)
+	var faults []string
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	for _, atom := range detail.Atoms {
+		for _, attempt := range atom.Attempts {
+			if attempt.Ended() && attempt.Failure == nil && attempt.Action == logbook.ActionExecute {
+				checkResult(entries, atom.Name, attempt, fault)
+			}
+		}
+	}
+	last := map[string]Entry{}
+	for _, entry := range entries {
+		last[entry.Step] = entry
+	}
+	for name, entry := range last {
+		undone := entry.Action == logbook.ActionRevert && entry.Event == EventDone
+		done := entry.Action == logbook.ActionExecute && entry.Event == EventDone
+		switch {
+		case detail.State == logbook.FlowReverted && !undone:
+			fault("the flow has reverted, and step %s is not undone", name)
+		case detail.State == logbook.FlowSuccess && !done:
+			fault("the flow has succeeded, and step %s is not done", name)
+		}
+	}
+	if detail.State != logbook.FlowReverted && detail.State != logbook.FlowSuccess {
+		fault("the flow has ended in state %s: %v", detail.State, detail.Cause)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	var lines strings.Builder
+	for _, entry := range entries {
+		lines.WriteString("\n  " + entry.String())
+	}
+	recorded, _ := json.Marshal(detail.Atoms)
+	return fmt.Errorf("flow %s: %s\nthe ledger:%s\nthe logbook: %s", detail.ID, strings.Join(faults, "; "), lines.String(), recorded)
+}
+
+// checkResult checks a recorded success: its run was made in this attempt, and
+// no other run of its key began after it.
+func checkResult(entries []Entry, step string, attempt logbook.Attempt, fault func(string, ...any)) {
+	var result Result
+	if err := json.Unmarshal(attempt.Result, &result); err != nil {
+		fault("step %s has recorded %s: %v", step, attempt.Result, err)
+		return
+	}
+	made := slices.IndexFunc(entries, func(e Entry) bool { return e.Run == result.Run && e.Event == EventDone })
+	if made < 0 {
+		fault("step %s has recorded run %s, which was never done", step, result.Run)
+		return
+	}
+	run := entries[made]
+	if run.Step != step || run.Token != attempt.Token || run.Attempt != attempt.Number || run.Action != attempt.Action {
+		fault("step %s has recorded in attempt %d under token %v: %s", step, attempt.Number, attempt.Token, run)
+	}
+	for _, later := range entries[made+1:] {
+		if later.Key == run.Key && later.Event == EventBegun {
+			fault("step %s began again after its result was recorded: %s", step, later)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Nemesis is one kind of fault.
+type Nemesis string
+
+// The nemeses. What they do to a node ends after Fault.Lasts.
+const (
+	NemesisKill      Nemesis = "kill"
+	NemesisPause     Nemesis = "pause"
+	NemesisIsolate   Nemesis = "isolate"  // a node hears nobody and is heard by nobody
+	NemesisDeaf      Nemesis = "deaf"     // a node hears no other node
+	NemesisMute      Nemesis = "mute"     // no other node hears a node
+	NemesisCut       Nemesis = "cut"      // one direction between two nodes
+	NemesisFlicker   Nemesis = "flicker"  // short cuts at random, so that answers are late
+	NemesisClock     Nemesis = "clock"    // a wall clock jumps, and jumps back
+	NemesisSlowDisk  Nemesis = "slowdisk" //
+	NemesisBadDisk   Nemesis = "baddisk"  // syncs fail
+	NemesisHungDisk  Nemesis = "hungdisk" // syncs don't return
+	NemesisFullDisk  Nemesis = "fulldisk" //
+	NemesisPower     Nemesis = "power"    // one node loses what was not synced
+	NemesisBlackout  Nemesis = "blackout" // all nodes do, at once
+	NemesisDamage    Nemesis = "damage"   // a file of a node is damaged
+	NemesisBadClient Nemesis = "badclient"
+)
+
+// Fault is one thing that goes wrong.
+type Fault struct {
+	At      time.Duration // since the round began
+	Lasts   time.Duration
+	Nemesis Nemesis
+	Node    int           // or Leader
+	Peer    int           // of NemesisCut: what Node sends does not reach it
+	Offset  time.Duration // of NemesisClock
+	Client  string        // of NemesisBadClient
+}
+
+// String tells the fault in one line.
+func (f Fault) String() string {
+	node := fmt.Sprintf("node %d", f.Node)
+	switch {
+	case f.Node == Leader:
+		node = "the leader"
+	case f.Nemesis == NemesisBlackout:
+		node = "all nodes"
+	}
+	line := fmt.Sprintf("%8v for %-7v %-9s %s", f.At, f.Lasts, f.Nemesis, node)
+	switch f.Nemesis {
+	case NemesisCut:
+		line += fmt.Sprintf(" to node %d", f.Peer)
+	case NemesisClock:
+		line += fmt.Sprintf(" by %v", f.Offset)
+	case NemesisBadClient:
+		line += " " + f.Client
+	}
+	return line
+}
+
+// Plan makes the faults of rounds from a seed.
+type Plan struct {
+	Seed   uint64
+	Size   int           // of the cluster
+	Round  time.Duration // how long faults are carried out in one round
+	Every  time.Duration // a fault begins once in so long, on average
+	Lasts  time.Duration // the longest fault
+	Kinds  []Nemesis     // nemeses to draw from
+	Client []string      // kinds of bad clients
+	// Offsets are those of clocks; each may be positive or negative.
+	Offsets []time.Duration
+	// Fixed are the faults of the rounds, over and over; nil: they are drawn.
+	Fixed [][]Fault
+}
+
+// Offsets are those at which clocks stand: some seconds to a year.
+var Offsets = []time.Duration{time.Second, time.Minute, time.Hour, 365 * 24 * time.Hour}
+
+// Faults are those of one round, in their order. A round draws a few nemeses
+// first, so that some rounds have one kind of fault alone and some have a mixture.
+func (p Plan) Faults(round int) []Fault {
+	if len(p.Fixed) > 0 {
+		return p.Fixed[round%len(p.Fixed)]
+	}
+	draw := rand.New(rand.NewPCG(p.Seed, uint64(round)))
+	if len(p.Kinds) == 0 {
+		return nil
+	}
+	kinds := slices.Clone(p.Kinds)
+	draw.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	kinds = kinds[:1+draw.IntN(len(kinds))]
+	var faults []Fault
+	for at := p.between(draw, p.Every/4, p.Every); at < p.Round; at += p.between(draw, p.Every/4, 2*p.Every) {
+		faults = append(faults, p.fault(draw, at, kinds[draw.IntN(len(kinds))]))
+	}
+	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return faults
+}
+
+func (p Plan) fault(draw *rand.Rand, at time.Duration, kind Nemesis) Fault {
+	f := Fault{At: at, Nemesis: kind, Node: draw.IntN(p.Size)}
+	if draw.IntN(3) == 0 {
+		f.Node = Leader // more faults than its share: it does the most
+	}
+	f.Lasts = min(p.between(draw, p.Lasts/50, p.Lasts), p.Round-at)
+	f.Peer = (max(f.Node, 0) + 1 + draw.IntN(max(1, p.Size-1))) % p.Size
+	f.Offset = p.Offsets[draw.IntN(len(p.Offsets))]
+	if draw.IntN(2) == 0 {
+		f.Offset = -f.Offset
+	}
+	if len(p.Client) > 0 {
+		f.Client = p.Client[draw.IntN(len(p.Client))]
+	}
+	return f
+}
+
+func (p Plan) between(draw *rand.Rand, low, high time.Duration) time.Duration {
+	return (low + time.Duration(draw.Int64N(int64(high-low)+1))).Round(time.Millisecond)
+}
+
+// list prints faults, one a line.
+func list(faults []Fault) string {
+	var lines strings.Builder
+	for _, fault := range faults {
+		lines.WriteString("\n  " + fault.String())
+	}
+	return lines.String()
+}

@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// A call of the history, and what it may answer.
+type (
+	asked struct {
+		what     string // post, claim, consume, abandon, change, read
+		job      jobs.JobID
+		token    jobs.Token    // of consume and abandon
+		priority jobs.Priority // of change
+	}
+	answered struct {
+		unknown bool // whether it happened
+		refused bool
+		job     register // of claim and read
+	}
+	// register is a job as its callers see it. The zero register is no job.
+	register struct {
+		state    jobs.State
+		token    jobs.Token
+		priority jobs.Priority
+	}
+)
+
+// tokenUnknown is that of a claim whose claimant never heard of it.
+var tokenUnknown = jobs.Token{Generation: math.MaxUint64}
+
+// jobModel says what the answers about one job may be, in one order of all
+// calls about it.
+func jobModel() porcupine.Model {
+	model := porcupine.NondeterministicModel{
+		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+			byJob := map[jobs.JobID][]porcupine.Operation{}
+			for _, operation := range history {
+				id := operation.Input.(asked).job
+				byJob[id] = append(byJob[id], operation)
+			}
+			return slices.Collect(maps.Values(byJob))
+		},
+		Init: func() []any { return []any{register{}} },
+		Step: func(state, input, output any) []any {
+			return step(state.(register), input.(asked), output.(answered))
+		},
+		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v → %+v", input, output) },
+	}
+	return model.ToModel()
+}
+
+// step returns the registers that a call may leave: none if it cannot have been
+// answered so. Where it is unknown whether it happened, both are possible.
+func step(now register, in asked, out answered) []any {
+	can, next := effect(now, in, out)
+	switch {
+	case out.unknown && can:
+		return []any{now, next}
+	case out.unknown, out.refused && !can:
+		return []any{now}
+	case can && !out.refused:
+		return []any{next}
+	}
+	return nil
+}
+
+// effect returns whether a call can happen, and what it leaves.
+func effect(now register, in asked, out answered) (can bool, next register) {
+	next = now
+	switch in.what {
+	case "post":
+		if can = true; now.state == "" { // otherwise it is a repeat
+			next.state = jobs.StateClaimable
+		}
+	case "claim":
+		can = now.state == jobs.StateClaimable && (out.job == register{} || out.job.priority == now.priority)
+		if next.state, next.token = jobs.StateClaimed, out.job.token; next.token.IsZero() {
+			next.token = tokenUnknown
+		}
+	case "consume":
+		can = now.state == jobs.StateClaimed && now.token == in.token
+		next.state = jobs.StateCompleted
+	case "abandon":
+		can = now.state == jobs.StateClaimed && now.token == in.token
+		next.state = jobs.StateClaimable
+	case "trash":
+		can = now.state == jobs.StateClaimed && now.token == in.token
+		next.state = jobs.StateTrashed
+	case "change":
+		can = now.state != "" && !now.state.Finished()
+		next.priority = in.priority
+	case "read":
+		if now.token == tokenUnknown && out.job.token.Compare(jobs.Token{}) > 0 {
+			now.token = out.job.token
+		}
+		can, next = out.job == now, now
+	}
+	return can, next
+}

@@ -1,0 +1,64 @@
+package main
+
+// guard is one check of the product on which a promise rests, how to remove
+// it, and the test that must fail when it is gone.
+type guard struct {
+	name   string
+	holds  string // the promise that rests on it
+	file   string // from the top of the module
+	keep   string // the text of the guard; stands once in the file
+	remove string // the text that replaces it: the same program without the guard
+	pkg    string // the package of the test, from the top of the module
+	test   string
+	row    string // the part of the test that suffices; empty: all of it
+}
+
+// guards are all of them. docs/guarantees.md lists the same rows.
+var guards = []guard{
+	{
+		name: "fence", holds: "a write under a claim that has ended is refused",
+		file: "fsm/flow.go", keep: "case j.Claim.Token != token:", remove: "case false:",
+		pkg: "fsm", test: "TestBoardAgreesWithItsModel",
+	},
+	{
+		name: "quorum round", holds: "a leader that was deposed answers no read",
+		file: "raftboard/node/reads.go", keep: "if err := r.askPeers(term); err != nil {", remove: "if err := error(nil); err != nil {",
+		pkg: "raftboard/node", test: "TestIsolatedLeaderAnswersNothing",
+	},
+	{
+		name: "timer epoch", holds: "a leader that was deposed expires no session",
+		file: "fsm/timers.go", keep: "if epoch != t.TimerEpoch {", remove: "if false {",
+		pkg: "fsm", test: "TestTimersOfADeposedLeader",
+	},
+	{
+		name: "cool-down", holds: "a job of a vanished owner waits before the next owner begins",
+		file: "fsm/order.go", keep: "cooled = t.after(delay)", remove: "cooled = t.after(0)",
+		pkg: "fsm", test: "TestExpireSession",
+	},
+	{
+		name: "cluster clock", holds: "one wrong clock of three changes nothing",
+		file: "raftboard/node/clockrounds.go", keep: "least, most := offsets[len(offsets)-majority], offsets[majority-1]",
+		remove: "least, most := offsets[0], offsets[0]",
+		pkg:    "raftboard/node", test: "TestAgreedTime",
+	},
+	{
+		name: "truncation", holds: "no message removes an entry that this node has applied",
+		file: "raftboard/node/appliedguard.go", keep: "if from > applied || (whole && a.restored.Load() >= applied) {", remove: "if true {",
+		pkg: "raftboard/node", test: "TestAppliedEntriesAreNeverRemoved", row: "/the_log_is_cut_at_its_first_entry/bolt",
+	},
+	{
+		name: "member check", holds: "nodes with different member lists elect no leader",
+		file: "raftboard/node/members.go", keep: "case maps.Equal(other.Members, s.roster):", remove: "case true:",
+		pkg: "raftboard/node", test: "TestWrongMemberLists",
+	},
+	{
+		name: "hanging disk", holds: "a leader whose disk hangs is replaced",
+		file: "raftboard/node/transport.go", keep: "if c.peer != nil && c.layer.mute() {", remove: "if false {",
+		pkg: "raftboard/node", test: "TestHangingDiskCostsTheLeadership",
+	},
+	{
+		name: "first marks", holds: "no step begins before its mark is durable",
+		file: "flow/engine/loop.go", keep: "if l.acknowledged < l.recorded {", remove: "if false {",
+		pkg: "flow/engine", test: "TestStepsWaitForTheirMarks",
+	},
+}

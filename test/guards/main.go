@@ -1,0 +1,104 @@
+// Command guards shows that each guard of the product is held by a test: it
+// removes one guard after the other from a copy of its file, runs the guard's
+// test against that copy, and reports a guard whose test still passes.
+//
+// The compiler reads the copy through its -overlay option, so the product
+// carries no switches and nothing in the tree changes.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	only := flag.String("only", "", "check the guard of this name alone")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	held, missed := 0, 0
+	for _, g := range guards {
+		if *only != "" && g.name != *only {
+			continue
+		}
+		began := time.Now()
+		if err := g.check(ctx); err != nil {
+			missed++
+			fmt.Printf("MISSED  %-18s %s\n", g.name, err)
+			continue
+		}
+		held++
+		fmt.Printf("held    %-18s by %s %s (%.0f s)\n", g.name, g.pkg, g.test, time.Since(began).Seconds())
+	}
+	fmt.Printf("%d passed, %d failed\n", held, missed)
+	if missed > 0 || held == 0 {
+		os.Exit(1)
+	}
+}
+
+// check removes the guard and wants its test to fail, by the test's own word:
+// a copy that does not build, or a test that does not exist, proves nothing.
+func (g guard) check(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "conductord-guard-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := g.overlay(dir)
+	if err != nil {
+		return err
+	}
+	test := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=5m",
+		"-run", "^"+g.test+"$"+g.row, "./"+g.pkg)
+	output, err := test.CombinedOutput()
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s %s passes without it", g.pkg, g.test)
+	case !strings.Contains(string(output), "--- FAIL: "+g.test):
+		return fmt.Errorf("%s %s did not run: %w\n%s", g.pkg, g.test, err, output)
+	}
+	return nil
+}
+
+// overlay writes the file without the guard, and the list that makes the
+// compiler read it.
+func (g guard) overlay(dir string) (string, error) {
+	without, err := g.without()
+	if err != nil {
+		return "", err
+	}
+	changed := filepath.Join(dir, filepath.Base(g.file))
+	if err := os.WriteFile(changed, []byte(without), 0o600); err != nil {
+		return "", err
+	}
+	original, err := filepath.Abs(g.file)
+	if err != nil {
+		return "", err
+	}
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, list, 0o600)
+}
+
+// without is the text of the file without the guard.
+func (g guard) without() (string, error) {
+	source, err := os.ReadFile(g.file)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the guard: run this from the top of the module: %w", err)
+	}
+	if n := strings.Count(string(source), g.keep); n != 1 {
+		return "", fmt.Errorf("%s has %q %d times, and should have it once: has the guard changed?", g.file, g.keep, n)
+	}
+	return strings.Replace(string(source), g.keep, g.remove, 1), nil
+}
