@@ -28,7 +28,8 @@ type road struct {
 	bare         bool // claims come without their flow details
 	// claimed is told of claims that were made, before the conductor is.
 	claimed func(ctx context.Context) error
-	alter   func(*jobs.Job) // changes jobs in answers to claims
+	alter   func(*jobs.Job)         // changes jobs in answers to claims
+	asked   func(jobs.ClaimRequest) // is told of what was asked for, after the answer
 
 	mu       sync.Mutex
 	openings []jobs.SessionID
@@ -52,6 +53,9 @@ func (r *road) OpenSession(ctx context.Context, o jobs.Opening) (jobs.Session, e
 
 func (r *road) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
 	claimed, err := r.cluster.ClaimNext(ctx, request)
+	if r.asked != nil {
+		r.asked(request)
+	}
 	for i := range claimed {
 		if r.bare {
 			claimed[i].Flow = nil
@@ -95,6 +99,44 @@ func (r *road) Abandon(ctx context.Context, e jobs.Ending) error {
 
 func simple(t *testing.T) *flow.Registry {
 	return factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
+}
+
+// TestLateTryOfAClaim holds that no claim is lost when an earlier try reaches the
+// board only after the conductor was told that there is no job: the conductor
+// runs what that try has claimed, and goes on when that claim has ended before.
+func TestLateTryOfAClaim(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		over   bool // the claim ends before the conductor asks again
+		claims int
+	}{
+		{"the claim holds", false, 1},
+		{"the claim is over", true, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &road{cluster: openCluster(t)}
+				posted := make(chan jobs.JobID, 1)
+				r.asked = func(request jobs.ClaimRequest) {
+					r.asked = nil // the first time only
+					job := post(t, r.cluster, "work", nil)
+					late, err := r.cluster.ClaimNext(t.Context(), request)
+					if err == nil && row.over {
+						err = r.cluster.Abandon(t.Context(), jobs.Ending{Job: job.ID, Token: late[0].Job.Token})
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					posted <- job.ID
+				}
+				_, run := made(t, options(r, simple(t)))
+				run()
+				if got := finished(t, r.cluster, <-posted); got.State != jobs.StateCompleted || got.Claims != row.claims {
+					t.Errorf("the job is %s after %d claims", got.State, got.Claims)
+				}
+			})
+		})
+	}
 }
 
 // A claim that is not the conductor's own starts nothing; the repeat of the

@@ -135,6 +135,7 @@ type tenure struct {
 	finish  context.CancelCauseFunc
 	watcher sync.WaitGroup // of attend, the keep-alives it sends, and the follower
 	claims  *follower
+	nonce   jobs.Nonce // of the next claims; of the shift's goroutine that claims
 
 	mu         sync.Mutex
 	attendance attendance
@@ -147,7 +148,7 @@ type tenure struct {
 // claims end with base, runs already with work.
 func newTenure(base, work context.Context, board jobs.Attendant, logger hclog.Logger, id jobs.SessionID, ttl time.Duration, sent time.Time) *tenure {
 	t := &tenure{
-		id: id, board: board, logger: logger, parent: work,
+		id: id, board: board, logger: logger, parent: work, nonce: jobs.NewNonce(),
 		attendance: newAttendance(ttl, sent), better: make(chan struct{}),
 	}
 	t.alive, t.finish = context.WithCancelCause(base)

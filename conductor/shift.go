@@ -288,11 +288,12 @@ func (s *shift) takePlaces(ctx context.Context) int {
 }
 
 // claimNext asks for jobs until it has an answer. The time has room for a call
-// whose node stops at the last moment, and for another that settles it. The nonce stays the same
-// meanwhile, so that claims whose announcement was lost are found again.
+// whose node stops at the last moment, and for another that settles it. The
+// nonce stays the same until something is claimed, also after an answer of none:
+// an earlier try may still be on its way, and claim for nobody otherwise.
 func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait backoffs) []jobs.Claimed {
 	request := jobs.ClaimRequest{
-		Session: t.id, Nonce: jobs.NewNonce(), Boards: s.options.Boards, Labels: s.options.Labels,
+		Session: t.id, Nonce: t.nonce, Boards: s.options.Boards, Labels: s.options.Labels,
 		Kinds: s.options.Registry.Kinds(), Max: places, Begins: true,
 	}
 	for ctx.Err() == nil {
@@ -305,10 +306,17 @@ func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait backo
 		}
 		if err == nil {
 			wait.Reset()
+			if len(claimed) > 0 {
+				t.nonce = jobs.NewNonce()
+			}
 			return claimed
 		}
 		if errors.Is(err, jobs.ErrSessionExpired) {
 			t.lose(err)
+			return nil
+		}
+		if errors.Is(err, jobs.ErrUnclaimable) { // the claims of the nonce have ended before they were heard of
+			t.nonce = jobs.NewNonce()
 			return nil
 		}
 		if ctx.Err() == nil {

@@ -106,7 +106,7 @@ func (t *txn) claimant(session, nonce string) (jobs.Session, *sessionClaims, job
 	return owner, claims, parsed, err
 }
 
-// grantedBefore repeats an answer, as far as its claims still hold.
+// grantedBefore repeats an answer: the claims of it that are still held.
 func (t *txn) grantedBefore(claims *sessionClaims, nonce jobs.Nonce) (*v1.Result, error) {
 	var held []*jobRecord
 	for _, row := range claims.held {
@@ -118,6 +118,9 @@ func (t *txn) grantedBefore(claims *sessionClaims, nonce jobs.Nonce) (*v1.Result
 			return nil, err
 		}
 		held = append(held, j)
+	}
+	if len(held) == 0 {
+		return nil, fmt.Errorf("cannot claim: %w: the claims that the nonce stands for are over", jobs.ErrUnclaimable)
 	}
 	return t.granted(held), nil
 }

@@ -394,9 +394,13 @@ func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
 		return "", jobs.ErrSessionExpired
 	}
 	if s.nonces[c.Nonce] {
-		return grants(m.list(func(j *modelJob) bool {
+		held := m.list(func(j *modelJob) bool {
 			return j.Claim != nil && j.Claim.Session.String() == c.Session && j.nonce == c.Nonce
-		}, bySequence)...), nil
+		}, bySequence)
+		if len(held) == 0 {
+			return "", jobs.ErrUnclaimable
+		}
+		return grants(held...), nil
 	}
 	if m.drained(c.Session) {
 		return "", nil

@@ -131,7 +131,11 @@ type Claimer interface {
 	// ClaimNext takes the first jobs in order that match, at least one and at
 	// most request.Max; fewer where they are large, so that the answer fits
 	// into a message. It waits until there is one, for request.Wait at most,
-	// and then returns none. ErrSessionExpired; ErrLimit.
+	// and then returns none. Keep the nonce until a call has returned claims:
+	// a try whose answer was lost may be carried out after a later one has
+	// returned none, and the next call with its nonce returns what it has
+	// claimed. ErrUnclaimable: all that was claimed with the nonce is over; go
+	// on with a new one. ErrSessionExpired; ErrLimit.
 	ClaimNext(ctx context.Context, request ClaimRequest) ([]Claimed, error)
 
 	// Consume completes the job: its flow has come to an end. Where that is a
@@ -158,7 +162,7 @@ type Claimer interface {
 // ClaimRequest says what a session is ready to take.
 type ClaimRequest struct {
 	Session SessionID
-	Nonce   Nonce    // required: NewNonce for each new request, the same for its repeats
+	Nonce   Nonce    // required: NewNonce for the first call, and after each that has returned claims
 	Boards  []string // empty: DefaultBoard
 	Kinds   []string // what it can do; empty: jobs of any kind
 	Labels  []string // what it offers: jobs that want others are left for others

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -227,6 +228,12 @@ func TestCancelledFlowIsUndoneFurther(t *testing.T) {
 		return err == nil && strings.Contains(string(text), "ship execute")
 	})
 	w.says("job", "cancel", job.ID.String())
+	eventually(t, "the owner has heard that the job is cancelled", func() bool {
+		return slices.ContainsFunc(w.cluster.Nodes, func(node *local.Node) bool {
+			log, err := os.ReadFile(node.Log)
+			return err == nil && strings.Contains(string(log), "job is under an order")
+		})
+	})
 	w.mark("busy", false)
 	w.ends(job.ID, jobs.OutcomeFailed, logbook.FlowFailure)
 	w.mark("jammed", false)

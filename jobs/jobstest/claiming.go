@@ -241,6 +241,11 @@ func requestRepeated(k *kit) {
 		k.Errorf("the job was claimed %d times, want 1", got.Claims)
 	}
 	k.same("jobs of a new request", names(k.next(k.request(session))), []string{"3"})
+	k.wants("Abandon", k.Board.Abandon(k.ctx, release(first[0])), nil)
+	k.same("jobs of the same request that are still held", k.next(request), first[1:])
+	k.wants("Abandon", k.Board.Abandon(k.ctx, release(first[1])), nil)
+	_, err := k.Board.ClaimNext(k.ctx, request)
+	k.wants("the same request when its claims are over", err, jobs.ErrUnclaimable)
 }
 
 func tokensGrow(k *kit) {

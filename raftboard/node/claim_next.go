@@ -46,7 +46,7 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := s.hearEarlier(ctx, request.Nonce); err != nil {
+	if err := s.hearEarlier(ctx, idOf(&request)); err != nil {
 		return nil, 0, err
 	}
 	timer := time.NewTimer(wait)
@@ -75,38 +75,23 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 			return nil, 0, next.err
 		}
 		if next.over {
-			return s.lastLook(ctx, request, claim)
+			return s.grantedNow(nil, s.machine.AppliedIndex(), nil)
 		}
 		passOn = next.passOn
 	}
 }
 
-// hearEarlier waits for what comes of an earlier try that rides with a posting. A
-// repeat must not be told "none" while that may be granted yet: the caller would
-// ask for other jobs, and nobody would know of this claim.
-func (s *boardService) hearEarlier(ctx context.Context, nonce jobs.Nonce) error {
-	earlier := s.parking.doubted(nonce)
+// hearEarlier waits for what comes of an earlier try that rides with a posting, so
+// that a repeat has its jobs at once.
+func (s *boardService) hearEarlier(ctx context.Context, id requestID) error {
+	earlier := s.parking.doubted(id)
 	if earlier == nil {
 		return nil
 	}
-	if got := s.cameOf(ctx, nonce, earlier); errors.Is(got.err, jobs.ErrUncertain) {
+	if got := s.cameOf(ctx, id, earlier); errors.Is(got.err, jobs.ErrUncertain) {
 		return got.err
 	}
 	return nil
-}
-
-// lastLook is the answer to a claim whose time is up. Another try with its nonce
-// may have waited here beside it, on a connection that is dead by now, and a
-// posting may have given that one the job.
-func (s *boardService) lastLook(ctx context.Context, request jobs.ClaimRequest, claim *conductordv1.Command) (*conductordv1.ClaimNextResponse, uint64, error) {
-	if err := s.hearEarlier(ctx, request.Nonce); err != nil {
-		return nil, 0, err
-	}
-	granted, index, err := s.tryClaim(ctx, request, claim)
-	if errors.Is(err, errClaimantDrained) {
-		err = nil
-	}
-	return s.grantedNow(granted, max(index, s.machine.AppliedIndex()), err)
 }
 
 // awakening is why a claim no longer rests.
@@ -124,9 +109,11 @@ func (s *boardService) awaitJobs(ctx context.Context, current *reign, timeUp <-c
 		return next
 	case next.ridden = <-waiter.ridden:
 		waiter.ridden <- next.ridden
-		s.parking.settle(waiter.request.Nonce)
+		s.parking.settle(idOf(&waiter.request))
 		return next
 	case <-timeUp:
+	case <-waiter.repeated:
+		next.err = fmt.Errorf("%w: the claim is asked for again", jobs.ErrUncertain)
 	case <-current.over:
 		next.err = fmt.Errorf("%w: node %q no longer leads", jobs.ErrUnavailable, s.options.Name)
 	case <-ctx.Done():
@@ -134,18 +121,18 @@ func (s *boardService) awaitJobs(ctx context.Context, current *reign, timeUp <-c
 	}
 	next.over = true
 	if s.parking.leave(waiter) { // it may be granted yet, and nobody would know
-		next.ridden = s.cameOf(ctx, waiter.request.Nonce, waiter.ridden)
+		next.ridden = s.cameOf(ctx, idOf(&waiter.request), waiter.ridden)
 	}
 	return next
 }
 
 // cameOf waits for what comes of a claim that rides. A repeat may wait for the
 // same: the answer stays where it was.
-func (s *boardService) cameOf(ctx context.Context, nonce jobs.Nonce, ridden chan proposed) proposed {
+func (s *boardService) cameOf(ctx context.Context, id requestID, ridden chan proposed) proposed {
 	select {
 	case got := <-ridden:
 		ridden <- got
-		s.parking.settle(nonce)
+		s.parking.settle(id)
 		return got
 	case <-ctx.Done():
 		return proposed{err: fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())}

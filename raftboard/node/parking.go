@@ -27,13 +27,24 @@ type parking struct {
 	ofAny  []*claimWaiter
 	parked uint64 // how many there have ever been
 
+	// asking has the parked claims by their requests; under mu.
+	asking map[requestID]*claimWaiter
+
 	undrains int // how often a drain has ended; under mu
 	finishes map[jobs.JobID]map[chan struct{}]struct{}
 	events   chan struct{} // closed and replaced when there are new events; under mu
 	// doubts are what will come of claims that ride with a posting, until somebody
 	// has heard of it; under mu.
-	doubts map[jobs.Nonce]chan proposed
+	doubts map[requestID]chan proposed
 }
+
+// requestID names a request for claims, which all its tries have in common.
+type requestID struct {
+	session jobs.SessionID
+	nonce   jobs.Nonce
+}
+
+func idOf(r *jobs.ClaimRequest) requestID { return requestID{r.Session, r.Nonce} }
 
 // claimWaiter is a parked ClaimNext.
 type claimWaiter struct {
@@ -42,6 +53,9 @@ type claimWaiter struct {
 	claim   *conductordv1.Command // the request, as it is proposed
 	woken   chan []fsm.Lane       // holds one wake-up: where something may be claimable
 	ridden  chan proposed         // holds one: what came of the claim, where it has ridden with a posting
+	// repeated is closed when another call asks with the same nonce. This one's
+	// connection is dead then, or its caller would not have asked again.
+	repeated chan struct{}
 
 	// Under the parking's mu.
 
@@ -60,24 +74,33 @@ const (
 )
 
 func newParking() *parking {
-	return &parking{doubts: map[jobs.Nonce]chan proposed{}, ofKind: map[string][]*claimWaiter{}, finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, events: make(chan struct{})}
+	return &parking{
+		ofKind: map[string][]*claimWaiter{}, asking: map[requestID]*claimWaiter{}, doubts: map[requestID]chan proposed{},
+		finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, events: make(chan struct{}),
+	}
 }
 
 // park lets a claim wait. The caller looks for jobs after it has parked, so
-// that none is missed between. One that has looked in vain gives the waiter that
-// it was before, and keeps its place: or others would come before it for as long
-// as it is woken after them.
+// that none is missed between. When it waits again after an empty look, it passes
+// its previous waiter and keeps its position, so newer waiters cannot overtake it.
+// A new call ends the one that waits with the same nonce: otherwise a caller that
+// has gone would take the job, and the one that is there would not hear of it.
 func (p *parking) park(request jobs.ClaimRequest, claim *conductordv1.Command, before *claimWaiter) *claimWaiter {
 	waiter := &claimWaiter{request: request, claim: claim, woken: make(chan []fsm.Lane, 1), ridden: make(chan proposed, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiter.undrains = p.undrains
 	if before != nil {
-		waiter.number = before.number
+		waiter.number, waiter.repeated = before.number, before.repeated
 	} else {
 		p.parked++
-		waiter.number = p.parked
+		waiter.number, waiter.repeated = p.parked, make(chan struct{})
+		if earlier := p.asking[idOf(&request)]; earlier != nil {
+			p.unparkLocked(earlier)
+			close(earlier.repeated)
+		}
 	}
+	p.asking[idOf(&request)] = waiter
 	p.claims = with(p.claims, waiter)
 	if len(request.Kinds) == 0 {
 		p.ofAny = with(p.ofAny, waiter)
@@ -90,6 +113,9 @@ func (p *parking) park(request jobs.ClaimRequest, claim *conductordv1.Command, b
 
 // unparkLocked takes a claim out of the parking, if it is there.
 func (p *parking) unparkLocked(waiter *claimWaiter) {
+	if id := idOf(&waiter.request); p.asking[id] == waiter {
+		delete(p.asking, id)
+	}
 	p.claims = without(p.claims, waiter)
 	p.ofAny = without(p.ofAny, waiter)
 	for _, kind := range waiter.request.Kinds {
@@ -197,25 +223,25 @@ func (p *parking) board(postings []*conductordv1.Posting) []*claimWaiter {
 		}
 		p.unparkLocked(waiter)
 		waiter.riding = true
-		maps.DeleteFunc(p.doubts, func(_ jobs.Nonce, ridden chan proposed) bool { return len(ridden) > 0 })
-		p.doubts[waiter.request.Nonce] = waiter.ridden
+		maps.DeleteFunc(p.doubts, func(_ requestID, ridden chan proposed) bool { return len(ridden) > 0 })
+		p.doubts[idOf(&waiter.request)] = waiter.ridden
 		riders, taken = append(riders, waiter), waiter.request.Max-1
 	}
 	return riders
 }
 
 // doubted is what will come of an earlier try of a claim; nil: none is under way.
-func (p *parking) doubted(nonce jobs.Nonce) chan proposed {
+func (p *parking) doubted(id requestID) chan proposed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.doubts[nonce]
+	return p.doubts[id]
 }
 
 // settle forgets a doubt: the state machine knows what came of the claim.
-func (p *parking) settle(nonce jobs.Nonce) {
+func (p *parking) settle(id requestID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.doubts, nonce)
+	delete(p.doubts, id)
 }
 
 // leave takes a claim out of the parking. If it had been woken for something

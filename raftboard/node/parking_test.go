@@ -23,7 +23,7 @@ var (
 )
 
 func asking(session jobs.SessionID, kinds ...string) jobs.ClaimRequest {
-	return jobs.ClaimRequest{Session: session, Boards: []string{"default"}, Kinds: kinds}
+	return jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Boards: []string{"default"}, Kinds: kinds}
 }
 
 func woken(w node.Waiter) bool { return len(w.Woken()) > 0 }

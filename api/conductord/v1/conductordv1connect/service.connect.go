@@ -191,7 +191,7 @@ type BoardServiceClient interface {
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
 	Claim(context.Context, *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error)
 	// ClaimNext answers when there is a job, or with none when the time to wait
-	// is over. At most 60 s; ask again, with the same nonce.
+	// is over. At most 60 s; ask again, with the same nonce until jobs are given.
 	ClaimNext(context.Context, *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error)
 	// Extend gives a claim a time of its own from now on. Only its owner knows
 	// the token.
@@ -638,7 +638,7 @@ type BoardServiceHandler interface {
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
 	Claim(context.Context, *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error)
 	// ClaimNext answers when there is a job, or with none when the time to wait
-	// is over. At most 60 s; ask again, with the same nonce.
+	// is over. At most 60 s; ask again, with the same nonce until jobs are given.
 	ClaimNext(context.Context, *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error)
 	// Extend gives a claim a time of its own from now on. Only its owner knows
 	// the token.
