@@ -200,7 +200,8 @@ func nodeWithSnapshots(t *testing.T, kind node.LogStore, log string, killed bool
 func startsOrSays(t *testing.T, options node.Options, want []string) {
 	t.Helper()
 	c := &cluster{t: t, options: []node.Options{options}, nodes: make([]*node.Node, 1)}
-	options.Fatal = func(error) {} // what a refusal says, the log has said already
+	options.Fatal = func(error) {}                 // what a refusal says, the log has said already
+	options.Raft.Heartbeat = 50 * time.Millisecond // of a node that nobody competes with
 	opened, err := node.Open(options)
 	if err != nil {
 		for _, part := range want {
@@ -216,7 +217,9 @@ func startsOrSays(t *testing.T, options node.Options, want []string) {
 		t.Fatalf("started, want %q", want)
 	}
 	c.ready()
-	page, err := c.client().Jobs(t.Context(), jobs.Query{})
+	client := c.client()
+	defer client.Close() // a connection that is open holds up the node's end
+	page, err := client.Jobs(t.Context(), jobs.Query{})
 	if err != nil || len(page.Jobs) != jobsHad {
 		t.Errorf("%d jobs of %d are there, %v", len(page.Jobs), jobsHad, err)
 	}
