@@ -9,11 +9,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxRounds bounds how often one retry begins its flow, those times included
-// that a retry around it has caused, so that nested retries come to an end. A
-// retry that would go on, or have one inside it begin more often, has failed,
-// and the retry around it decides. It is counted anew when the flow as a whole
-// is run again.
+// MaxRounds bounds how often one retry begins its part of the flow. The times
+// that a retry around it caused count too, so that nested retries end. A retry
+// that would exceed the bound, or make one inside it exceed it, has failed, and
+// the retry around it decides. The count begins anew when the whole flow is run
+// again.
 const MaxRounds = 100
 
 // RetrySuffix makes the name of a retry that is given none.

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// histories makes drawn attempts at an atom, and keeps the history as it is to be.
+// histories makes drawn attempts at an atom, and keeps the expected history.
 type histories struct {
 	*rig
 	t       *testing.T

@@ -176,8 +176,8 @@ type Attempt struct {
 	// this one. An attempt that has ended is never changed, so what came
 	// after it stands with the next.
 	Failures []Failure `json:"failures,omitempty"`
-	// Shortened marks an attempt of which this answer leaves out the result,
-	// Stderr and the texts of failures: those at its atom are too long together.
+	// Shortened says that this answer omits the attempt's result, Stderr and the
+	// texts of its failures: those of its atom are too long together.
 	Shortened bool `json:"shortened,omitempty"`
 }
 
@@ -232,7 +232,7 @@ func (a *AtomDetail) Fold(most int) {
 	}
 }
 
-// Holds tells whether there is an attempt of a number, or was one that is folded.
+// Holds reports whether an attempt of this number is kept or was folded.
 func (a *AtomDetail) Holds(action Action, number int) bool {
 	return number <= a.Folded.Count(action) || slices.ContainsFunc(a.Attempts, func(attempt Attempt) bool {
 		return attempt.Action == action && attempt.Number == number

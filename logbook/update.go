@@ -125,7 +125,7 @@ func (a *AtomDetail) Advance(c *AtomChange) error {
 }
 
 // CheckNumbers checks after Advance that the numbers of attempts skip none: what
-// is folded is only counted. Holds tells whether there is or was an attempt.
+// is folded is only counted. holds reports whether an attempt exists or existed.
 func (c *AtomChange) CheckNumbers(holds func(action Action, number int) bool) error {
 	for i := range c.Attempts {
 		if attempt := &c.Attempts[i]; attempt.Number > 1 && !holds(attempt.Action, attempt.Number-1) {

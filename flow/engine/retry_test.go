@@ -286,8 +286,8 @@ func TestTriesAreThoseOfTheRound(t *testing.T) {
 	}
 }
 
-// TestMaxRoundsOfNestedRetries: no retry begins more often than any may, however
-// deep they stand in each other, and the cause says which has come to its end.
+// TestMaxRoundsOfNestedRetries holds that no retry exceeds MaxRounds, however deep
+// retries are nested, and that the cause names the retry that has ended.
 func TestMaxRoundsOfNestedRetries(t *testing.T) {
 	for _, depth := range []int{2, 7, 14, 30} {
 		node := flow.Node(complaining("s"))
@@ -357,7 +357,7 @@ func TestStatesThatStay(t *testing.T) {
 				if e.Step == "t" && e.State != "" {
 					told = append(told, string(e.State))
 				} else if e.Step == "t" && e.Attempt == nil {
-					t.Errorf("told of nothing: %+v", e)
+					t.Errorf("an event without a change: %+v", e)
 				}
 			}})
 		if err == nil {

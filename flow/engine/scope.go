@@ -74,7 +74,7 @@ func (c *core) exhausted(s int) *logbook.Failure {
 	return nil
 }
 
-// turnsAround tells whether a scope, or one around it, is being undone already.
+// turnsAround reports whether a scope, or one around it, is already being undone.
 func (c *core) turnsAround(s int) bool {
 	for ; s >= 0; s = c.plan.Scopes()[s].Parent {
 		if c.scopes[s].turning {

@@ -227,8 +227,8 @@ func (b *builder) close() {
 	b.current, b.dirty, b.bytes = logbook.Update{}, false, 0
 }
 
-// tell tells of a change. One that records the state that the step is in, with
-// another attempt or its end, has not changed the state.
+// tell reports a change to the observer. A change that records the same state
+// again, with another attempt or its end, is not a change of state.
 func (b *builder) tell(change logbook.AtomChange, was logbook.AtomState, now time.Time) {
 	if b.observe == nil || change.State == "" && change.Progress == nil {
 		return

@@ -307,8 +307,8 @@ func TestTheOnlyClockJumps(t *testing.T) {
 	}
 }
 
-// TestAWrongClockIsShown: a node tells of its clock, in its log once, and in its
-// status and metrics.
+// TestAWrongClockIsShown holds that a node reports its wrong clock: once in its
+// log, and in its status and metrics.
 func TestAWrongClockIsShown(t *testing.T) {
 	t.Parallel()
 	c := newClusterClocks(t, 0, 0, 0)

@@ -40,7 +40,7 @@ func overHTTP(t *testing.T, test func(t *testing.T, http2 bool)) {
 	}
 }
 
-// halfBody is a body of which only a part comes until it is closed.
+// halfBody is a body that sends a part, and nothing more until it is closed.
 type halfBody struct {
 	part io.Reader
 	over chan struct{}

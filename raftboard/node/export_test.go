@@ -387,7 +387,7 @@ func (c Clock) Lead(least time.Time)      { c.lead(least) }
 func (c Clock) Correct(off time.Duration) { c.correct(off) }
 func (c Clock) Follow()                   { c.follow() }
 
-// NewListener makes a node that follows, as far as it hears the time.
+// NewListener makes a follower that can only hear the time.
 func NewListener(log io.Writer, wall func() time.Time) (hear func(time.Time)) {
 	n := &Node{options: Options{WallClock: wall}, clock: newClock(), logger: hclog.New(&hclog.LoggerOptions{Output: log})}
 	return func(told time.Time) { n.hear(told.UnixNano()) }
@@ -440,7 +440,7 @@ func (s *countingStream) Dial(address raft.ServerAddress, timeout time.Duration)
 	return net.DialTimeout("tcp", string(address), timeout)
 }
 
-// Supported is by how much the cluster's time is to be corrected.
+// Supported is the correction of the cluster's time.
 func Supported(offsets []time.Duration, majority int, fault error) (time.Duration, error) {
 	return supported(offsets, majority, []error{fault})
 }

@@ -109,7 +109,7 @@ func (m *mistake) stopped(number int, err error) {
 	m.faults[number] = errors.Join(m.faults[number], err)
 }
 
-// startAll stops the nodes first that are to be started again.
+// startAll starts nodes. It stops a node first that is already running.
 func (m *mistake) startAll(all []startup) {
 	m.t.Helper()
 	members := m.options[0].Members

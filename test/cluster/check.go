@@ -72,7 +72,7 @@ func (r *Runner) awaitFlows(ctx context.Context, p *posted) ([]jobs.Job, error) 
 	return ended, nil
 }
 
-// stuck tells of a job that has not ended.
+// stuck describes a job that has not ended.
 func (r *Runner) stuck(id jobs.JobID, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -170,7 +170,7 @@ func (r *Runner) equal(ctx context.Context) error {
 		case len(indexes) == 1:
 			return fmt.Errorf("the nodes have different states at one index: %v", indexes)
 		case ctx.Err() != nil:
-			return fmt.Errorf("the nodes do not come to one index: %v", indexes)
+			return fmt.Errorf("the nodes do not reach one index: %v", indexes)
 		}
 		rest(ctx, 100*time.Millisecond)
 	}

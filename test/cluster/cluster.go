@@ -38,7 +38,7 @@ type Cluster interface {
 	Start(i int) error
 	// Kill ends a node as SIGKILL does. Nothing happens to one that does not run.
 	Kill(i int)
-	// Running tells whether a node runs. One that has ended itself does not.
+	// Running reports whether a node runs. A node that has ended itself does not.
 	Running(i int) bool
 	// Ended is why a node that does not run has ended itself; nil if it was
 	// killed.

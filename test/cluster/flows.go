@@ -32,7 +32,7 @@ type shape struct {
 	Doomed bool `json:"doomed"` // the last step fails for good, and all is undone
 }
 
-// errDoomed is the failure of a flow that is to be undone.
+// errDoomed is the failure of a flow that must be undone.
 var errDoomed = flow.Permanent(errors.New("this step always fails"))
 
 // errFlaky is a failure after which the step is tried again.

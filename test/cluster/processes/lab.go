@@ -43,7 +43,7 @@ func Supported() error {
 	return nil
 }
 
-// InLab tells whether this process is in a lab.
+// InLab reports whether this process is in a lab.
 func InLab() bool { return os.Getenv(labEnv) != "" }
 
 // EnterLab runs this program again in a network and a mount namespace of its

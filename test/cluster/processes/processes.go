@@ -142,7 +142,7 @@ func (p *Processes) Kill(i int) {
 	p.nodes.Nodes[i].Kill()
 }
 
-// Running tells whether a node's process lives.
+// Running reports whether a node's process lives.
 func (p *Processes) Running(i int) bool { return p.nodes.Nodes[i].Running() }
 
 // Ended is the end of the log of a node that has ended itself.
