@@ -398,7 +398,7 @@ const SlewShare = slewShare
 
 // NewPatientTransport makes the transport that waits for dead peers. dialled
 // is called at every dial.
-func NewPatientTransport(listen string, dialled func(), leading bool, closed <-chan struct{}) *patientTransport {
+func NewPatientTransport(listen string, dialled func(), leading bool, life context.Context) *patientTransport {
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		panic(err)
@@ -408,19 +408,19 @@ func NewPatientTransport(listen string, dialled func(), leading bool, closed <-c
 		NetworkTransport: raft.NewNetworkTransport(stream, 1, time.Second, io.Discard),
 		leading:          func(uint64) bool { return leading },
 		heard:            func(raft.ServerAddress) time.Duration { return time.Hour },
-		closed:           closed,
+		life:             life,
 	}
 }
 
-// NewPipeline opens a pipeline over a transport, for a node that ends with closed.
-func NewPipeline(inner *raft.NetworkTransport, closed <-chan struct{}) (raft.AppendPipeline, error) {
-	return (&patientTransport{NetworkTransport: inner, closed: closed}).AppendEntriesPipeline("peer.1", "peer")
+// NewPipeline opens a pipeline over a transport, for a node that ends with life.
+func NewPipeline(inner *raft.NetworkTransport, life context.Context) (raft.AppendPipeline, error) {
+	return (&patientTransport{NetworkTransport: inner, life: life}).AppendEntriesPipeline("peer.1", "peer")
 }
 
 // NewCalmTransport makes the transport that spares heartbeats, for a peer that has
 // been quiet for as long as quiet tells.
-func NewCalmTransport(listen string, quiet func() time.Duration, leading func() bool, enough time.Duration, closed <-chan struct{}) *patientTransport {
-	made := NewPatientTransport(listen, func() {}, true, closed)
+func NewCalmTransport(listen string, quiet func() time.Duration, leading func() bool, enough time.Duration, life context.Context) *patientTransport {
+	made := NewPatientTransport(listen, func() {}, true, life)
 	made.heard = func(raft.ServerAddress) time.Duration { return quiet() }
 	made.leading = func(uint64) bool { return leading() }
 	made.quiet = enough

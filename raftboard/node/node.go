@@ -226,7 +226,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 		return err
 	}
 	patient := &patientTransport{
-		NetworkTransport: n.transport, leading: n.leadsIn, closed: n.stream.life.Done(),
+		NetworkTransport: n.transport, leading: n.leadsIn, life: n.stream.life,
 		heard: n.stream.heard, quiet: time.Duration(quietShare * float64(n.options.Raft.LeaderLease)),
 	}
 	asked := new(atomic.Int64)

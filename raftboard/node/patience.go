@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"net"
 	"time"
@@ -22,8 +23,8 @@ type patientTransport struct {
 	// heard tells for how long a peer has answered nothing that raft has sent it.
 	heard func(raft.ServerAddress) time.Duration
 	// quiet is for how long that makes a heartbeat superfluous.
-	quiet  time.Duration
-	closed <-chan struct{}
+	quiet time.Duration
+	life  context.Context // of this node
 }
 
 // quietShare of the leader's lease may pass without a word from a peer before
@@ -53,7 +54,7 @@ func (p *patientTransport) AppendEntries(id raft.ServerID, target raft.ServerAdd
 		select {
 		case <-pause.C:
 			pause.Reset(dialPause)
-		case <-p.closed:
+		case <-p.life.Done():
 			return err
 		}
 	}
@@ -70,7 +71,7 @@ func (p *patientTransport) awaitQuiet(target raft.ServerAddress, term uint64) bo
 		pause := time.NewTimer(left)
 		select {
 		case <-pause.C:
-		case <-p.closed:
+		case <-p.life.Done():
 			pause.Stop()
 			return false
 		}

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"math"
 	"testing"
 	"time"
@@ -21,8 +22,10 @@ func TestLeaderWaitsForADeadPeer(t *testing.T) {
 		{"no longer leading", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			dials, closed := make(chan struct{}, 100), make(chan struct{})
-			transport := node.NewPatientTransport(freeAddresses(t, 1)[0], func() { dials <- struct{}{} }, row.leading, closed)
+			dials := make(chan struct{}, 100)
+			life, end := context.WithCancel(t.Context())
+			defer end()
+			transport := node.NewPatientTransport(freeAddresses(t, 1)[0], func() { dials <- struct{}{} }, row.leading, life)
 			defer func() { _ = transport.Close() }()
 			ended := make(chan error, 1)
 			go func() {
@@ -39,7 +42,7 @@ func TestLeaderWaitsForADeadPeer(t *testing.T) {
 						t.Fatal("it does not dial again")
 					}
 				}
-				close(closed)
+				end()
 			}
 			select {
 			case err := <-ended:
@@ -78,7 +81,7 @@ func TestHeartbeatsAreSpared(t *testing.T) {
 		{"what is committed, to a peer that was just heard", commit, long, []time.Duration{0}, true, false, true, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			peer := node.NewPatientTransport(freeAddresses(t, 1)[0], func() {}, true, nil)
+			peer := node.NewPatientTransport(freeAddresses(t, 1)[0], func() {}, true, t.Context())
 			defer func() { _ = peer.Close() }()
 			received := make(chan struct{}, 1)
 			peer.SetHeartbeatHandler(func(rpc raft.RPC) {
@@ -98,15 +101,17 @@ func TestHeartbeatsAreSpared(t *testing.T) {
 				case <-over:
 				}
 			}()
-			closed, looks := make(chan struct{}), 0
+			life, end := context.WithCancel(t.Context())
+			defer end()
+			looks := 0
 			if row.closed {
-				close(closed)
+				end()
 			}
 			quiet := func() time.Duration {
 				looks++
 				return row.quiet[min(looks, len(row.quiet))-1]
 			}
-			transport := node.NewCalmTransport(freeAddresses(t, 1)[0], quiet, func() bool { return row.leading }, row.enough, closed)
+			transport := node.NewCalmTransport(freeAddresses(t, 1)[0], quiet, func() bool { return row.leading }, row.enough, life)
 			defer func() { _ = transport.Close() }()
 			var answer raft.AppendEntriesResponse
 			if err := transport.AppendEntries("peer.1", peer.LocalAddr(), &row.message, &answer); err != nil {

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -54,8 +55,9 @@ func TestPipelineThatNobodyReadsEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stream := &oneStream{make(chan net.Conn, 9), make(chan struct{})}
 				inner := raft.NewNetworkTransport(stream, 1, 10*time.Second, io.Discard)
-				closed := make(chan struct{})
-				pipeline, err := node.NewPipeline(inner, closed)
+				life, end := context.WithCancel(t.Context())
+				defer end()
+				pipeline, err := node.NewPipeline(inner, life)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +84,7 @@ func TestPipelineThatNobodyReadsEnds(t *testing.T) {
 				}()
 				synctest.Wait()
 				if row.closing {
-					close(closed)
+					end()
 				}
 				select {
 				case err := <-ended:
