@@ -7,17 +7,16 @@ import (
 	"io"
 )
 
-// boltPages checks the pages of a file of bbolt before bbolt opens it. bbolt
-// trusts what a page says of places and sizes: a wrong bit there makes it read
-// whatever lies beyond, be it memory of another kind, or panic in a goroutine of
-// its own, which ends the process with a stack. So every place, size and order
-// that a log store of raft uses is checked here: a root bucket that holds only
-// buckets, and these only values.
+// boltPages checks the pages of a bbolt file before bbolt opens it. bbolt trusts
+// the places and sizes in a page: after a wrong bit there it reads memory that is
+// not its own, or panics in a goroutine of its own, which ends the process with
+// a stack. So every place, size and order that a raft log store uses is checked
+// here: a root bucket that holds only buckets, and these only values.
 type boltPages struct {
 	file  io.ReaderAt
 	size  uint64 // of a page
 	count uint64 // of the file's pages
-	seen  uint64 // pages visited: no more than there are, or they form a circle
+	seen  uint64 // pages visited; more than count means that they form a circle
 }
 
 const (
@@ -35,9 +34,13 @@ type boltElement struct {
 	isBucket   bool   // of a leaf
 }
 
-// check visits all pages from that of the root bucket on.
+// boltVisit is called for each value of a bucket in the order of the keys;
+// before is the last key, nil at the first.
+type boltVisit func(before []byte, e boltElement) error
+
+// check visits all pages from the root bucket's on.
 func (b *boltPages) check(root uint64) error {
-	return b.walk(root, nil, func(_ []byte, e boltElement) error {
+	return b.walk(root, new([]byte), func(_ []byte, e boltElement) error {
 		if !e.isBucket || len(e.value) < boltBucketBytes {
 			return fmt.Errorf("%.32q is no bucket", e.key)
 		}
@@ -48,23 +51,20 @@ func (b *boltPages) check(root uint64) error {
 			return nil
 		}
 		if page := binary.NativeEndian.Uint64(e.value); page != 0 {
-			return b.walk(page, nil, visit)
+			return b.walk(page, new([]byte), visit)
 		}
-		_, err := b.elements(e.value[boltBucketBytes:], nil, visit)
-		return err
+		return b.elements(e.value[boltBucketBytes:], new([]byte), visit)
 	})
 }
 
-// follows tells whether two keys are those of neighbouring entries.
+// follows reports whether two keys are the indexes of neighbouring entries.
 func follows(before, key []byte) bool {
 	return len(before) == 8 && len(key) == 8 && binary.BigEndian.Uint64(key) == binary.BigEndian.Uint64(before)+1
 }
 
-// walk visits the values below a page in their order.
-func (b *boltPages) walk(id uint64, last *[]byte, visit func(before []byte, e boltElement) error) error {
-	if last == nil {
-		last = new([]byte)
-	}
+// walk reads a page and visits the values in it and below it. last is the last
+// key that was visited in the bucket.
+func (b *boltPages) walk(id uint64, last *[]byte, visit boltVisit) error {
 	if b.seen++; b.seen > b.count || id < 2 || id >= b.count {
 		return fmt.Errorf("page %d is not one of the %d", id, b.count)
 	}
@@ -80,53 +80,42 @@ func (b *boltPages) walk(id uint64, last *[]byte, visit func(before []byte, e bo
 	if _, err := b.file.ReadAt(page, int64(id*b.size)); err != nil {
 		return err
 	}
-	branches, err := b.elements(page, last, visit)
-	if err != nil {
+	if err := b.elements(page, last, visit); err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
-	}
-	for _, branch := range branches {
-		if err := b.walk(branch, last, visit); err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
-// elements visits the values of a leaf, or gives the pages of a branch.
-func (b *boltPages) elements(page []byte, last *[]byte, visit func(before []byte, e boltElement) error) (branches []uint64, err error) {
-	if last == nil {
-		last = new([]byte)
-	}
+// elements visits the values of a leaf, or walks the pages of a branch.
+func (b *boltPages) elements(page []byte, last *[]byte, visit boltVisit) error {
 	if len(page) < boltPageHeader {
-		return nil, fmt.Errorf("%d bytes are no page", len(page))
+		return fmt.Errorf("%d bytes are no page", len(page))
 	}
 	kind, count := binary.NativeEndian.Uint16(page[8:]), int(binary.NativeEndian.Uint16(page[10:]))
 	if kind != boltBranch && kind != boltLeaf || boltPageHeader+count*boltElementBytes > len(page) {
-		return nil, fmt.Errorf("%d elements of kind %d", count, kind)
+		return fmt.Errorf("%d elements of kind %d", count, kind)
 	}
-	var before []byte
+	before := last // the keys of a bucket's leaves form one order, and those of a branch another
+	if kind == boltBranch {
+		before = new([]byte)
+	}
 	for i := range count {
 		e, err := boltElementAt(page, boltPageHeader+i*boltElementBytes, kind)
+		switch {
+		case err != nil:
+		case *before != nil && bytes.Compare(*before, e.key) >= 0:
+			err = fmt.Errorf("key %.32x comes after %.32x", e.key, *before)
+		case kind == boltBranch:
+			err = b.walk(e.page, last, visit)
+		default:
+			err = visit(*before, e)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("element %d: %w", i, err)
+			return fmt.Errorf("element %d: %w", i, err)
 		}
-		if i > 0 && bytes.Compare(before, e.key) >= 0 {
-			return nil, fmt.Errorf("key %.32x comes after %.32x", e.key, before)
-		}
-		before = e.key
-		if kind == boltBranch {
-			branches = append(branches, e.page)
-			continue
-		}
-		if *last != nil && bytes.Compare(*last, e.key) >= 0 {
-			return nil, fmt.Errorf("key %.32x comes after %.32x", e.key, *last)
-		}
-		if err := visit(*last, e); err != nil {
-			return nil, err
-		}
-		*last = e.key
+		*before = e.key
 	}
-	return branches, nil
+	return nil
 }
 
 // boltElementAt reads the element that is described at a place of a page.
