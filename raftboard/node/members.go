@@ -12,22 +12,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Two nodes with different lists of members could each count a majority of its
-// own, and both acknowledge. So a list counts only when all in it have it:
+// Two nodes with different member lists could each count a majority of their
+// own, and both acknowledge. So a list counts only when all members in it have it:
 //
-//   - Each handshake carries the list, and nodes with different lists refuse
-//     each other.
-//   - A new node agrees when it has listened for an election timeout: a cluster
-//     that counts it in, under another list, has found it by then.
-//   - It takes part in raft when every listed member has told it that it agrees,
-//     or one that has joined already. A node that agrees has written down its
-//     list and whom it has met, and keeps to the list over a restart.
-//   - Once raft has a configuration, that is the list: a file that differs is
-//     refused at the start. So quorums that are counted by the options (of read
-//     rounds and of the clock) are those of raft.
+//   - Each handshake carries the list. Nodes with different lists refuse each
+//     other.
+//   - A new node agrees after it has listened for one election timeout. A cluster
+//     that lists it under another list has reached it by then.
+//   - It joins raft when every listed member has said that it agrees, or one
+//     member has said that it has joined. A node that agrees has stored its list
+//     and the peers it has met, and keeps the list over a restart.
+//   - Once raft has a configuration, that is the list: a start with another list
+//     in the file is refused. So the quorums that are counted from the options
+//     (read rounds, clock) are raft's.
 
-// roster is the members as the nodes compare them: names and raft addresses.
-// Addresses of the API decide no quorum.
+// roster is the member list that nodes compare: raft addresses by name. API
+// addresses decide no quorum.
 type roster map[string]string
 
 func rosterOf(members []Member) roster {
@@ -48,19 +48,23 @@ func (r roster) String() string {
 
 func (s *streamLayer) hello() hello {
 	id := s.identity.get()
-	joined := false
-	select {
-	case <-s.joined:
-		joined = true
-	default:
-	}
 	return hello{
 		Cluster: id.Cluster, Generation: id.Generation, Name: id.Name, Instance: id.Instance,
-		Start: id.Starts, Run: s.run, Members: s.roster, Agreed: time.Now().After(s.settled), Joined: joined, Peers: id.Peers,
+		Start: id.Starts, Run: s.run, Members: s.roster, Agreed: time.Now().After(s.settled), Joined: s.hasJoined(), Peers: id.Peers,
 	}
 }
 
-// judge decides whether a node is one of ours.
+// hasJoined reports whether this node takes part in raft.
+func (s *streamLayer) hasJoined() bool {
+	select {
+	case <-s.joined:
+		return true
+	default:
+		return false
+	}
+}
+
+// judge returns an error unless the other node is a member of this cluster.
 func (s *streamLayer) judge(other hello) error {
 	if err := s.sameCluster(other); err != nil {
 		return err
@@ -87,7 +91,7 @@ func (s *streamLayer) judge(other hello) error {
 	return s.latest(other)
 }
 
-// sameCluster is what nodes must have in common.
+// sameCluster returns an error unless cluster, generation and member list agree.
 func (s *streamLayer) sameCluster(other hello) error {
 	own := s.identity.get()
 	switch {
@@ -104,8 +108,9 @@ func (s *streamLayer) sameCluster(other hello) error {
 	return err
 }
 
-// latest refuses a process of a node after a later one: a process cannot come
-// back, so one of them runs from a copy of the data directory.
+// latest refuses an earlier process of a node once a later one was seen. A
+// process cannot come back, so one of the two runs from a copy of the data
+// directory.
 func (s *streamLayer) latest(other hello) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,33 +123,39 @@ func (s *streamLayer) latest(other hello) error {
 	return nil
 }
 
-// probe introduces the node to the others before it takes part in anything.
-// One that all others refuse is wrong, not they: it does not start. Neither does
-// a second process of the node, if the first is where the others look for it.
+// probe calls the other nodes before this one takes part in anything. It refuses
+// the start when all others refuse this node, or when another process of the same
+// node answers at its raft address.
 func (n *Node) probe() error {
 	for _, member := range n.options.Members {
 		self := member.Name == n.options.Name
 		if self && member.Raft == n.options.RaftListen {
 			continue
 		}
-		conn, err := n.stream.dial(raft.ServerAddress(member.Raft), purposeProbe, time.Second)
 		var refused *refusedError
-		if err == nil {
-			_ = conn.Close()
-		} else if self && errors.As(err, &refused) && refused.from == n.identity.get().Instance {
+		if err := n.call(member); self && errors.As(err, &refused) && refused.from == n.identity.get().Instance {
 			return fmt.Errorf("at the raft address of node %q, %s, another process answers: %w", member.Name, member.Raft, err)
 		}
 	}
 	return n.outcast()
 }
 
-// reception is how another node has answered this one last.
-type reception struct {
-	refusal error
-	agreed  bool // on the members
+// call shakes hands with a member; greeted notes the outcome.
+func (n *Node) call(member Member) error {
+	conn, err := n.stream.dial(raft.ServerAddress(member.Raft), purposeProbe, time.Second)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
-// greeted notes how the others received this node.
+// reception is another node's last answer to this one.
+type reception struct {
+	refusal error
+	agreed  bool // on the member list
+}
+
+// greeted notes the outcome of a handshake that this node began.
 func (n *Node) greeted(peer string, other hello, err error) {
 	var refused *refusedError
 	if peer == n.options.Name || (err != nil && !errors.As(err, &refused)) {
@@ -162,10 +173,10 @@ func (n *Node) greeted(peer string, other hello, err error) {
 	n.stopOutcast()
 }
 
-// disagreed hears of a node of this cluster with another member list. A node
-// that has never worked stops: either list may be the wrong one. One that has
-// worked has a majority behind its list, and goes on; unless it is its own
-// majority, and the other has worked in a cluster that counts this node in.
+// disagreed is called for a node of this cluster with another member list. A
+// node that has never joined stops: either list may be wrong. A node that has
+// joined has a majority behind its list and goes on, unless it is the only member
+// of its list and the other has joined a cluster that lists this node.
 func (n *Node) disagreed(other hello, err error) {
 	_, counted := other.Members[n.options.Name]
 	_, counts := n.stream.roster[other.Name]
@@ -184,8 +195,8 @@ func (n *Node) stopOutcast() {
 	}
 }
 
-// outcast is an error if every other member refuses this node, or if it cannot
-// live beside the list of another.
+// outcast returns an error if every other member refuses this node, or another
+// node's list forbids it to run.
 func (n *Node) outcast() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -208,25 +219,19 @@ func (n *Node) outcast() error {
 
 // checkPast refuses a node that has run before and has lost its raft log.
 func (n *Node) checkPast(logs raft.LogStore, snapshots raft.SnapshotStore) error {
-	existing, err := raft.HasExistingState(logs, n.log, snapshots)
-	if err != nil {
+	existing, stateErr := raft.HasExistingState(logs, n.log, snapshots)
+	term, termErr := n.log.GetUint64(currentTermKey)
+	last, lastErr := logs.LastIndex()
+	if err := errors.Join(stateErr, termErr, lastErr); err != nil {
 		return fmt.Errorf("cannot read the raft state: %w", err)
 	}
-	// A snapshot alone is no past to go on from: the votes were in the log's file.
-	term, err := n.log.GetUint64(currentTermKey)
-	if err != nil {
-		return fmt.Errorf("cannot read the raft state: %w", err)
-	}
-	last, err := logs.LastIndex()
 	id := n.identity.get()
 	switch {
-	case err != nil:
-		return fmt.Errorf("cannot read the raft state: %w", err)
 	case !id.Bootstrapped && term == 1 && last == 0:
-		// Cut off between term and configuration. Nobody has been given a vote: raft
-		// hears nobody before a node has joined.
+		// The first start was cut off between term and configuration. No vote was
+		// given: raft gets no connection before a node has joined.
 		return n.log.SetUint64(currentTermKey, 0)
-	case existing && term > 0:
+	case existing && term > 0: // without a term the votes are lost, even beside a snapshot
 		return n.identity.setBootstrapped()
 	case existing, id.Bootstrapped:
 		return fmt.Errorf("%s has lost its raft log: this node has run before and must not begin anew under its old identity", n.options.DataDir)
@@ -255,21 +260,21 @@ func (n *Node) compareConfiguration() error {
 
 func (n *Node) nowJoined() {
 	n.mu.Lock()
-	n.joined, n.awaits = true, ""
+	n.awaits = ""
 	n.mu.Unlock()
 	close(n.stream.joined)
 }
 
-// waitingLog is how often a node says again for whom its first start waits.
+// waitingLog is how often a node logs again which members its first start waits for.
 const waitingLog = 10 * time.Second
 
-// join has a new node take part in raft once all members agree on who they are.
+// join lets a new node take part in raft once all members agree on their list.
 // It ends then, or with ctx.
 func (n *Node) join(ctx context.Context) {
 	look := time.NewTicker(dialPause)
 	defer look.Stop()
 	told, before := time.Time{}, ""
-	for !n.isJoined() {
+	for !n.stream.hasJoined() {
 		awaited := n.awaited()
 		if awaited == "" && time.Now().After(n.stream.settled) {
 			if err := n.bootstrap(); err != nil && ctx.Err() == nil {
@@ -289,23 +294,15 @@ func (n *Node) join(ctx context.Context) {
 	}
 }
 
-func (n *Node) isJoined() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.joined
-}
-
-// awaited dials the members that have not agreed yet, and names those that still
-// have not. Empty: all have, or one has joined, which rests on that.
+// awaited calls the members that have not agreed yet, and names those that still
+// have not. It is empty when all have, or one has joined, which implies that.
 func (n *Node) awaited() string {
 	var missing []string
 	for _, peer := range n.peers() {
 		if n.hasAgreed(peer.Name) {
 			continue
 		}
-		if conn, err := n.stream.dial(raft.ServerAddress(peer.Raft), purposeProbe, time.Second); err == nil {
-			_ = conn.Close()
-		}
+		_ = n.call(peer)
 		if !n.hasAgreed(peer.Name) {
 			missing = append(missing, peer.Name)
 		}
@@ -324,8 +321,8 @@ func (n *Node) hasAgreed(peer string) bool {
 	return n.met[peer].agreed
 }
 
-// bootstrap writes the first configuration, once per node and the same on all:
-// it is the first entry of every log, so that nobody has to be first.
+// bootstrap writes the first configuration, once per node and the same on all.
+// It is the first entry of every log, so no node has to be the first.
 func (n *Node) bootstrap() error {
 	var servers []raft.Server
 	for _, name := range slices.Sorted(maps.Keys(n.stream.roster)) {

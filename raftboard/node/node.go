@@ -92,7 +92,6 @@ type Node struct {
 	reigning *reign // observes changes; under mu
 	serves   *reign // set while this node answers as the leader; under mu
 	met      map[string]reception
-	joined   bool                // raft has a configuration; under mu
 	vouched  bool                // a peer with the same list has joined: all had agreed; under mu
 	awaits   string              // the nodes that the first election waits for; under mu
 	conflict error               // a member list that this node cannot live beside; under mu
