@@ -6,19 +6,20 @@ import (
 	"sync/atomic"
 )
 
-// appliedGuard keeps raft from removing what this node has applied. raft cuts
-// its log wherever a leader of a newer term says so, and goes back to any
-// snapshot that one sends. No leader of this cluster asks for either: what is
-// applied is committed, and every leader has it. So the process ends instead.
+// appliedGuard keeps raft from removing entries that this node has applied. raft
+// truncates its log wherever a leader of a newer term says, and installs any
+// snapshot that a leader sends, even an older one. No leader of this cluster asks
+// for that: applied entries are committed, and every leader has them. So the
+// process ends instead.
 type appliedGuard struct {
-	applied func() uint64 // up to which entry this node has applied or committed
-	sender  func() string // the node that raft takes for the leader
+	applied func() uint64 // the last entry that this node has applied or committed
+	sender  func() string // names the node that raft follows as the leader
 
-	// restored is the last entry of the snapshot that was just restored, which
-	// stands for the log before it: raft clears that next. 0: there is none.
+	// restored is the last entry of the snapshot that was just restored. It
+	// replaces the log before it, which raft clears next. 0: none.
 	restored atomic.Uint64
-	// noted is the last entry of the state that is being written to a snapshot of
-	// this node's own; nothing is: MaxUint64.
+	// noted is the last entry of the snapshot that this node is writing of its own
+	// state; math.MaxUint64: it writes none.
 	noted atomic.Uint64
 }
 
@@ -28,7 +29,8 @@ func newAppliedGuard(applied func() uint64, sender func() string) *appliedGuard 
 	return a
 }
 
-// mayCut refuses to remove the end of the log from an entry on. whole: that is all of it.
+// mayCut refuses to remove the log's entries from one on if one of them is
+// applied. whole means that these are all entries of the log.
 func (a *appliedGuard) mayCut(from uint64, whole bool) error {
 	applied := a.applied()
 	if from > applied || (whole && a.restored.Load() >= applied) {
@@ -37,7 +39,7 @@ func (a *appliedGuard) mayCut(from uint64, whole bool) error {
 	return a.refuse(fmt.Sprintf("remove all entries from %d on", from), applied)
 }
 
-// mayReplace refuses a snapshot, sent by a leader, in the place of a newer state.
+// mayReplace refuses a snapshot of a leader that is older than this node's state.
 func (a *appliedGuard) mayReplace(index uint64) error {
 	applied := a.applied()
 	if index >= applied || index >= a.noted.Load() {
@@ -47,7 +49,6 @@ func (a *appliedGuard) mayReplace(index uint64) error {
 }
 
 func (a *appliedGuard) refuse(asked string, applied uint64) error {
-	err := fmt.Errorf("%s told this node to %s, but entries up to %d are committed and applied here: nothing was removed; "+
+	return fmt.Errorf("%s told this node to %s, but entries up to %d are committed and applied here: nothing was removed; "+
 		"it is no leader of this cluster, or it has lost data: stop it before you start this node again", a.sender(), asked, applied)
-	return err
 }

@@ -21,5 +21,5 @@ func NewAskedReplica(m *fsm.Machine, asked *atomic.Int64) raft.BatchingFSM {
 }
 
 func newReplica(m *fsm.Machine, g *growth, asked *atomic.Int64) *replica {
-	return &replica{machine: m, asked: asked, growth: g, fatal: func(err error) { panic(err) }}
+	return &replica{machine: m, asked: asked, growth: g, applied: newAppliedGuard(nil, nil), fatal: func(err error) { panic(err) }}
 }

@@ -17,7 +17,7 @@ type replica struct {
 	machine *fsm.Machine
 	asked   *atomic.Int64 // entries whose results this node waits for
 	growth  *growth
-	applied *appliedGuard // to be told of snapshots; nil: none is
+	applied *appliedGuard // learns of snapshots
 	fatal   func(error)
 
 	unrestored error // why a snapshot was not restored at the start
@@ -62,9 +62,7 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a snapshot: %w", err)
 	}
-	if r.applied != nil {
-		r.applied.noted.Store(snapshot.Index)
-	}
+	r.applied.noted.Store(snapshot.Index)
 	return &replicaSnapshot{snapshot: snapshot, growth: r.growth, applied: r.applied, passed: r.growth.passed()}, nil
 }
 
@@ -75,9 +73,7 @@ func (r *replica) Restore(from io.ReadCloser) error {
 		r.unrestored = errors.Join(fmt.Errorf("cannot restore a snapshot: %w", err), from.Close())
 		return r.unrestored
 	}
-	if r.applied != nil {
-		r.applied.restored.Store(r.machine.AppliedIndex())
-	}
+	r.applied.restored.Store(r.machine.AppliedIndex())
 	r.growth.restored(r.machine.AppliedIndex(), measured.read)
 	return from.Close()
 }
@@ -104,8 +100,6 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 
 // Release lets go of the state that was noted.
 func (s *replicaSnapshot) Release() {
-	if s.applied != nil {
-		s.applied.noted.Store(math.MaxUint64)
-	}
+	s.applied.noted.Store(math.MaxUint64)
 	_ = s.snapshot.Close()
 }
