@@ -3,7 +3,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,7 +17,7 @@ import (
 // directory named term-index-milliseconds; while it is written, ".tmp" follows.
 const snapshotsDir = "snapshots"
 
-// savedState is what raft goes on from at a start.
+// savedState is what raft finds on disk at a start.
 type savedState struct {
 	dir       string // of the snapshots
 	begun     bool   // the node has once been part of the cluster
@@ -37,8 +36,8 @@ type savedSnapshot struct {
 }
 
 // openSnapshots opens the snapshots, and checks them, the log and the term
-// against each other before raft reads them. raft itself passes over a damaged
-// snapshot, and may go on without entries that this node has acknowledged.
+// against each other before raft reads them. raft itself skips a damaged
+// snapshot, and may then start without entries that this node has acknowledged.
 func openSnapshots(dataDir string, begun bool, log *guardedLog, logger hclog.Logger) (*checkedSnapshots, error) {
 	store, err := raft.NewFileSnapshotStoreWithLogger(dataDir, snapshotsRetained, logger)
 	if err != nil {
@@ -54,33 +53,17 @@ func openSnapshots(dataDir string, begun bool, log *guardedLog, logger hclog.Log
 		return nil, fmt.Errorf("cannot read the raft log: %w", err)
 	}
 	if err := s.check(); err != nil {
-		if s.store.verified != nil {
-			_ = s.store.content.Close()
-		}
 		return nil, err
 	}
 	return s.store, nil
 }
 
-// checkedSnapshots are raft's snapshots without those that it must not go back to.
+// checkedSnapshots are raft's snapshots without those that it must not restore.
 type checkedSnapshots struct {
 	*raft.FileSnapshotStore
-	useless map[string]bool // by name: the log does not hold what came after them
-	applied *appliedGuard   // set before raft starts, as is fatal
+	useless map[string]bool // by name: the log lacks entries that came after them
+	applied *appliedGuard   // as fatal, set before raft starts
 	fatal   func(error)
-
-	verified *raft.SnapshotMeta // the snapshot that was read at the start; nil once raft has it
-	content  io.ReadCloser      // its content, at the beginning
-}
-
-// Open reads a snapshot, and verifies it first. The one that was verified at the
-// start is not read for that once more.
-func (c *checkedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	if meta := c.verified; meta != nil && meta.ID == id {
-		c.verified = nil
-		return meta, c.content, nil
-	}
-	return c.FileSnapshotStore.Open(id)
 }
 
 // Create begins a snapshot of this node's own, or one that a leader sends.
@@ -98,8 +81,8 @@ func (c *checkedSnapshots) List() ([]*raft.SnapshotMeta, error) {
 	return slices.DeleteFunc(all, func(meta *raft.SnapshotMeta) bool { return c.useless[meta.ID] }), err
 }
 
-// list reads which snapshots there are, and removes those whose writing was cut
-// off. The lock on the data directory is held, so nobody writes one.
+// list finds the snapshots, and removes those whose writing was cut off. This
+// process holds the lock on the data directory, so no other writes one.
 func (s *savedState) list() error {
 	found, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -124,11 +107,11 @@ func (s *savedState) list() error {
 	return nil
 }
 
-// check repairs what raft would have gone on from, and refuses the rest.
+// check repairs the state if nothing is lost, and refuses it otherwise.
 func (s *savedState) check() error {
 	term, err := s.log.GetUint64(currentTermKey)
 	if err != nil || term == 0 {
-		return err // without a term the log is new or lost: bootstrap knows which
+		return err // without a term the log is new or lost: checkPast decides which
 	}
 	good, damaged, why := s.newestReadable()
 	if err := s.checkTerm(term); err != nil {
@@ -147,24 +130,23 @@ func (s *savedState) check() error {
 	if s.last == 0 || s.last >= good.index {
 		return nil
 	}
-	// A leader's snapshot was kept, and then the process ended before raft
-	// cleared the log, as it does next. raft-wal takes no entry behind a gap.
+	// The process ended after it kept a leader's snapshot, and before raft cleared
+	// the log. raft-wal takes no entry behind a gap.
 	s.logger.Info("cleared a raft log that ends before the newest snapshot", "last", s.last, "snapshot", good.name)
 	return s.log.DeleteRange(s.first, s.last)
 }
 
 // newestReadable finds the newest snapshot whose checksum is right; the zero
-// value is the empty state before entry 1. why is what is wrong with the newest
-// of those that are newer. Older ones are not read: nothing depends on them.
+// value stands for the empty state before entry 1. The newer ones are damaged;
+// why is the fault of the newest. Older ones are not read: nothing depends on them.
 func (s *savedState) newestReadable() (good savedSnapshot, damaged []savedSnapshot, why error) {
 	for i, snapshot := range s.snapshots {
-		meta, content, err := s.store.FileSnapshotStore.Open(snapshot.name)
+		meta, content, err := s.store.Open(snapshot.name)
 		if err == nil {
+			_ = content.Close()
 			if meta.ID == snapshot.name && meta.Index == snapshot.index && meta.Term == snapshot.term {
-				s.store.verified, s.store.content = meta, content
 				return snapshot, s.snapshots[:i], why
 			}
-			_ = content.Close()
 			err = fmt.Errorf("its meta.json is that of snapshot %q, which ends with entry %d", meta.ID, meta.Index)
 		}
 		if why == nil {
@@ -174,9 +156,9 @@ func (s *savedState) newestReadable() (good savedSnapshot, damaged []savedSnapsh
 	return savedSnapshot{}, s.snapshots, why
 }
 
-// hideOlder keeps raft from going back, should the good snapshot not restore, to
-// one behind which entries are missing. It removes what is left of those whose
-// removal was cut off.
+// hideOlder hides older snapshots that the log does not continue, so that raft
+// cannot restore one when the good one fails. It removes the remains of those
+// whose removal was cut off.
 func (s *savedState) hideOlder(good savedSnapshot) {
 	s.store.useless = map[string]bool{}
 	for _, older := range s.snapshots[slices.Index(s.snapshots, good)+1:] {
@@ -189,8 +171,9 @@ func (s *savedState) hideOlder(good savedSnapshot) {
 	}
 }
 
-// checkTerm refuses a term, and so votes, that are older than what was written
-// after them. A snapshot may be of a later term: an operator has brought it.
+// checkTerm refuses a term that is older than the last vote or entry: the votes
+// of later terms are lost with it. A snapshot may be of a later term, because an
+// operator may have copied it here.
 func (s *savedState) checkTerm(term uint64) error {
 	voted, err := s.log.GetUint64(lastVoteTermKey)
 	if err != nil {
@@ -211,9 +194,9 @@ func (s *savedState) checkTerm(term uint64) error {
 	return nil
 }
 
-// checkEntries refuses a state of which entries are missing that this node has
-// had. What is older than the log must be in a snapshot, and what a damaged
-// snapshot held must be in the log.
+// checkEntries refuses a state that lacks entries which this node has had. The
+// entries before the log must be in a snapshot, and the entries of a damaged
+// snapshot must be in the log.
 func (s *savedState) checkEntries(good savedSnapshot, damaged []savedSnapshot, why error) error {
 	wanted := uint64(0) // the entry that a snapshot must reach
 	if s.first > good.index+1 {
@@ -247,8 +230,8 @@ func (s *savedState) rest(good savedSnapshot) string {
 	return "snapshot " + good.name + " with " + text
 }
 
-// bringSnapshot is the remedy for a lost snapshot. The log and the votes of this
-// node are whole, so any state of the cluster that is as new will do.
+// bringSnapshot is the remedy for a lost snapshot. This node's log and votes are
+// whole, so any snapshot of the cluster that is as new will do.
 func (s *savedState) bringSnapshot(wanted uint64) string {
 	return fmt.Sprintf("copy a snapshot of another node of this cluster that reaches entry %d or later (its name is TERM-ENTRY-TIME) to this directory, "+
 		"as with \"cp -r OTHER/%s/TERM-ENTRY-TIME %s\", and start this node again", wanted, snapshotsDir, s.dir)
