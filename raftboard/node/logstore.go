@@ -38,9 +38,10 @@ const (
 	// heartbeats while its disk hangs (hashicorp/raft#503), so a node that
 	// waits longer takes itself out.
 	diskPatience = 20 * time.Second
-	// hangPatience is how long a write of the log may take before the node says
-	// nothing more to its followers, so that they elect another leader: well over
-	// what a busy disk takes, and with an election still within five seconds.
+	// hangPatience is how long a write of the log may take before the node sends
+	// nothing more to its followers, so that they elect another leader. It is well
+	// over what a busy disk takes, and leaves time for an election within five
+	// seconds.
 	hangPatience = 2 * time.Second
 	// logCacheSize is how many of the latest entries are kept in memory for
 	// the followers, each of up to maxEntryBytes: one that keeps up is never as
@@ -58,19 +59,21 @@ type logEngine interface {
 	io.Closer
 }
 
-// guardedLog keeps raft's log in a store and adds what the stores do not do: a
-// checksum on every entry and on the term and vote, a mark that an orderly end
-// has reached, an end of the process after a write that has failed
-// (a second fsync may call a lost page clean), and after one that hangs.
+// guardedLog keeps raft's log in a store and adds what the stores lack:
+//
+//   - a checksum on every entry, and on the term and vote;
+//   - a mark of the last entry at an orderly end;
+//   - an end of the process after a write that failed (a second fsync may report
+//     a lost page as clean) or hangs.
 type guardedLog struct {
 	engine  logEngine
 	terms   *keptTerms
 	dataDir string
 	fatal   func(error)
 	closing sync.Once
-	applied *appliedGuard // nil: nothing is applied yet. Set before raft starts
+	applied *appliedGuard // replaced before raft starts; until then nothing is applied
 	hangs   atomic.Int32  // writes that have taken longer than hangPatience
-	written func()        // counts a write that the disk has acknowledged; nil: nobody counts. Set before raft starts
+	written func()        // called after each write that the disk has acknowledged; may be nil. Set before raft starts
 }
 
 // openLog opens the log and stable store of a data directory.
@@ -92,7 +95,7 @@ func openLog(dataDir string, kind LogStore, logger hclog.Logger, fatal func(erro
 	return log, nil
 }
 
-// guard begins to guard a store. It closes one that is damaged, or panics.
+// guard wraps a store. It closes one that is damaged, also when a read panics.
 func guard(engine logEngine, dataDir string, fatal func(error)) (log *guardedLog, err error) {
 	defer func() {
 		if log == nil {
@@ -103,7 +106,8 @@ func guard(engine logEngine, dataDir string, fatal func(error)) (log *guardedLog
 	if err != nil {
 		return nil, err
 	}
-	return &guardedLog{engine: engine, terms: terms, dataDir: dataDir, fatal: fatal}, nil
+	unapplied := newAppliedGuard(func() uint64 { return 0 }, nil)
+	return &guardedLog{engine: engine, terms: terms, dataDir: dataDir, fatal: fatal, applied: unapplied}, nil
 }
 
 func openEngine(kind LogStore, path string, logger hclog.Logger) (logEngine, error) {
@@ -121,10 +125,10 @@ func cutShort(path string, has, wants int64) error {
 	return fmt.Errorf("%s has %d bytes and should have %d: %s", path, has, wants, remedy)
 }
 
-// intact reads the log's files. bbolt, which maps its own into memory, panics
-// on pages that make no sense, and a file that was cut short is a fault of
-// memory; raft-wal panics on some entries that make no sense. All of them are a
-// damaged disk, and an error.
+// intact turns the panics of a read of the log's files into an error: they mean
+// that the disk is damaged. bbolt, which maps its file into memory, panics on
+// invalid pages, and faults when the file was cut short; raft-wal panics on some
+// invalid entries.
 func intact(dataDir string, read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -156,9 +160,7 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 		copied.Extensions = checksum(log)
 		sealed[i] = &copied
 	}
-	if g.applied != nil {
-		g.applied.restored.Store(0) // the log goes on: it was cleared, or there was nothing to clear
-	}
+	g.applied.restored.Store(0) // raft has cleared the log, or had nothing to clear
 	return g.watch("write the raft log", func() error {
 		if err := g.engine.StoreLogs(sealed); err != nil || len(logs) == 0 {
 			return err
@@ -206,8 +208,8 @@ func (g *guardedLog) SetUint64(key []byte, value uint64) error {
 	return g.watch("write the term", func() error { return g.terms.set(key, binary.BigEndian.AppendUint64(nil, value)) })
 }
 
-// DeleteRange drops entries behind a snapshot, or those of a history that was
-// given up. It refuses to drop the end of the log from an applied entry on.
+// DeleteRange removes entries before a snapshot, or the end of the log that a new
+// leader replaces. It refuses to remove an applied entry from that end.
 func (g *guardedLog) DeleteRange(first, last uint64) error {
 	return g.watch("trim the raft log", func() error {
 		begins, ends, err := bounds(g.engine)
@@ -221,9 +223,7 @@ func (g *guardedLog) DeleteRange(first, last uint64) error {
 		if first > begins {
 			left = first - 1
 		}
-		if g.applied != nil {
-			err = g.applied.mayCut(first, left == 0)
-		}
+		err = g.applied.mayCut(first, left == 0)
 		if err == nil && left < g.terms.mark() {
 			err = g.terms.setMark(left)
 		}
@@ -269,7 +269,7 @@ func (g *guardedLog) watch(what string, write func() error) error {
 }
 
 // reusable is how many bytes of the log's files are free for more entries. It is
-// less than none in raft-wal, which takes a whole segment at once.
+// negative for raft-wal, which takes a whole segment at once.
 func (g *guardedLog) reusable() int64 {
 	if bolt, ok := g.engine.(boltLog); ok {
 		return int64(bolt.Stats().FreePageN) * int64(os.Getpagesize())
@@ -277,7 +277,7 @@ func (g *guardedLog) reusable() int64 {
 	return -walSegmentBytes
 }
 
-// hanging tells whether a write does not end.
+// hanging reports whether a write has taken longer than hangPatience.
 func (g *guardedLog) hanging() bool { return g.hangs.Load() > 0 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

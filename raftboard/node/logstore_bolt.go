@@ -33,19 +33,19 @@ func openBolt(path string) (logEngine, error) {
 	return boltLog{store}, nil
 }
 
-// Where the two meta pages of bbolt have what is looked at: a page begins with a
-// header, and the numbers are in the machine's own order.
+// Offsets in a meta page of bbolt, after the page's header. Numbers are in the
+// machine's own byte order.
 const (
 	boltPageHeader = 16
 	boltPageSizeAt = 8
 	boltRootAt     = 16 // the page of the root bucket
-	boltPagesAt    = 40 // how many pages the file has
-	boltTxAt       = 48 // the transaction that wrote it; each writes the other page
+	boltPagesAt    = 40 // the number of the file's pages
+	boltTxAt       = 48 // the transaction that wrote it; the next one writes the other page
 	boltSumAt      = 56 // FNV-1a of all before it
 	boltMetaBytes  = 64
 )
 
-// boltMeta is a meta page: the root of all that its transaction has left.
+// boltMeta is a meta page: the root of the file's content after its transaction.
 type boltMeta [boltMetaBytes]byte
 
 func (m *boltMeta) number(at int) uint64 { return binary.NativeEndian.Uint64(m[at:]) }
@@ -56,12 +56,12 @@ func (m *boltMeta) whole() bool {
 	return sum.Sum64() == m.number(boltSumAt)
 }
 
-// checkBolt refuses a file of bbolt that has lost something. With a damaged meta
-// page bbolt goes back to the other, which is one write older: an append, or a
-// vote, is gone without a word. No crash leaves that: the page is written alone,
-// when all else is on disk, and what counts of it lies within one sector. Of a
-// file that was cut short bbolt would read beyond the end, in a goroutine of its
-// own, and the process would end with a stack.
+// checkBolt refuses a bbolt file that has lost something. When a meta page is
+// damaged, bbolt uses the other, which is one write older, so an append or a vote
+// is silently gone. No crash leaves such a page: it is written alone, when all
+// else is on disk, and its content lies within one sector. In a file that was cut
+// short bbolt would read beyond the end in a goroutine of its own, which ends the
+// process with a stack.
 func checkBolt(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +73,7 @@ func checkBolt(path string) error {
 	defer func() { _ = file.Close() }()
 	about, err := file.Stat()
 	if err != nil || about.Size() == 0 {
-		return err // the first start was cut off: bbolt makes it
+		return err // empty: the first start was cut off, and bbolt begins anew
 	}
 	var pages [2]boltMeta
 	for i := range pages {
@@ -99,8 +99,8 @@ func checkBolt(path string) error {
 	if wants := int64(newest.number(boltPagesAt)) * int64(binary.NativeEndian.Uint32(newest[boltPageSizeAt:])); about.Size() < wants {
 		return cutShort(path, about.Size(), wants)
 	}
-	// The lock says whether another process writes the file now. raft-wal would
-	// wait for it for ever.
+	// Opening fails when another process holds the lock. raft-wal would wait for
+	// it for ever.
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err != nil {
 		return err
@@ -113,21 +113,12 @@ func checkBolt(path string) error {
 	return nil
 }
 
-// Get reads a key. raft's contract wants nothing, and not an error, for one
-// that was never set.
+// Get reads a key. By raft's contract a key that was never set is nil, and no
+// error. The guard uses no other read of the stable store.
 func (b boltLog) Get(key []byte) ([]byte, error) {
 	value, err := b.BoltStore.Get(key)
 	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
 		return nil, nil
-	}
-	return value, err
-}
-
-// GetUint64 reads a number; 0 if it was never set.
-func (b boltLog) GetUint64(key []byte) (uint64, error) {
-	value, err := b.BoltStore.GetUint64(key)
-	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
-		return 0, nil
 	}
 	return value, err
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -10,22 +11,21 @@ import (
 	"sync"
 )
 
-// termsKey is the one key of a store in which a node keeps its term, its vote
-// and its mark. They share a record with a checksum, so that none of them can
-// change or vanish alone: without the record there is no term, and the node
-// does not start.
+// termsKey is the store's only key: a node's term, vote and mark, with a checksum.
+// They share a record so that none of them can change or vanish alone. Without
+// the record there is no term, and the node does not start.
 var termsKey = []byte("ConductordTerms")
 
-// markEvery is after how many entries the mark is written again. A mark costs
-// two fsyncs: with one in so many entries nobody notices.
+// markEvery is the number of entries between two marks. A mark costs two fsyncs,
+// which is little for so many entries.
 const markEvery = 4096
 
 // terms is what a node keeps beside its entries.
 type terms struct {
 	Values map[string][]byte `json:"values"` // raft's own: term and vote
-	// Mark is an entry up to which the log is known to have been on disk. It is
-	// written every so many entries and at an orderly end, and lowered before the
-	// end of the log is cut off. A log that ends before it has lost entries.
+	// Mark is an entry up to which the log was on disk. It is written every
+	// markEvery entries and at an orderly end, and lowered before the end of the
+	// log is cut off. A log that ends before it has lost entries.
 	Mark uint64 `json:"mark"`
 }
 
@@ -65,10 +65,10 @@ func (k *keptTerms) get(key []byte) []byte {
 }
 
 func (k *keptTerms) set(key, value []byte) error {
-	return k.change(func(next *terms) { next.Values[string(key)] = append([]byte{}, value...) })
+	return k.change(func(next *terms) { next.Values[string(key)] = bytes.Clone(value) })
 }
 
-// change writes a changed copy. It counts once it is on disk.
+// change writes a changed copy, which is in force once it is on disk.
 func (k *keptTerms) change(do func(next *terms)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,7 +85,7 @@ func (k *keptTerms) change(do func(next *terms)) error {
 	return nil
 }
 
-// stored notes the last entry that was written.
+// stored marks the last entry that was written, when a mark is due.
 func (k *keptTerms) stored(last uint64) error {
 	if last < k.mark()+markEvery {
 		return nil
