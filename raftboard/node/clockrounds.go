@@ -30,16 +30,10 @@ const (
 // clockRounds ask the nodes for their wall clocks. All of them are votes, this
 // node's own like the others'. It belongs to one goroutine at a time.
 type clockRounds struct {
-	peers    []*termAsker // of its own: a question here must not take the place of a read's
-	majority int          // of all nodes, this one among them
+	peers    termAskers // of its own: a question here must not replace one of a read
+	majority int        // of all nodes, this one among them
 	now      func() time.Time
 	wall     func() time.Time
-}
-
-func (r *clockRounds) close() {
-	for _, peer := range r.peers {
-		peer.close()
-	}
 }
 
 // ask carries out a round, and gives the correction that a majority supports.

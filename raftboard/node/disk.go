@@ -66,12 +66,8 @@ func (n *Node) giveUpReserve() {
 
 // watchDisk looks after the space on disk until ctx ends.
 func (n *Node) watchDisk(ctx context.Context) {
-	peers := n.newAskers(n.told) // of its own: a question here must not take the place of another's
-	defer func() {
-		for _, peer := range peers {
-			peer.close()
-		}
-	}()
+	peers := n.newAskers(n.told) // of its own: a question here must not replace another's
+	defer peers.close()
 	look := time.NewTicker(diskLook)
 	defer look.Stop()
 	for {

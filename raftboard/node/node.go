@@ -308,8 +308,8 @@ func (n *Node) newReadRounds() *readRounds {
 
 // newAskers makes connections of their own to every other node. told is the
 // time that goes with their questions.
-func (n *Node) newAskers(told func() int64) []*termAsker {
-	var askers []*termAsker
+func (n *Node) newAskers(told func() int64) termAskers {
+	var askers termAskers
 	for _, peer := range n.peers() {
 		askers = append(askers, &termAsker{
 			address: raft.ServerAddress(peer.Raft), dial: n.stream.dial, timeout: n.options.Raft.Election, told: told,
@@ -510,7 +510,7 @@ func (n *Node) close() error {
 		n.reads.close()
 	}
 	if n.clocks != nil {
-		n.clocks.close()
+		n.clocks.peers.close()
 	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.Close())

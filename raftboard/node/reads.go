@@ -29,7 +29,7 @@ type readRounds struct {
 	commit    func() uint64
 	reign     func() (*reign, error) // errors while this node does not serve as leader
 	applied   func(ctx context.Context, index uint64) error
-	peers     []*termAsker
+	peers     termAskers
 	majority  int // of all members, this node among them
 	roundDone func()
 
@@ -41,9 +41,7 @@ type readRounds struct {
 
 // close waits for the round under way. Nobody may wait for another one.
 func (r *readRounds) close() {
-	for _, peer := range r.peers {
-		peer.close()
-	}
+	r.peers.close()
 	r.rounds.Wait()
 }
 

@@ -202,3 +202,12 @@ func (t *termAsker) close() {
 	t.mu.Unlock()
 	t.done.Wait()
 }
+
+// termAskers ask one peer each.
+type termAskers []*termAsker
+
+func (t termAskers) close() {
+	for _, peer := range t {
+		peer.close()
+	}
+}
