@@ -7,26 +7,27 @@ import (
 	"github.com/conductord/conductord/boottime"
 )
 
-// slewShare bounds how fast the cluster's time is corrected: by one part in so
-// many of what passes. Pauses that are kept as times of the cluster last as
-// long as they should within that.
+// slewShare bounds the correction of the cluster's time: to one part in slewShare
+// of the time that passes. Pauses that are stored as cluster times are off by no
+// more than that.
 const slewShare = 20
 
-// clock is the cluster's time, as this node tells it. Every stamp in the log
-// and every question whether something is due goes by it.
+// clock is the cluster's time on this node. Every stamp in the log, and every
+// decision whether something is due, uses it.
 //
-// A node that leads sets it once, to what the wall clocks of a majority support
-// but never back (see clockRounds). From then on it goes on by the time that
-// passes on this machine, suspensions included, and is corrected towards the
-// majority by slewing: it never jumps and never goes back. A node that follows
-// goes on from what the leader told last, for people, and to lead from there.
+// A new leader sets it once, to the time that the wall clocks of a majority
+// support, and never back (see clockRounds). After that it advances by this
+// machine's elapsed time, including suspensions. It is corrected towards the
+// majority by slewing, so it never jumps and never goes back. A follower advances
+// from the time that the leader sent last; people see it, and a new leader starts
+// from it.
 type clock struct {
 	passed func() time.Duration // never falls
 
 	mu    sync.Mutex
-	shown time.Time     // at since; zero: no leader was heard
+	shown time.Time     // the time at since; zero: no leader was heard
 	since time.Duration // a reading of passed
-	off   time.Duration // what has to be added from since on, bit by bit
+	off   time.Duration // the correction still to be slewed at since
 	leads bool
 }
 
@@ -35,7 +36,7 @@ func newClock() *clock {
 	return &clock{passed: func() time.Duration { return boottime.Since(began) }}
 }
 
-// now is the cluster's time; long ago, if nothing is known about it.
+// now is the cluster's time; near 1970 before a leader was heard.
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,14 +52,14 @@ func (c *clock) nowLocked() time.Time {
 	return shown.Add(passed + min(max(c.off, -most), most))
 }
 
-// known tells whether the clock shows the time of a leader.
+// known reports whether the clock shows the time of a leader.
 func (c *clock) known() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.shown.IsZero()
 }
 
-// hear sets the clock of a node that follows to what the leader tells.
+// hear sets a follower's clock to the time that the leader has sent.
 func (c *clock) hear(told time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +68,7 @@ func (c *clock) hear(told time.Time) {
 	}
 }
 
-// lead has the clock of a node that leads show at least a time from now on.
+// lead makes this a leader's clock, which shows at least the given time.
 func (c *clock) lead(least time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,14 +78,14 @@ func (c *clock) lead(least time.Time) {
 	c.shown, c.since, c.off, c.leads = least, c.passed(), 0, true
 }
 
-// correct slews the clock of a node that leads by so much.
+// correct slews a leader's clock by off.
 func (c *clock) correct(off time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shown, c.since, c.off = c.nowLocked(), c.passed(), off
 }
 
-// follow ends the time as leader: the clock listens again.
+// follow makes this a follower's clock again.
 func (c *clock) follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

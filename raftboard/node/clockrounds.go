@@ -15,20 +15,20 @@ import (
 const (
 	// clockInterval is how often a leader asks the others for their wall clocks.
 	clockInterval = 5 * time.Second
-	// clockPatience is how long the answers of the last nodes are waited for
-	// once there is a majority whose clocks differ by more than clockSpread: with
-	// all of them the time is a better one.
+	// clockPatience is how long a round waits for the last nodes once a majority
+	// has answered whose clocks differ by more than clockSpread: all answers give
+	// a better time.
 	clockPatience = 200 * time.Millisecond
 	clockSpread   = 100 * time.Millisecond
-	// clockTimeout is how long a majority is waited for.
+	// clockTimeout is how long a round waits for a majority.
 	clockTimeout = 2 * time.Second
 	// clockWarning is how far off this node's clock may be without a warning. NTP
-	// holds milliseconds; from a second on people are misled by what they read.
+	// keeps clocks within milliseconds; an error of seconds misleads people.
 	clockWarning = time.Second
 )
 
-// clockRounds ask the nodes for their wall clocks. All of them are votes, this
-// node's own like the others'. It belongs to one goroutine at a time.
+// clockRounds ask the nodes for their wall clocks. Each clock is one vote, this
+// node's own included. One goroutine at a time may use it.
 type clockRounds struct {
 	peers    termAskers // of its own: a question here must not replace one of a read
 	majority int        // of all nodes, this one among them
@@ -36,8 +36,8 @@ type clockRounds struct {
 	wall     func() time.Time
 }
 
-// ask carries out a round, and gives the correction that a majority supports.
-// ErrUnavailable without a majority.
+// ask carries out a round and returns the correction that a majority supports,
+// or ErrUnavailable without a majority.
 func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
 	type reading struct {
 		offset time.Duration // of a wall clock from this node's idea of the cluster's time
@@ -47,7 +47,7 @@ func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
 	for _, peer := range r.peers {
 		asked := r.now()
 		peer.ask(func(stands standing, err error) {
-			// The answer is taken to have been given half way between the question and its arrival.
+			// Assume that the peer answered half way between the question and the answer's arrival.
 			middle := asked.Add(r.now().Sub(asked) / 2)
 			readings <- reading{time.Unix(0, stands.wall).Sub(middle), err}
 		})
@@ -58,7 +58,7 @@ func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
 	defer patience.Stop()
 	for len(offsets)+len(faults) <= len(r.peers) {
 		if len(offsets) == r.majority {
-			// Further answers could only tell a time between these.
+			// Further answers could only give a time between these.
 			if slices.Max(offsets)-slices.Min(offsets) <= clockSpread {
 				break
 			}
@@ -80,12 +80,12 @@ func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
 	return supported(offsets, r.majority, faults)
 }
 
-// supported is by how much the cluster's time is to be corrected, given how far
-// the wall clocks are from it. The time that the clocks of a majority have
-// reached is the least that it should be, and the time that those of a majority
-// have not passed the most: clocks that are wrong, if they are a minority, have
-// both lie among the right ones. With all answers of an odd number of nodes it
-// is one time, the median. With fewer answers, a time between is left as it is.
+// supported is the correction of the cluster's time, given the offsets of the
+// wall clocks from it. The cluster's time should be at least the time that a
+// majority of the clocks has reached, and at most the time that a majority has
+// not passed. If a minority is wrong, both bounds lie among the right clocks. With
+// all answers of an odd number of nodes both are the median. With fewer answers a
+// time between the bounds is not corrected.
 func supported(offsets []time.Duration, majority int, faults []error) (time.Duration, error) {
 	if len(offsets) < majority {
 		return 0, errors.Join(append([]error{
@@ -98,7 +98,7 @@ func supported(offsets []time.Duration, majority int, faults []error) (time.Dura
 }
 
 // startClock sets the cluster's time before this node serves as the leader. It
-// asks until a majority answers: one that leads reaches a majority.
+// asks until a majority answers, which every leader can reach.
 func (n *Node) startClock(ctx context.Context) error {
 	n.clock.lead(n.machine.Time())
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
@@ -111,8 +111,8 @@ func (n *Node) startClock(ctx context.Context) error {
 	return err
 }
 
-// serveClock corrects the cluster's time, and tells it with its questions, until
-// ctx ends.
+// serveClock corrects the cluster's time until ctx ends. Its questions carry that
+// time to the other nodes.
 func (n *Node) serveClock(ctx context.Context) {
 	ticker := time.NewTicker(clockInterval)
 	defer ticker.Stop()
@@ -129,8 +129,8 @@ func (n *Node) serveClock(ctx context.Context) {
 	}
 }
 
-// told is the cluster's time, for questions; zero while this node does not
-// serve as the leader.
+// told is the cluster's time that goes with questions, in Unix nanoseconds; 0
+// while this node does not serve as the leader.
 func (n *Node) told() int64 {
 	if !n.Leading() {
 		return 0
@@ -138,7 +138,7 @@ func (n *Node) told() int64 {
 	return n.clock.now().UnixNano()
 }
 
-// hear takes note of the time that a question has told.
+// hear notes the time that came with a question.
 func (n *Node) hear(told int64) {
 	if told != 0 {
 		n.clock.hear(time.Unix(0, told).UTC())
@@ -146,8 +146,8 @@ func (n *Node) hear(told int64) {
 	}
 }
 
-// now is the cluster's time for answers: also on a node that has heard of no
-// leader yet.
+// now is the cluster's time for answers. A node that has heard no leader yet uses
+// the time of its last applied entry.
 func (n *Node) now() time.Time {
 	now, least := n.clock.now(), n.machine.Time()
 	if now.Before(least) {
@@ -156,15 +156,14 @@ func (n *Node) now() time.Time {
 	return now
 }
 
-// clockOffset is how far this node's wall clock is ahead of the cluster's time,
-// if that is known.
+// clockOffset is how far this node's wall clock is ahead of the cluster's time, and
+// whether that time is known.
 func (n *Node) clockOffset() (ahead time.Duration, known bool) {
 	return n.options.WallClock().Sub(n.clock.now()), n.clock.known()
 }
 
-// watchClock warns once when this node's wall clock has gone wrong, and again
-// only when it is wrong by something else: while the cluster's time is slewed,
-// that changes all the time.
+// watchClock warns once when this node's wall clock is wrong, and again only when
+// the error has changed by half: slewing changes it a little all the time.
 func (n *Node) watchClock() {
 	ahead, _ := n.clockOffset()
 	before := time.Duration(n.clockWarned.Load())

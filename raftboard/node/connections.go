@@ -24,8 +24,9 @@ type connections struct {
 	idle  map[net.Conn]time.Time // since when; zero: a call is under way
 }
 
-// changed is told of every connection's state, by net/http. Beyond the limit, it
-// closes the connection that has been idle longest: the new one if no other is.
+// changed is called by net/http for each change of a connection's state. Beyond
+// the limit it closes the connection that has been idle longest, or the new one
+// if no other is idle.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

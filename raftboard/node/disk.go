@@ -12,32 +12,33 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// All nodes hold the same, so their disks would be full at the same time, and
-// all would end. A leader takes nothing new before that: neither while its own
-// disk is short of space nor while another node says so of its own. What is
-// there goes on, ends, and is removed in time.
+// All nodes hold the same data, so their disks would fill at the same time, and
+// all nodes would end. A leader therefore refuses new work while its own disk or
+// another node's is short of space. Work that was accepted goes on, ends, and is
+// removed by retention.
 const (
 	defaultDiskReserve = 256 << 20
 	diskLook           = time.Second
-	// reserveFile is given up by a node that starts on a full disk.
+	// reserveFile is removed by a node that starts on a full disk.
 	reserveFile = "reserve"
 	// reserveShare of the reserve is in that file: enough for a start, a term and
 	// the entries of a clean-up.
 	reserveShare = 8
-	// lookShare of the reserve may be posted between two looks.
+	// lookShare: a node looks at once when one part in so many of the reserve was posted since.
 	lookShare = 16
 	// earlyShare: a node warns when it has less than so many times what it needs.
 	earlyShare = 2
-	// snapshotsOnDisk is one more than stays, while it is written.
+	// snapshotsOnDisk counts the retained snapshots and the one that is being written.
 	snapshotsOnDisk = snapshotsRetained + 1
 )
 
-// diskNeed is how much free space a node needs to accept something new: half of
-// the reserve for the log and as much for the state, less what their files can use
-// again; and what its snapshots take once the state has grown by its share, for
-// without them the log would grow. The state's file never shrinks and a snapshot
-// copies all of it, so every byte that the state grows while new work is refused
-// is lost once for the state and once for each snapshot.
+// diskNeed is the free space that a node needs to accept new work:
+//
+//   - half of the reserve for the log, and half for the state, each less what its
+//     files can use again;
+//   - the snapshots after the state has grown by its half. Without snapshots the
+//     log would grow. A snapshot copies the whole file of the state, which never
+//     shrinks, so growth counts once for the state and once for each snapshot.
 func (n *Node) diskNeed() (int64, error) {
 	size, reusable, err := n.machine.Space()
 	kept, err2 := filepath.Glob(filepath.Join(n.options.DataDir, "snapshots", "*", "state.bin"))
@@ -52,7 +53,7 @@ func (n *Node) diskNeed() (int64, error) {
 	return max(half-n.log.reusable(), 0) + growth + max(snapshots, 0), errors.Join(err, err2)
 }
 
-// giveUpReserve makes room for the start on a disk that is full.
+// giveUpReserve removes the reserve file, so that a node can start on a full disk.
 func (n *Node) giveUpReserve() {
 	path := filepath.Join(n.options.DataDir, reserveFile)
 	held, err := os.Stat(path)
@@ -64,7 +65,7 @@ func (n *Node) giveUpReserve() {
 	}
 }
 
-// watchDisk looks after the space on disk until ctx ends.
+// watchDisk looks at the free space of all disks until ctx ends.
 func (n *Node) watchDisk(ctx context.Context) {
 	peers := n.newAskers(n.told) // of its own: a question here must not replace another's
 	defer peers.close()
@@ -109,8 +110,8 @@ func (n *Node) lookAtDisk() {
 	}
 }
 
-// flushState has what was removed be free in the state's file: it may have been
-// removed in memory only.
+// flushState flushes the state to its file, so that the space of removed rows
+// becomes reusable there.
 func (n *Node) flushState() {
 	snapshot, err := n.machine.Snapshot()
 	if err == nil {
@@ -134,12 +135,13 @@ func (n *Node) noteSpace(name string, crowded bool) {
 	}
 }
 
-// mayGrow is an error while there is no space for anything new, of some bytes.
+// mayGrow returns an error while a disk is short of space. bytes is the size of
+// the new work.
 func (n *Node) mayGrow(bytes int) error {
 	if n.grown.Add(int64(bytes)) > n.options.DiskReserve/lookShare {
 		select {
 		case n.lookSoon <- struct{}{}:
-		default: // it is known already
+		default: // a look is due already
 		}
 	}
 	n.mu.Lock()
@@ -151,7 +153,7 @@ func (n *Node) mayGrow(bytes int) error {
 	return nil
 }
 
-// grows tells whether a command brings something new.
+// grows reports whether a command brings new work.
 func grows(c *conductordv1.Command) bool {
 	switch c.GetKind().(type) {
 	case *conductordv1.Command_Post, *conductordv1.Command_SaveBook, *conductordv1.Command_CreateBoard,

@@ -18,38 +18,39 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Bounds of the calls on the HTTP port: whatever clients send, and however
-// slowly they send or read, they cost a node bounded memory and time.
+// Bounds of the calls on the HTTP port. However slowly clients send or read, they
+// cost a node bounded memory and time.
 const (
 	// clientPatience is how long a client may take to send a body, or to read one
-	// part of an answer, and minClientSpeed the bytes a second for which it gets
-	// more time: a minute more for the largest message.
+	// part of an answer. It gets a second more for each minClientSpeed bytes: a
+	// minute for the largest message.
 	clientPatience = 30 * time.Second
 	minClientSpeed = 64 << 10
-	// pressedPatience is how long it may take while others lack room. Healthy
-	// clients need less. Bad clients that reconnect at once cannot make a node
-	// read the largest bodies more often than this.
+	// pressedPatience is the bound while other calls lack memory. Healthy clients
+	// need less. Bad clients that reconnect at once cannot make a node read the
+	// largest bodies more often than this.
 	pressedPatience = 3 * time.Second
 	// maxExchangeBytes bounds the bodies that a node holds, from their first byte
-	// to the end of the call. Decoding takes as much again. Unread answers beyond
-	// as many bytes count as lack of room.
+	// to the end of the call. Decoding takes as much again. When unread answers
+	// exceed it, pressedPatience holds.
 	maxExchangeBytes = 32 << 20
-	// smallBody is a body for which an eighth of the room is kept: large ones
-	// cannot shut out the calls that programs make all the time.
+	// smallBody is the largest body for which an eighth of maxExchangeBytes is
+	// reserved, so that large bodies cannot shut out ordinary calls.
 	smallBody = 64 << 10
-	// refusalPause is how long a body waits for room, unread, before it is
-	// refused: a client that repeats it at once costs next to nothing. roomPause is
-	// how often it looks.
+	// refusalPause is how long a call waits for memory, with its body unread,
+	// before it is refused: a client that repeats it at once costs little.
+	// roomPause is how often it tries.
 	refusalPause = 5 * time.Second
 	roomPause    = 250 * time.Millisecond
-	// maxBody bounds a body: the largest message, and its frame.
+	// maxBody bounds a body: the largest message and its frame.
 	maxBody = wire.MaxMessage + 1<<10
 )
 
-// A watch sends signs of life, and each gives it its time anew.
+// A watch sends a sign of life at least twice within clientPatience, which begins
+// anew with each.
 const _ = uint64(clientPatience - 2*wire.WatchSign)
 
-// exchanges are the calls on the HTTP port. One goroutine ends those whose
+// exchanges are the calls on the HTTP port. One goroutine (run) ends those whose
 // clients are too slow.
 type exchanges struct {
 	logger hclog.Logger
@@ -60,7 +61,7 @@ type exchanges struct {
 	patience        time.Duration
 	budget          int64                  // of bodies, and of answers
 	bodies, answers int64                  // bytes held
-	pressed         bool                   // a body lacked room since the last look for slow clients
+	pressed         bool                   // a body lacked memory since endSlow ran last
 	waiting         map[*exchange]struct{} // for their clients
 }
 
@@ -79,14 +80,14 @@ type exchange struct {
 	request    *http.Request
 
 	// Under all.mu:
-	body  int64                 // bytes for which there is room
+	body  int64                 // bytes reserved for its body
 	since time.Time             // when it began to wait for its client
-	bytes int64                 // that the client sends or reads meanwhile
+	bytes int64                 // that the client is to send or read
 	stop  func(time.Time) error // sets the deadline of the waiting
 	ended bool                  // its client was too slow
 }
 
-// bound gives every call its bounds.
+// bound wraps a handler so that its calls have bounds.
 func (x *exchanges) bound(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &exchange{ResponseWriter: w, all: x, controller: http.NewResponseController(w), request: r}
@@ -113,8 +114,8 @@ func (x *exchanges) bound(next http.Handler) http.Handler {
 // refusedUnread refuses requests by their headers.
 func refusedUnread(r *http.Request) error {
 	if r.Header.Get("Origin") != "" {
-		// No page calls the API. A page that does has had its own site's name
-		// resolved to this node's address (DNS rebinding).
+		// Only an attack calls the API from a page: one whose site's name resolves to
+		// this node's address (DNS rebinding).
 		return wire.ErrorToConnect(fmt.Errorf("%w: web pages may not call the API; this request has an Origin header", jobs.ErrNotAllowed))
 	}
 	for _, name := range []string{"Content-Encoding", "Connect-Content-Encoding", "Grpc-Encoding"} {
@@ -128,8 +129,8 @@ func refusedUnread(r *http.Request) error {
 	return r.Context().Err() // reset before it began
 }
 
-// read reads the body once there is room for it. One of unknown length gets room
-// for a small one first, and then for the largest.
+// read reserves memory for the body and reads it. For a body of unknown length it
+// reserves memory for a small one first, and then for the largest.
 func (e *exchange) read(body *bytes.Buffer) error {
 	size := e.request.ContentLength
 	if size < 0 {
@@ -154,7 +155,7 @@ func (e *exchange) read(body *bytes.Buffer) error {
 	}
 }
 
-// reserve waits for room for a body of so many bytes.
+// reserve waits until there is memory for a body of size bytes.
 func (e *exchange) reserve(size int64) error {
 	x, began := e.all, time.Now()
 	room := func() bool {
@@ -185,7 +186,8 @@ func (e *exchange) reserve(size int64) error {
 	return nil
 }
 
-// Write writes a part of the answer, also without room: its end makes some.
+// Write writes a part of the answer. It does not wait for memory: the end of the
+// call releases some.
 func (e *exchange) Write(data []byte) (int, error) {
 	size := int64(len(data))
 	defer e.wait(e.controller.SetWriteDeadline, size, size)()
@@ -195,11 +197,11 @@ func (e *exchange) Write(data []byte) (int, error) {
 // Flush implements http.Flusher.
 func (e *exchange) Flush() {
 	defer e.wait(e.controller.SetWriteDeadline, 0, 0)()
-	_ = e.controller.Flush() // the next write tells
+	_ = e.controller.Flush() // the next write returns the error
 }
 
-// wait begins to wait for the client, while bytes move of which the node holds
-// answer. The function that it returns ends that.
+// wait notes that the call waits for its client to send or read bytes, and that
+// the node holds answer bytes meanwhile. settle ends that.
 func (e *exchange) wait(stop func(time.Time) error, bytes, answer int64) (settle func()) {
 	x := e.all
 	x.mu.Lock()
@@ -215,7 +217,7 @@ func (e *exchange) wait(stop func(time.Time) error, bytes, answer int64) (settle
 	}
 }
 
-// release ends the exchange.
+// release returns the memory of the body.
 func (e *exchange) release() {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
@@ -225,7 +227,8 @@ func (e *exchange) release() {
 	}
 }
 
-// endSlow ends those whose clients are too slow, and says when to look again.
+// endSlow ends the calls whose clients are too slow, and returns the time until
+// it should run again.
 func (x *exchanges) endSlow() time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -247,7 +250,7 @@ func (x *exchanges) endSlow() time.Duration {
 	return min(x.patience/4, time.Second/2)
 }
 
-// run looks after the clients until ctx ends.
+// run ends slow calls until ctx ends.
 func (x *exchanges) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -257,7 +260,7 @@ func (x *exchanges) run(ctx context.Context) {
 	}
 }
 
-// overloaded is the error of a call that was refused to spare the node.
+// overloaded is the error of a call that was refused to protect the node.
 func overloaded(why string) error {
 	err := wire.ErrorToConnect(fmt.Errorf("%w: %s; nothing was done: try again, or at another node", jobs.ErrUnavailable, why))
 	err.Meta().Set("Retry-After", "1")

@@ -34,11 +34,11 @@ type identity struct {
 	Instance uuid.UUID `json:"instance"`
 	// Generation counts restorations of the cluster from a backup or a survivor.
 	Generation uint64 `json:"generation"`
-	// Starts counts the starts of the node: a process that has fewer than its
-	// peers have heard of comes from an old copy of the directory.
+	// Starts counts the starts of the node. A process with fewer starts than its
+	// peers have seen runs from an old copy of the directory.
 	Starts uint64 `json:"starts"`
-	// Members is the list that the node has told its peers before the first
-	// configuration was in its log. From then on that one counts.
+	// Members is the list that the node sends to its peers until the first
+	// configuration is in its log. From then on the configuration counts.
 	Members roster `json:"members"`
 	// Bootstrapped is set once the first configuration is in the log.
 	Bootstrapped bool `json:"bootstrapped"`
@@ -148,8 +148,8 @@ func (s *identityStore) matches(o Options) error {
 	return nil
 }
 
-// keepsItsWord refuses another member list than the one that peers may count on:
-// one of them may have begun to work because this node had the same.
+// keepsItsWord refuses a new member list once the node has met a peer: that peer
+// may have joined because this node had the same list.
 func (s *identityStore) keepsItsWord(o Options) error {
 	now := rosterOf(o.Members)
 	if s.id.Bootstrapped || maps.Equal(s.id.Members, now) {

@@ -94,8 +94,8 @@ type Node struct {
 	met      map[string]reception
 	vouched  bool                // a peer with the same list has joined: all had agreed; under mu
 	awaits   string              // the nodes that the first election waits for; under mu
-	conflict error               // a member list that this node cannot live beside; under mu
-	crowded  map[string]struct{} // the nodes whose disks are short of space, as this one knows; under mu
+	conflict error               // another node's member list that forbids this one to run; under mu
+	crowded  map[string]struct{} // the nodes known to be short of disk space; under mu
 	stopping atomic.Bool
 	failed   atomic.Bool // fatal was called: raft may answer nothing any more
 
@@ -104,7 +104,7 @@ type Node struct {
 	grown     atomic.Int64  // bytes of new things since the last look at the disk
 	lookSoon  chan struct{} // holds one signal: much is new
 
-	clockWarned atomic.Int64 // how far this node's clock was ahead when it last warned of it; 0: it is right
+	clockWarned atomic.Int64 // how far this node's clock was ahead at the last warning; 0: it is right
 
 	caughtUp  atomic.Bool   // this node has once applied all that a leader had committed
 	catchUpTo atomic.Uint64 // what that is; 0: not known yet
@@ -258,7 +258,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	return nil
 }
 
-// settled is up to which entry this node knows the log to be decided for ever.
+// settled is the last entry that this node knows to be committed or applied.
 func (n *Node) settled() uint64 {
 	if !n.running.Load() {
 		return n.machine.AppliedIndex()
@@ -266,7 +266,7 @@ func (n *Node) settled() uint64 {
 	return max(n.machine.AppliedIndex(), n.raft.CommitIndex())
 }
 
-// claimedLeader names the node whose word raft follows.
+// claimedLeader names the node that raft follows as the leader.
 func (n *Node) claimedLeader() string {
 	if !n.running.Load() {
 		return "a node"
@@ -306,8 +306,8 @@ func (n *Node) newReadRounds() *readRounds {
 	}
 }
 
-// newAskers makes connections of their own to every other node. told is the
-// time that goes with their questions.
+// newAskers returns an asker for every other node, each with its own connection.
+// told is the cluster's time that goes with their questions.
 func (n *Node) newAskers(told func() int64) termAskers {
 	var askers termAskers
 	for _, peer := range n.peers() {

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -9,18 +8,17 @@ import (
 )
 
 const (
-	// refusalLines is how many refused connections a node logs in each
-	// refusalPeriod. A stranger can connect thousands of times a second, and must
-	// not fill the disk with lines about it; the lines left out are counted.
+	// refusalLines bounds the refused connections that a node logs in each
+	// refusalPeriod; the others are counted. A stranger can connect thousands of
+	// times a second, and must not fill the disk with log lines.
 	refusalLines  = 5
 	refusalPeriod = 10 * time.Second
-	// maxRefusalText bounds a reason in the log, in bytes: it repeats names that
-	// the stranger chose.
+	// maxRefusalText bounds a logged reason, in bytes: it contains names that the
+	// stranger chose.
 	maxRefusalText = 256
 )
 
-// refusalLog writes the log lines about refused connections, at a bounded
-// rate. Its zero value is ready; its methods may be called concurrently.
+// refusalLog logs refused connections, at a bounded rate. Its zero value is ready; its methods may be called concurrently.
 type refusalLog struct {
 	mu      sync.Mutex
 	began   time.Time // of the present period; under mu
@@ -46,6 +44,3 @@ func (r *refusalLog) warn(logger hclog.Logger, message string, remote any, reaso
 	logger.Warn(message, "remote", remote, "reason", text, "omitted", r.omitted)
 	r.omitted = 0
 }
-
-// errHandshaking: the connection is one more than may have no handshake yet.
-var errHandshaking = fmt.Errorf("%d connections have not completed the handshake yet", maxHandshaking)

@@ -25,20 +25,19 @@ const (
 	// to five nodes, whichever nodes one client uses: 5 x 1,000 + 3,000 of 10,000.
 	maxClientSessions    = 1_000
 	maxForwardedSessions = 3_000
-	// openingTime is how long an opening may be under way.
+	// openingTime is the longest that an opening may take.
 	openingTime = 10 * time.Second
 )
 
-// sessionShares keeps one client from opening all the sessions that a cluster
-// may have. A client is a remote host, until there are better principals; a
-// node's own conductor is none. The counts are this process's: they begin anew
-// with it.
+// sessionShares keeps one client from opening all sessions of a cluster. A client
+// is a remote host; a node's own conductor is not a client. The counts are kept in
+// memory and begin anew with the process.
 type sessionShares struct {
 	known func(jobs.SessionID) bool // whether a session is open
 
 	mu     sync.Mutex                              // over all below
 	opened map[string]map[jobs.SessionID]time.Time // when, by client
-	looked time.Time                               // when sessions that are gone were last looked for
+	looked time.Time                               // when ended sessions were last removed
 }
 
 // admit counts an opening, or refuses it.
@@ -46,7 +45,7 @@ func (s *sessionShares) admit(ctx context.Context, header http.Header, opening *
 	client, _ := ctx.Value(clientKey{}).(string)
 	id, err := jobs.ParseSessionID(opening.GetId())
 	if client == "" || err != nil {
-		return nil // this process's own, or a bad id, which the state machine refuses
+		return nil // this process's own conductor, or a bad id, which the state machine refuses
 	}
 	limit := maxClientSessions
 	if header.Get(wire.HeaderHops) != "" {
@@ -63,7 +62,7 @@ func (s *sessionShares) admit(ctx context.Context, header http.Header, opening *
 	}
 	if len(sessions) >= limit && now.Sub(s.looked) > time.Second {
 		s.looked = now
-		maps.DeleteFunc(sessions, func(id jobs.SessionID, at time.Time) bool { // openings that failed, and ends in a snapshot
+		maps.DeleteFunc(sessions, func(id jobs.SessionID, at time.Time) bool { // failed openings, and sessions whose end came in a snapshot
 			return now.Sub(at) > openingTime && !s.known(id)
 		})
 	}
@@ -74,7 +73,7 @@ func (s *sessionShares) admit(ctx context.Context, header http.Header, opening *
 	return nil
 }
 
-// ended is told of sessions that have ended.
+// ended releases the shares of sessions that have ended.
 func (s *sessionShares) ended(ids []jobs.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,11 +87,11 @@ func (s *sessionShares) ended(ids []jobs.SessionID) {
 	}
 }
 
-// clientKey is under which a call's context has its client.
+// clientKey is the key of the client in a call's context.
 type clientKey struct{}
 
-// withClient notes whose calls come on a connection: a host, or for IPv6 a
-// network of the size that one client usually has.
+// withClient puts a connection's client into the context of its calls: the host,
+// or for IPv6 the /64 network, which one client usually has to itself.
 func withClient(ctx context.Context, conn net.Conn) context.Context {
 	client := conn.RemoteAddr().String()
 	if address, err := netip.ParseAddrPort(client); err == nil {
@@ -105,8 +104,8 @@ func withClient(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, clientKey{}, client)
 }
 
-// OpenSession opens a session for the daemon's own conductor, which no client
-// can keep out.
+// OpenSession opens a session for the daemon's own conductor. The share of no
+// client limits it.
 func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
 	request := connect.NewRequest(&conductordv1.OpenRequest{Opening: command.OpeningToProto(&opening)})
 	answer, err := (&sessionService{n}).Open(ctx, request)

@@ -5,13 +5,12 @@ import (
 	"net"
 )
 
-// System is what a node uses of its machine. Tests replace parts of it, to make
-// them faulty; every field that is nil is the real thing.
+// System is what a node uses of its machine. Tests replace parts of it with faulty
+// ones; a nil field is the real thing.
 type System struct {
 	Listen func(address string) (net.Listener, error)
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
-	// Log is given the store of raft's log and votes, beneath its guard, and
-	// returns what the node uses instead.
+	// Log wraps the store of raft's log and votes, beneath its guard.
 	Log func(LogEngine) LogEngine
 }
 

@@ -69,7 +69,7 @@ type termAsker struct {
 	address raft.ServerAddress
 	dial    func(raft.ServerAddress, purpose, time.Duration) (net.Conn, error)
 	timeout time.Duration
-	told    func() int64 // the time that goes with a question, in Unix nanoseconds, or 0; nil: 0
+	told    func() int64 // the cluster's time that goes with a question, in Unix nanoseconds, or 0; nil: 0
 
 	mu      sync.Mutex
 	waiting *question      // nil: none; under mu

@@ -28,7 +28,7 @@ const (
 	handshakeMagic   = "CDR1"
 	handshakeTimeout = 5 * time.Second
 	maxHandshake     = 16 << 10 // bytes of a hello or welcome: a refusal holds two member lists
-	maxHandshaking   = 64       // connections that have not said who they are
+	maxHandshaking   = 64       // connections that have not completed the handshake
 )
 
 // purpose says what a connection to the raft port is for.
@@ -45,17 +45,17 @@ type hello struct {
 	Generation uint64    `json:"generation"`
 	Name       string    `json:"name"`
 	Instance   uuid.UUID `json:"instance"`
-	// Start counts the starts of the node, and Run is drawn at each: by them a
-	// copy of the data directory is told from its original.
+	// Start counts the starts of the node, and Run is drawn at each. They tell a
+	// copy of a data directory from its original.
 	Start uint64    `json:"start"`
 	Run   uuid.UUID `json:"run"`
-	// Members is the list that the node's configuration has. Agreed says that the
-	// node has listened for a while and found no other list; and Joined, that its
-	// raft log begins with it.
+	// Members is the list in the node's configuration. Agreed: the node has
+	// listened for an election timeout and found no other list. Joined: its raft
+	// log begins with the list.
 	Members roster `json:"members"`
 	Agreed  bool   `json:"agreed"`
 	Joined  bool   `json:"joined"`
-	// Peers are the instances of the others as the node has met them.
+	// Peers are the instances of the other nodes that this one has met.
 	Peers map[string]uuid.UUID `json:"peers"`
 }
 
@@ -84,16 +84,16 @@ type streamLayer struct {
 	// serveTerms answers the questions of one connection; it returns when the
 	// connection ends.
 	serveTerms func(net.Conn)
-	// greeted is told the outcome of every handshake that this node began.
-	refusals refusalLog
-	greeted  func(peer string, other hello, err error)
-	// disagreed is told of each node of this cluster with another member list.
+	refusals   refusalLog
+	// greeted is called with the outcome of every handshake that this node began.
+	greeted func(peer string, other hello, err error)
+	// disagreed is called for each node of this cluster with another member list.
 	disagreed func(other hello, err error)
-	// mute tells whether this node must not lead: then raft sends nothing.
+	// mute reports whether this node must not lead; raft then sends nothing.
 	mute    func() bool
 	run     uuid.UUID     // of this process
 	roster  roster        // the members, as this node's configuration lists them
-	settled time.Time     // when this node will have listened for long enough to know of other lists
+	settled time.Time     // when this node has listened for long enough to know of other lists
 	joined  chan struct{} // closed when this node takes part in raft: until then Accept gives nothing
 
 	accepted chan net.Conn   // handshaken raft connections, for Accept
@@ -109,7 +109,7 @@ type streamLayer struct {
 
 	mu     sync.Mutex
 	conns  map[*trackedConn]struct{} // what Close must end; under mu
-	starts map[string]hello          // of each node, the latest process that was heard; under mu
+	starts map[string]hello          // the latest process of each node that was heard; under mu
 }
 
 // lastHeard is a moment, as the time that had passed since began.
@@ -172,7 +172,8 @@ func (s *streamLayer) listen() {
 		case s.slots <- struct{}{}:
 			s.serving.Go(func() { s.greet(s.tracked(conn)) })
 		default:
-			s.refusals.warn(s.logger, "refused a connection to the raft port", conn.RemoteAddr(), errHandshaking)
+			s.refusals.warn(s.logger, "refused a connection to the raft port", conn.RemoteAddr(),
+				fmt.Errorf("%d connections have not completed the handshake yet", maxHandshaking))
 			_ = conn.Close()
 		}
 	}
@@ -221,7 +222,7 @@ func (s *streamLayer) tracked(conn net.Conn) *trackedConn {
 type trackedConn struct {
 	net.Conn
 	layer *streamLayer
-	peer  *lastHeard // to be told of what is read; nil: no connection that raft has made
+	peer  *lastHeard // notes each read; nil: not a connection that raft has made
 }
 
 // Read reads. The end of the node is the end of the stream, and no fault.
@@ -236,11 +237,11 @@ func (c *trackedConn) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// errMute is what raft gets for a message of a node whose disk hangs: hearing
-// it, its followers would not elect another.
+// errMute refuses raft's messages while the disk hangs: followers that hear them
+// would not elect another leader.
 var errMute = errors.New("the disk of this node hangs: it sends nothing that keeps it the leader")
 
-// Write writes.
+// Write writes, except raft's messages while the layer is mute.
 func (c *trackedConn) Write(from []byte) (int, error) {
 	if c.peer != nil && c.layer.mute() {
 		return 0, errMute
@@ -328,7 +329,7 @@ func (s *streamLayer) introduce(conn net.Conn, peer string, what purpose, timeou
 		return reply.hello, fmt.Errorf("no handshake with node %q: %w", peer, err)
 	}
 	if reply.Refusal != "" {
-		_ = s.sameCluster(reply.hello) // for disagreed; the refusal says the same
+		_ = s.sameCluster(reply.hello) // calls disagreed; the refusal has the same reason
 		return reply.hello, &refusedError{peer: peer, reason: reply.Refusal, from: reply.Instance}
 	}
 	if reply.Name != peer {
@@ -341,7 +342,7 @@ func (s *streamLayer) introduce(conn net.Conn, peer string, what purpose, timeou
 }
 
 // Accept waits for a raft connection. It implements net.Listener. Before this
-// node has joined it gives none: it must not vote for others' members.
+// node has joined it returns none: it must not vote in a cluster of other members.
 func (s *streamLayer) Accept() (net.Conn, error) {
 	select {
 	case <-s.joined:
