@@ -74,7 +74,7 @@ func (n *Node) stands() standing {
 	}
 	now.term = n.raft.CurrentTerm()
 	n.mu.Lock()
-	_, now.crowded = n.crowded[n.options.Name]
+	now.crowded = n.crowded[n.options.Name]
 	n.mu.Unlock()
 	if n.Leading() {
 		now.commit = n.raft.CommitIndex()

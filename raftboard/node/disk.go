@@ -125,10 +125,8 @@ func (n *Node) flushState() {
 // noteSpace notes whether a node's disk is short of space.
 func (n *Node) noteSpace(name string, crowded bool) {
 	n.mu.Lock()
-	_, before := n.crowded[name]
-	if delete(n.crowded, name); crowded {
-		n.crowded[name] = struct{}{}
-	}
+	before := n.crowded[name]
+	n.crowded[name] = crowded
 	n.mu.Unlock()
 	if before != crowded {
 		n.logger.Warn("space on disk", "node", name, "new work is refused", crowded)
@@ -146,7 +144,10 @@ func (n *Node) mayGrow(bytes int) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name := range n.crowded {
+	for name, crowded := range n.crowded {
+		if !crowded {
+			continue
+		}
 		return fmt.Errorf("%w: the disk of node %q is short of space (see disk_reserve): nothing new is accepted until there is more or finished jobs are removed; "+
 			"what is there goes on", jobs.ErrLimit, name)
 	}

@@ -76,17 +76,16 @@ func checkBolt(path string) error {
 		return err // empty: the first start was cut off, and bbolt begins anew
 	}
 	var pages [2]boltMeta
+	pageSize := uint64(0) // as the first meta page says
 	for i := range pages {
-		at := int64(boltPageHeader)
-		if i == 1 {
-			at += int64(binary.NativeEndian.Uint32(pages[0][boltPageSizeAt:]))
-		}
+		at := boltPageHeader + int64(i)*int64(pageSize)
 		if _, err := file.ReadAt(pages[i][:], at); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		if !pages[i].whole() {
 			return fmt.Errorf("meta page %d of %s is damaged, and the last write may be gone with it, be it an entry or a vote: %s", i, path, remedy)
 		}
+		pageSize = uint64(binary.NativeEndian.Uint32(pages[0][boltPageSizeAt:]))
 	}
 	first, second := pages[0].number(boltTxAt), pages[1].number(boltTxAt)
 	if max(first, second)-min(first, second) != 1 {
@@ -96,7 +95,7 @@ func checkBolt(path string) error {
 	if second > first {
 		newest = pages[1]
 	}
-	if wants := int64(newest.number(boltPagesAt)) * int64(binary.NativeEndian.Uint32(newest[boltPageSizeAt:])); about.Size() < wants {
+	if wants := int64(newest.number(boltPagesAt) * pageSize); about.Size() < wants {
 		return cutShort(path, about.Size(), wants)
 	}
 	// Opening fails when another process holds the lock. raft-wal would wait for
@@ -106,7 +105,7 @@ func checkBolt(path string) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	all := boltPages{file: file, size: uint64(binary.NativeEndian.Uint32(newest[boltPageSizeAt:])), count: newest.number(boltPagesAt)}
+	all := boltPages{file: file, size: pageSize, count: newest.number(boltPagesAt)}
 	if err := all.check(newest.number(boltRootAt)); err != nil {
 		return fmt.Errorf("%s is damaged: %w: %s", path, err, remedy)
 	}

@@ -92,10 +92,10 @@ type Node struct {
 	reigning *reign // observes changes; under mu
 	serves   *reign // set while this node answers as the leader; under mu
 	met      map[string]reception
-	vouched  bool                // a peer with the same list has joined: all had agreed; under mu
-	awaits   string              // the nodes that the first election waits for; under mu
-	conflict error               // another node's member list that forbids this one to run; under mu
-	crowded  map[string]struct{} // the nodes known to be short of disk space; under mu
+	vouched  bool            // a peer with the same list has joined: all had agreed; under mu
+	awaits   string          // the nodes that the first election waits for; under mu
+	conflict error           // another node's member list that forbids this one to run; under mu
+	crowded  map[string]bool // the nodes known to be short of disk space; under mu
 	stopping atomic.Bool
 	failed   atomic.Bool // fatal was called: raft may answer nothing any more
 
@@ -127,7 +127,7 @@ func Open(options Options) (*Node, error) {
 		backfills:   make(chan struct{}, 1),
 		leadership:  newMoments(),
 		met:         map[string]reception{},
-		crowded:     map[string]struct{}{},
+		crowded:     map[string]bool{},
 		lookSoon:    make(chan struct{}, 1),
 		exchanges:   newExchanges(options.Logger.Named("http")),
 		connections: &connections{logger: options.Logger.Named("http"), limit: maxConnections, idle: make(map[net.Conn]time.Time)},

@@ -10,10 +10,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-const (
-	// schedulesAtOnce bounds the schedules that one proposal decides slots of.
-	schedulesAtOnce = 64
-)
+// schedulesAtOnce bounds the schedules that one proposal decides slots of.
+const schedulesAtOnce = 64
 
 // slotKeeper posts the slots of schedules during one reign. It belongs to one
 // goroutine.
