@@ -54,11 +54,11 @@ func TestOrphansAreReaped(t *testing.T) {
 			done := filepath.Join(directory, "done")
 			waitFor(t, "all handlers have ended", func() bool { _, err := os.Stat(done); return err == nil })
 			waitFor(t, "the daemon has adopted one that lives", func() bool { return len(childrenOf(t, pid, "S")) > 0 })
-			waitFor(t, "the others are gone", func() bool { return len(childrenOf(t, pid, "SZ")) == 1 })
-			if err := syscall.Kill(childrenOf(t, pid, "S")[0], syscall.SIGKILL); err != nil {
+			waitFor(t, "the others are gone", func() bool { return len(childrenOf(t, pid, "DRSZ")) == 1 })
+			if err := syscall.Kill(childrenOf(t, pid, "DRSZ")[0], syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			waitFor(t, "the last is gone", func() bool { return len(childrenOf(t, pid, "SZ")) == 0 })
+			waitFor(t, "the last is gone", func() bool { return len(childrenOf(t, pid, "DRSZ")) == 0 })
 			stdin.Close()
 			if err := daemon.Wait(); err != nil {
 				t.Errorf("the daemon: %v\n%s", err, said.String())
