@@ -29,7 +29,7 @@ type road struct {
 	// claimed is told of claims that were made, before the conductor is.
 	claimed func(ctx context.Context) error
 	alter   func(*jobs.Job)         // changes jobs in answers to claims
-	asked   func(jobs.ClaimRequest) // is told of what was asked for, after the answer
+	asked   func(jobs.ClaimRequest) // called with each request, after its answer
 
 	mu       sync.Mutex
 	openings []jobs.SessionID

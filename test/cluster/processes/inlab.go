@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -104,6 +106,7 @@ func (l *InTheLab) DiskFaults() []cluster.DiskFault {
 // PowerCut ends a node, its steps too, and what it has not synced is gone.
 func (l *InTheLab) PowerCut(i int) {
 	l.Pause(i)
+	l.awaitPause(i)
 	must(l.disks[i].lose())
 	l.Kill(i)
 	for _, pid := range l.places[i].inhabitants() {
@@ -119,6 +122,26 @@ func (l *InTheLab) PowerCut(i int) {
 			must(err)
 		}
 	}
+}
+
+// awaitPause waits until no thread of a node runs. A signal to stop takes a
+// moment, in which a thread would see that its disk is gone, and report it.
+func (l *InTheLab) awaitPause(i int) {
+	const enough = time.Second
+	for began := time.Now(); time.Since(began) < enough; time.Sleep(time.Millisecond) {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", l.nodes.Nodes[i].PID()))
+		if !slices.ContainsFunc(threads, runs) {
+			return
+		}
+	}
+}
+
+// runs reports whether a thread may still run code of its program. One that
+// waits for a disk (D) stops before it does.
+func runs(stat string) bool {
+	text, err := os.ReadFile(stat)
+	_, state, _ := strings.Cut(string(text), ") ")
+	return err == nil && (strings.HasPrefix(state, "R") || strings.HasPrefix(state, "S"))
 }
 
 // Close ends all nodes and takes the lab down.
