@@ -99,12 +99,16 @@ func (n *Node) lookAtDisk() {
 	if early := free < earlyShare*need; n.diskEarly.Swap(early) != early && early {
 		n.logger.Warn("the disk gets short of space", "free", free, "needed", need, "directory", n.options.DataDir)
 	}
-	if n.noteSpace(n.options.Name, free < need); free < need {
-		n.flushState()
+	n.noteSpace(n.options.Name, free < need)
+	path, missing := filepath.Join(n.options.DataDir, reserveFile), int64(0) // bytes
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		missing = n.options.DiskReserve / reserveShare
 	}
-	path, reserved := filepath.Join(n.options.DataDir, reserveFile), n.options.DiskReserve/reserveShare
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && free-reserved > need {
-		if err := reserveSpace(path, reserved); err != nil {
+	switch {
+	case free < need+missing:
+		n.flushState()
+	case missing > 0:
+		if err := reserveSpace(path, missing); err != nil {
 			n.logger.Warn("cannot make the reserve file", "error", errors.Join(err, os.Remove(path)))
 		}
 	}
