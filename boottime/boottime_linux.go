@@ -8,8 +8,8 @@ import (
 )
 
 // longest is the longest total suspension of this machine that was read so far.
-// A delay between the two readings makes one too short, never too long, so the
-// longest is the best, and it never falls.
+// A delay between the two clock readings makes the result too small, never too
+// large, so the largest is the most accurate.
 var longest atomic.Int64
 
 // suspended is the time that CLOCK_MONOTONIC has missed.

@@ -4,5 +4,5 @@ package boottime
 
 import "time"
 
-// suspended is nothing where no clock is known that tells it.
+// suspended is 0: no clock of this platform is known to count suspension.
 func suspended() time.Duration { return 0 }

@@ -233,8 +233,8 @@ func (r *run) drive(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDe
 	return end, err
 }
 
-// now is the cluster's time: it goes on from the stamp of the claim, so that
-// this machine's wall clock reaches no record, and no owner waits by another's.
+// now is the cluster's time: the stamp of the claim, and the time since. This
+// machine's wall clock is never used.
 func (r *run) now() time.Time {
 	return r.claimed.Job.ModifiedAt.Add(boottime.Since(r.began))
 }

@@ -39,7 +39,7 @@ const (
 
 // attendance is what the owner of a session knows about it. It is a function
 // of the clock readings that it is given, and reads no clock. They are
-// boottime's: a suspension of the machine counts, a step of its wall clock not.
+// boottime's: suspension of the machine counts, steps of its wall clock do not.
 //
 // The owner counts from the sending of its last acknowledged keep-alive,
 // the board from its arrival, which is later: so the owner gives up first.

@@ -289,8 +289,8 @@ func (s *shift) takePlaces(ctx context.Context) int {
 
 // claimNext asks for jobs until it has an answer. The time has room for a call
 // whose node stops at the last moment, and for another that settles it. The
-// nonce stays the same until something is claimed, also after an answer of none:
-// an earlier try may still be on its way, and claim for nobody otherwise.
+// nonce stays the same until something is claimed, also after an empty answer:
+// an earlier try may still arrive and claim, and the next call returns its claims.
 func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait backoffs) []jobs.Claimed {
 	request := jobs.ClaimRequest{
 		Session: t.id, Nonce: t.nonce, Boards: s.options.Boards, Labels: s.options.Labels,

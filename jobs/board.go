@@ -132,10 +132,10 @@ type Claimer interface {
 	// most request.Max; fewer where they are large, so that the answer fits
 	// into a message. It waits until there is one, for request.Wait at most,
 	// and then returns none. Keep the nonce until a call has returned claims:
-	// a try whose answer was lost may be carried out after a later one has
-	// returned none, and the next call with its nonce returns what it has
-	// claimed. ErrUnclaimable: all that was claimed with the nonce is over; go
-	// on with a new one. ErrSessionExpired; ErrLimit.
+	// a try whose answer was lost may still claim after a later call
+	// has returned none, and the next call with the nonce returns those claims.
+	// ErrUnclaimable: all claims made with the nonce have ended; use a new one.
+	// ErrSessionExpired; ErrLimit.
 	ClaimNext(ctx context.Context, request ClaimRequest) ([]Claimed, error)
 
 	// Consume completes the job: its flow has come to an end. Where that is a

@@ -308,8 +308,8 @@ type Claimed struct {
 	Flow *logbook.FlowDetail // with its atoms; nil if the job has none
 }
 
-// CheckOwner refuses an answer that is no claim of the session, or whose token
-// is not that of the claim: under it the caller would write as another owner.
+// CheckOwner returns an error unless the session holds the claim and the job's
+// token is the claim's. With another token the caller would write as another owner.
 func (c *Claimed) CheckOwner(session SessionID) error {
 	if claim := c.Job.Claim; claim == nil || claim.Session != session || claim.Token.IsZero() || claim.Token != c.Job.Token {
 		return fmt.Errorf("the answer to a claim of session %s carries job %s, which that session does not hold; repeat the claim with its nonce", session, c.Job.ID)

@@ -217,9 +217,10 @@ func (f *Folded) Add(action Action) {
 	}
 }
 
-// Fold folds the oldest attempts beyond the latest so many, two at least. The
-// last execution stays, because a conductor resumes from its outcome: instead
-// the first revert after it goes, which is in the same round.
+// Fold keeps the newest attempts, at most as many as given (two or more), and
+// counts the older ones in Folded. The last execution is kept, because a conductor
+// resumes from its outcome; the first revert after it, of the same round, is
+// folded instead.
 func (a *AtomDetail) Fold(most int) {
 	for len(a.Attempts) > most {
 		if last, ok := a.Last(ActionExecute); ok && last == &a.Attempts[0] {

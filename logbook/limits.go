@@ -39,9 +39,9 @@ const (
 	// outcome ends one attempt and begins one; each more has to be compared
 	// with all the others.
 	MaxChangeAttempts = 100
-	// KeptAttempts bounds the attempts at one atom that are kept one by one.
-	// All that its policy counts are among them, for execute and revert 100
-	// each, and all 100 rounds of a retry with their reverts.
+	// KeptAttempts bounds the attempts at one atom that are kept one by one. It is
+	// large enough for all that a policy counts: 100 executions and 100 reverts,
+	// or 100 rounds of a retry with their reverts.
 	KeptAttempts = 256
 	// MaxTargets bounds the targets of one flow: they travel with every claim.
 	MaxTargets = 100
