@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"time"
 
@@ -187,7 +186,11 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 // command applies one command. A refusal is a result; the error is a fault.
 func (t *txn) command(c *v1.Command) (*v1.Result, error) {
 	before := t.writes
-	result, err := t.dispatch(c)
+	apply := appliers[command.Name(c)]
+	if apply == nil {
+		return nil, fmt.Errorf("%w: %T", command.ErrUnknownCommand, c.GetKind())
+	}
+	result, err := apply(t, c)
 	if err == nil {
 		err = t.postWaiting() // an error of it is a fault
 	}
@@ -199,7 +202,7 @@ func (t *txn) command(c *v1.Command) (*v1.Result, error) {
 		return &v1.Result{}, nil
 	case err == nil:
 		return result, nil
-	case isFault(err) || errors.Is(err, command.ErrUnknownCommand):
+	case isFault(err):
 		return nil, err
 	case t.writes != before:
 		// Every command decides first and writes afterwards. One that does
@@ -209,106 +212,6 @@ func (t *txn) command(c *v1.Command) (*v1.Result, error) {
 		return nil, nil
 	}
 	return &v1.Result{Error: command.ErrorToProto(err)}, nil
-}
-
-// dispatch is the table of commands; those about boards and schedules have
-// tables of their own behind it.
-func (t *txn) dispatch(c *v1.Command) (*v1.Result, error) {
-	switch kind := c.Kind.(type) {
-	case *v1.Command_Post:
-		return t.post(kind.Post)
-	case *v1.Command_Claim:
-		return t.claim(kind.Claim)
-	case *v1.Command_ClaimNext:
-		return t.claimNext(kind.ClaimNext)
-	case *v1.Command_Consume:
-		return nil, t.consume(kind.Consume)
-	case *v1.Command_Abandon:
-		return nil, t.abandon(kind.Abandon)
-	case *v1.Command_Trash:
-		return nil, t.trash(kind.Trash)
-	case *v1.Command_OpenSession:
-		return t.openSession(kind.OpenSession)
-	case *v1.Command_CloseSession:
-		return nil, t.closeSession(kind.CloseSession)
-	case *v1.Command_Register:
-		return nil, t.register(kind.Register)
-	case *v1.Command_SaveBook:
-		return nil, t.saveBook(kind.SaveBook)
-	case *v1.Command_UpdateFlow:
-		return nil, t.updateFlow(kind.UpdateFlow)
-	case *v1.Command_DestroyBook:
-		return nil, t.destroyBook(kind.DestroyBook)
-	case *v1.Command_Suspend:
-		return nil, t.suspend(kind.Suspend)
-	case *v1.Command_Resume:
-		return nil, t.resume(kind.Resume)
-	case *v1.Command_Cancel:
-		return nil, t.cancel(kind.Cancel)
-	case *v1.Command_Change:
-		return nil, t.change(kind.Change)
-	case *v1.Command_Intervene:
-		return t.intervene(kind.Intervene)
-	case *v1.Command_Restore:
-		return nil, t.restore(kind.Restore)
-	case *v1.Command_Purge:
-		return nil, t.purge(kind.Purge)
-	case *v1.Command_ExtendClaim:
-		return nil, t.extendClaim(kind.ExtendClaim)
-	case *v1.Command_BeginLeadership:
-		return nil, t.beginLeadership()
-	case *v1.Command_ExpireSession:
-		return nil, t.expireSession(kind.ExpireSession)
-	case *v1.Command_ExpireClaim:
-		return nil, t.expireClaim(kind.ExpireClaim)
-	case *v1.Command_WakeDue:
-		return t.wakeDue(kind.WakeDue)
-	case *v1.Command_Sweep:
-		return t.sweep(kind.Sweep)
-	}
-	return t.dispatchBoard(c)
-}
-
-func (t *txn) dispatchBoard(c *v1.Command) (*v1.Result, error) {
-	switch kind := c.Kind.(type) {
-	case *v1.Command_CreateBoard:
-		return nil, t.createBoard(kind.CreateBoard)
-	case *v1.Command_LimitBoard:
-		return nil, t.limitBoard(kind.LimitBoard)
-	case *v1.Command_AgeBoard:
-		return nil, t.ageBoard(kind.AgeBoard)
-	case *v1.Command_PauseBoard:
-		return nil, t.pauseBoard(kind.PauseBoard)
-	case *v1.Command_ResumeBoard:
-		return nil, t.resumeBoard(kind.ResumeBoard)
-	case *v1.Command_DeleteBoard:
-		return nil, t.deleteBoard(kind.DeleteBoard)
-	case *v1.Command_DrainConductor:
-		return nil, t.drainConductor(kind.DrainConductor)
-	case *v1.Command_UndrainConductor:
-		return nil, t.undrainConductor(kind.UndrainConductor)
-	}
-	return t.dispatchSchedule(c)
-}
-
-func (t *txn) dispatchSchedule(c *v1.Command) (*v1.Result, error) {
-	switch kind := c.Kind.(type) {
-	case *v1.Command_DeleteSchedule:
-		return nil, t.deleteSchedule(kind.DeleteSchedule)
-	case *v1.Command_PauseSchedule:
-		return nil, t.pauseSchedule(kind.PauseSchedule)
-	case *v1.Command_SaveSchedule:
-		return t.saveSchedule(kind.SaveSchedule)
-	case *v1.Command_ResumeSchedule:
-		return nil, t.resumeSchedule(kind.ResumeSchedule)
-	case *v1.Command_FireSchedule:
-		return nil, t.fireSchedule(kind.FireSchedule)
-	case *v1.Command_RunSchedule:
-		return t.runSchedule(kind.RunSchedule)
-	case *v1.Command_BackfillSchedule:
-		return t.backfillSchedule(kind.BackfillSchedule)
-	}
-	return nil, fmt.Errorf("%w: %T", command.ErrUnknownCommand, c.GetKind())
 }
 
 // commit writes the ledger and ends the transaction.

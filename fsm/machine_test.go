@@ -100,6 +100,17 @@ func TestUnknownEntriesStopTheMachine(t *testing.T) {
 	}
 }
 
+// TestEveryVerbIsApplied holds both halves of the table of commands together.
+func TestEveryVerbIsApplied(t *testing.T) {
+	for _, verb := range command.Verbs() {
+		r := newRig(t)
+		entry := encodeEntry(t, 1, start, verb.Command(verb.Request()))
+		if _, err := r.Apply([]fsm.Entry{entry}); errors.Is(err, command.ErrUnknownCommand) {
+			t.Errorf("%s is in command.Verbs, and is not applied", verb.Name)
+		}
+	}
+}
+
 func TestWaitApplied(t *testing.T) {
 	r := newRig(t)
 	waited := make(chan error, 1)

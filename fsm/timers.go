@@ -13,7 +13,7 @@ import (
 
 // beginLeadership starts the reign of a leader. What an earlier leader still
 // has under way is refused from here on, since its timers are not ours.
-func (t *txn) beginLeadership() error {
+func (t *txn) beginLeadership(*v1.BeginLeadershipCommand) error {
 	t.TimerEpoch = t.Index
 	t.writes++
 	return nil

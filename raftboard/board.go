@@ -227,9 +227,9 @@ func (c *Client) order(ctx context.Context, verb string, order jobs.Order, messa
 
 // Claim implements jobs.Claimer.
 func (c *Client) Claim(ctx context.Context, session jobs.SessionID, job jobs.JobID, nonce jobs.Nonce) (jobs.Claimed, error) {
-	request := &v1.ClaimRequest{Session: session.String(), Job: job.String(), Nonce: nonce.String()}
+	request := &v1.ClaimCommand{Session: session.String(), Job: job.String(), Nonce: nonce.String()}
 	op := operation{name: "claim job " + job.String(), over: conductordv1connect.BoardServiceClaimProcedure}
-	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ClaimRequest, v1.ClaimResponse] { return p.board.Claim })
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ClaimCommand, v1.ClaimResponse] { return p.board.Claim })
 	if err != nil {
 		return jobs.Claimed{}, err
 	}

@@ -94,8 +94,8 @@ func (c *Client) PauseSchedule(ctx context.Context, order jobs.ScheduleOrder) er
 	if err := jobs.CheckScheduleOrder(logbook.MaxLimits, &order); err != nil {
 		return fmt.Errorf("cannot %s: %w", op.name, err)
 	}
-	message := &v1.PauseScheduleRequest{Board: order.Board, Name: order.Name, By: order.By, Reason: order.Reason}
-	_, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.PauseScheduleRequest, v1.PauseScheduleResponse] { return p.schedule.Pause })
+	message := &v1.PauseScheduleCommand{Board: order.Board, Name: order.Name, By: order.By, Reason: order.Reason}
+	_, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.PauseScheduleCommand, v1.Done] { return p.schedule.Pause })
 	return err
 }
 
@@ -103,7 +103,7 @@ func (c *Client) PauseSchedule(ctx context.Context, order jobs.ScheduleOrder) er
 func (c *Client) ResumeSchedule(ctx context.Context, order jobs.ScheduleOrder) error {
 	op := operation{name: "resume schedule " + order.Name}
 	message := &v1.ResumeScheduleRequest{Board: order.Board, Name: order.Name}
-	_, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse] { return p.schedule.Resume })
+	_, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.ResumeScheduleRequest, v1.Done] { return p.schedule.Resume })
 	return err
 }
 

@@ -545,7 +545,7 @@ func (n boardService) WaitJob(ctx context.Context, request *connect.Request[v1.W
 	return polled[v1.WaitJobRequest, v1.WaitJobResponse](ctx, n.node, "WaitJob", request)
 }
 
-func (n boardService) Claim(ctx context.Context, request *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error) {
+func (n boardService) Claim(ctx context.Context, request *connect.Request[v1.ClaimCommand]) (*connect.Response[v1.ClaimResponse], error) {
 	return handle(ctx, n.node, "Claim", request, func() *v1.ClaimResponse {
 		n.script.apply("nonce " + request.Msg.GetNonce())
 		if n.script.claimed != nil {
@@ -574,10 +574,10 @@ func (n sessionService) Open(ctx context.Context, request *connect.Request[v1.Op
 	})
 }
 
-func (n sessionService) KeepAlive(ctx context.Context, request *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.KeepAliveResponse], error) {
-	return handle(ctx, n.node, "KeepAlive", request, func() *v1.KeepAliveResponse {
+func (n sessionService) KeepAlive(ctx context.Context, request *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.Done], error) {
+	return handle(ctx, n.node, "KeepAlive", request, func() *v1.Done {
 		n.script.apply("keep-alive")
-		return &v1.KeepAliveResponse{}
+		return &v1.Done{}
 	})
 }
 

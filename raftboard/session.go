@@ -36,7 +36,7 @@ func (c *Client) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Se
 func (c *Client) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 	op := operation{name: "keep session " + id.String() + " alive", try: keepAliveTime, over: conductordv1connect.SessionServiceKeepAliveProcedure}
 	request := &v1.KeepAliveRequest{Session: id.String()}
-	_, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.KeepAliveRequest, v1.KeepAliveResponse] { return p.sessions.KeepAlive })
+	_, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.KeepAliveRequest, v1.Done] { return p.sessions.KeepAlive })
 	return err
 }
 

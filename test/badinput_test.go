@@ -164,8 +164,8 @@ func refusedCalls(t *testing.T, client *raftboard.Client, leader *local.Node) {
 		{"five MiB", "BoardService/Post", `"` + strings.Repeat("x", 5<<20) + `"`, 429, "5242882 bytes, and the limit is 4194304", false},
 		{"a null byte", "BoardService/Post", `{"postings":[{"kind":"k","name":"a\u0000b"}]}`, 200, "holds the control character U+0000", false},
 		{"a value that is not UTF-8", "BoardService/Post", "{\"postings\":[{\"kind\":\"k\",\"name\":\"a\",\"details\":\"\xff\"}]}", 200, "posting details is invalid: not UTF-8", false},
-		{"10,001 atoms", "LogbookService/SaveBook", `{"book":{"id":"` + logbook.NewBookID().String() + `","name":"b","flows":[{"id":"` + logbook.NewFlowID().String() +
-			`","name":"f","factory":{"name":"k"},"atoms":[` + strings.Repeat(`{"name":"s"},`, 10_000) + `{"name":"s"}]}]}}`, 429, "10001 steps, and the limit is 10000", false},
+		{"10,001 atoms", "LogbookService/SaveBook", `{"id":"` + logbook.NewBookID().String() + `","name":"b","flows":[{"id":"` + logbook.NewFlowID().String() +
+			`","name":"f","factory":{"name":"k"},"atoms":[` + strings.Repeat(`{"name":"s"},`, 10_000) + `{"name":"s"}]}]}`, 429, "10001 steps, and the limit is 10000", false},
 		{"a document that lacks a value", "BoardService/Post", `{"postings":[{"name":"a","book":{"id":"` + logbook.NewBookID().String() + `","name":"b","flows":[{"id":"` + logbook.NewFlowID().String() +
 			`","name":"f","factory":{"name":"document","args":{"name":"f","inputs":["guest"],"steps":[{"name":"s","requires":["guest"]}]}}}]}}]}`, 200, "guest", false},
 		{"a missing book", "BoardService/Post", `{"postings":[{"name":"a","book_id":"` + logbook.NewBookID().String() + `"}]}`, 200, "not_found", true},

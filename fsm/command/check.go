@@ -30,83 +30,14 @@ func Check(limits logbook.Limits, c *v1.Command) error {
 	if size := Size(c); size > limits.Command {
 		return &logbook.LimitError{Field: "command", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
 	}
-	if c.GetKind() == nil {
+	known := VerbOf(c)
+	if known == nil {
 		return &logbook.InvalidError{Field: "command", Reason: "unset, or one that this program does not know"}
 	}
 	if name, found := c.UnknownField(); found {
 		return &logbook.InvalidError{Field: name, Reason: "holds a field that this program does not know"}
 	}
-	if LeaderOnly(c) {
-		return checkLeader(limits, c)
-	}
-	return checkClient(limits, c)
-}
-
-// checkClient checks the commands that clients send.
-func checkClient(limits logbook.Limits, c *v1.Command) error {
-	switch kind := c.Kind.(type) {
-	case *v1.Command_Post:
-		return checkPost(limits, kind.Post)
-	case *v1.Command_Claim:
-		return checkClaim(kind.Claim)
-	case *v1.Command_ClaimNext:
-		return checkClaimNext(limits, kind.ClaimNext)
-	case *v1.Command_Consume:
-		return checkConsume(limits, kind.Consume)
-	case *v1.Command_Abandon:
-		return checkAbandon(limits, kind.Abandon)
-	case *v1.Command_Trash:
-		return checkTrash(limits, kind.Trash)
-	case *v1.Command_OpenSession:
-		return checkOpening(limits, kind.OpenSession)
-	case *v1.Command_CloseSession:
-		return checkIDs(field{"session id", kind.CloseSession.GetSession()})
-	case *v1.Command_Register:
-		return checkRegister(limits, kind.Register)
-	case *v1.Command_SaveBook:
-		return checkBook(limits, kind.SaveBook)
-	case *v1.Command_UpdateFlow:
-		return checkUpdate(limits, kind.UpdateFlow)
-	case *v1.Command_DestroyBook:
-		return checkIDs(field{"book id", kind.DestroyBook.GetBook()})
-	case *v1.Command_Suspend:
-		return checkPlainOrder(limits, kind.Suspend)
-	case *v1.Command_Resume:
-		return checkPlainOrder(limits, kind.Resume)
-	case *v1.Command_Cancel:
-		return checkOrder(limits, kind.Cancel)
-	case *v1.Command_Change:
-		return checkChange(limits, kind.Change)
-	case *v1.Command_Restore:
-		return checkPlainOrder(limits, kind.Restore)
-	case *v1.Command_Purge:
-		return checkPlainOrder(limits, kind.Purge)
-	case *v1.Command_Intervene:
-		return checkIntervention(limits, kind.Intervene)
-	case *v1.Command_ExtendClaim:
-		return checkExtend(kind.ExtendClaim)
-	case *v1.Command_CreateBoard:
-		return checkBoardName(limits, kind.CreateBoard)
-	case *v1.Command_DeleteBoard:
-		return checkBoardName(limits, kind.DeleteBoard)
-	case *v1.Command_LimitBoard:
-		return checkLimitBoard(limits, kind.LimitBoard)
-	case *v1.Command_AgeBoard:
-		return checkAgeBoard(limits, kind.AgeBoard)
-	case *v1.Command_PauseBoard:
-		return checkBoardOrder(limits, kind.PauseBoard)
-	case *v1.Command_ResumeBoard:
-		return checkBoardOrder(limits, kind.ResumeBoard)
-	case *v1.Command_DrainConductor:
-		return checkDrain(limits, kind.DrainConductor)
-	case *v1.Command_UndrainConductor:
-		return checkUndrain(limits, kind.UndrainConductor)
-	case *v1.Command_DeleteSchedule:
-		return checkScheduleName(limits, kind.DeleteSchedule)
-	case *v1.Command_PauseSchedule:
-		return checkScheduleOrder(limits, kind.PauseSchedule, kind.PauseSchedule.GetBy(), kind.PauseSchedule.GetReason())
-	}
-	panic("internal error: no check for command " + Name(c))
+	return known.check(limits, c)
 }
 
 // CheckPosting checks one posting. It requires its id: a posting that stands
@@ -142,7 +73,7 @@ func checkPost(limits logbook.Limits, c *v1.PostCommand) error {
 	return nil
 }
 
-func checkClaim(c *v1.ClaimCommand) error {
+func checkClaim(_ logbook.Limits, c *v1.ClaimCommand) error {
 	return checkIDs(
 		field{"claim session", c.GetSession()}, field{"claim job", c.GetJob()}, field{"claim nonce", c.GetNonce()})
 }
@@ -158,7 +89,7 @@ func checkClaimNext(limits logbook.Limits, c *v1.ClaimNextCommand) error {
 	return jobs.CheckClaimRequest(limits, &request)
 }
 
-func checkExtend(c *v1.ExtendClaimCommand) error {
+func checkExtend(_ logbook.Limits, c *v1.ExtendClaimCommand) error {
 	if err := checkIDs(field{"claim job", c.GetJob()}); err != nil {
 		return err
 	}
@@ -217,6 +148,14 @@ func checkOpening(limits logbook.Limits, o *v1.Opening) error {
 	return jobs.CheckOpening(limits, &opening)
 }
 
+func checkCloseSession(_ logbook.Limits, c *v1.CloseSessionCommand) error {
+	return checkIDs(field{"session id", c.GetSession()})
+}
+
+func checkDestroyBook(_ logbook.Limits, c *v1.DestroyBookCommand) error {
+	return checkIDs(field{"book id", c.GetBook()})
+}
+
 func checkRegister(limits logbook.Limits, c *v1.RegisterCommand) error {
 	if err := checkIDs(field{"session id", c.GetSession()}); err != nil {
 		return err
@@ -244,42 +183,25 @@ func checkUpdate(limits logbook.Limits, u *v1.Update) error {
 	return limits.CheckUpdate(&update)
 }
 
-// checkLeader checks the commands of the leader. They come from our own code,
-// and are checked all the same: what stands in the log stands on every node.
-func checkLeader(limits logbook.Limits, c *v1.Command) error {
-	switch kind := c.Kind.(type) {
-	case *v1.Command_BeginLeadership:
-		return limits.CheckName("leader node", kind.BeginLeadership.GetNode())
-	case *v1.Command_ExpireSession:
-		return checkExpire(kind.ExpireSession)
-	case *v1.Command_ExpireClaim:
-		return checkExpireClaim(kind.ExpireClaim)
-	case *v1.Command_WakeDue:
-		return checkTimer(kind.WakeDue.GetTimerEpoch(), kind.WakeDue.GetMax())
-	case *v1.Command_Sweep:
-		return checkSweep(kind.Sweep)
-	case *v1.Command_SaveSchedule:
-		return checkSaveSchedule(limits, kind.SaveSchedule)
-	case *v1.Command_ResumeSchedule:
-		return checkResumeSchedule(limits, kind.ResumeSchedule)
-	case *v1.Command_FireSchedule:
-		return checkFireSchedule(kind.FireSchedule)
-	case *v1.Command_RunSchedule:
-		return checkRunSchedule(limits, kind.RunSchedule)
-	case *v1.Command_BackfillSchedule:
-		return checkBackfillSchedule(limits, kind.BackfillSchedule)
-	}
-	panic("internal error: no check for command " + Name(c))
+// The commands of the leader come from our own code, and are checked all the
+// same: every node applies what stands in the log.
+
+func checkBeginLeadership(limits logbook.Limits, c *v1.BeginLeadershipCommand) error {
+	return limits.CheckName("leader node", c.GetNode())
 }
 
-func checkExpire(c *v1.ExpireSessionCommand) error {
+func checkWakeDue(_ logbook.Limits, c *v1.WakeDueCommand) error {
+	return checkTimer(c.GetTimerEpoch(), c.GetMax())
+}
+
+func checkExpire(_ logbook.Limits, c *v1.ExpireSessionCommand) error {
 	if err := checkIDs(field{"session id", c.GetSession()}); err != nil {
 		return err
 	}
 	return checkLapse("session cool_down", c.GetCoolDown(), c.GetTimerEpoch())
 }
 
-func checkExpireClaim(c *v1.ExpireClaimCommand) error {
+func checkExpireClaim(_ logbook.Limits, c *v1.ExpireClaimCommand) error {
 	if err := checkIDs(field{"claim job", c.GetJob()}); err != nil {
 		return err
 	}
@@ -303,7 +225,7 @@ func checkLapse(name string, given *durationpb.Duration, epoch uint64) error {
 	return nil
 }
 
-func checkSweep(c *v1.SweepCommand) error {
+func checkSweep(_ logbook.Limits, c *v1.SweepCommand) error {
 	age, err := DurationFromProto("sweep max_age", c.GetMaxAge())
 	switch {
 	case err != nil:

@@ -16,41 +16,7 @@
 // Check refuses unknown fields before they get into the log.
 package command
 
-import (
-	"google.golang.org/protobuf/reflect/protoreflect"
-
-	v1 "github.com/conductord/conductord/api/conductord/v1"
-)
-
-// firstLeaderCommand is the field number in message Command from which on
-// commands are proposed by the leader alone.
-const firstLeaderCommand = 32
-
-// unknownName is the name of a command that this program does not know.
-const unknownName = "unknown"
-
-// Name is the word for a command in logs and metrics, such as "claim_next":
-// the name of its field in message Command.
-func Name(c *v1.Command) string {
-	if field := kindField(c); field != nil {
-		return string(field.Name())
-	}
-	return unknownName
-}
-
-// LeaderOnly tells whether only the leader itself may propose the command;
-// from a client it is to be refused with ErrNotAllowed.
-func LeaderOnly(c *v1.Command) bool {
-	field := kindField(c)
-	return field != nil && field.Number() >= firstLeaderCommand
-}
+import v1 "github.com/conductord/conductord/api/conductord/v1"
 
 // Size is the length of the encoded command in bytes.
 func Size(c *v1.Command) int { return c.SizeVT() }
-
-// kindField is the field that is set in a command; nil if none is, or only one
-// that this program does not know.
-func kindField(c *v1.Command) protoreflect.FieldDescriptor {
-	message := c.ProtoReflect()
-	return message.WhichOneof(message.Descriptor().Oneofs().ByName("kind"))
-}

@@ -1,50 +1,49 @@
 package command_test
 
 import (
-	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 )
 
-func TestNames(t *testing.T) {
-	want := []string{
-		"post", "post", "post", "claim", "claim_next", "claim_next", "claim_next", "abandon", "extend_claim", "consume", "abandon", "trash", "open_session", "close_session", "register",
-		"save_book", "update_flow", "destroy_book", "suspend", "resume", "cancel", "change", "change", "intervene", "restore", "purge",
-		"create_board", "limit_board", "pause_board", "resume_board", "delete_board",
-		"age_board", "drain_conductor", "undrain_conductor", "delete_schedule", "pause_schedule",
-		"begin_leadership", "expire_session", "expire_claim", "wake_due", "sweep",
-		"save_schedule", "resume_schedule", "fire_schedule", "run_schedule", "backfill_schedule",
+// TestVerbs holds the table against the messages: each command has one row, and
+// the call of a row takes the command's message and nothing else.
+func TestVerbs(t *testing.T) {
+	fields := (&v1.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
+	if rows := len(command.Verbs()); rows != fields.Len() {
+		t.Errorf("the table has %d rows, and there are %d commands", rows, fields.Len())
 	}
-	var got []string
-	for _, c := range samples() {
-		got = append(got, command.Name(c))
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q\nwant %q", got, want)
+	seen := map[string]bool{}
+	for _, verb := range command.Verbs() {
+		if seen[verb.Name] {
+			t.Errorf("%s has two rows", verb.Name)
+		}
+		seen[verb.Name] = true
+		c := verb.Command(verb.Request())
+		if name := command.Name(c); name != verb.Name {
+			t.Errorf("the command of %s is called %s", verb.Name, name)
+		}
+		if command.LeaderOnly(c) && verb.Call != "" {
+			t.Errorf("%s is the leader's own and has the call %s", verb.Name, verb.Call)
+		}
+		if verb.Call == "" {
+			continue
+		}
+		service, method, _ := strings.Cut(verb.Call, "/")
+		call := v1.File_conductord_v1_service_proto.Services().ByName(protoreflect.Name(service)).Methods().ByName(protoreflect.Name(method))
+		if taken, message := call.Input().FullName(), verb.Request().ProtoReflect().Descriptor().FullName(); taken != message {
+			t.Errorf("%s takes a %s, and the message of %s is %s", verb.Call, taken, verb.Name, message)
+		}
 	}
 	for _, c := range []*v1.Command{nil, {}, newerCommand(t)} {
-		if name := command.Name(c); name != "unknown" {
-			t.Errorf("%v is called %q", c, name)
+		if name := command.Name(c); name != "unknown" || command.LeaderOnly(c) {
+			t.Errorf("%v is called %q, leader only: %t", c, name, command.LeaderOnly(c))
 		}
-	}
-}
-
-func TestLeaderOnly(t *testing.T) {
-	leaders := []string{
-		"begin_leadership", "expire_session", "expire_claim", "wake_due", "sweep",
-		"save_schedule", "resume_schedule", "fire_schedule", "run_schedule", "backfill_schedule",
-	}
-	for _, c := range samples() {
-		if got := command.LeaderOnly(c); got != slices.Contains(leaders, command.Name(c)) {
-			t.Errorf("%s: leader only is %t", command.Name(c), got)
-		}
-	}
-	if command.LeaderOnly(nil) || command.LeaderOnly(&v1.Command{}) {
-		t.Error("no command is the leader's")
 	}
 }
 

@@ -186,6 +186,14 @@ func checkScheduleOrder(limits logbook.Limits, c scheduleName, by, reason string
 	})
 }
 
+func checkDeleteSchedule(limits logbook.Limits, c *v1.DeleteScheduleCommand) error {
+	return checkScheduleName(limits, c)
+}
+
+func checkPauseSchedule(limits logbook.Limits, c *v1.PauseScheduleCommand) error {
+	return checkScheduleOrder(limits, c, c.GetBy(), c.GetReason())
+}
+
 func checkSaveSchedule(limits logbook.Limits, c *v1.SaveScheduleCommand) error {
 	schedule, err := ScheduleFromProto(c.GetSchedule())
 	if err != nil {
@@ -228,7 +236,7 @@ func checkSkipped(d *v1.SlotDecision) error {
 	return checkDecision(d)
 }
 
-func checkFireSchedule(c *v1.FireScheduleCommand) error {
+func checkFireSchedule(_ logbook.Limits, c *v1.FireScheduleCommand) error {
 	switch n := len(c.GetDecisions()); {
 	case c.GetTimerEpoch() == 0:
 		return &logbook.InvalidError{Field: "timer epoch", Reason: "unset"}

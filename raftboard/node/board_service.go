@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
-
-	"connectrpc.com/connect"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -22,18 +21,15 @@ const maxClaimedFlow = wire.PageBytes
 // boardService answers calls about jobs.
 type boardService struct{ *Node }
 
-// Post implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Post(ctx context.Context, request *connect.Request[conductordv1.PostRequest]) (*connect.Response[conductordv1.PostResponse], error) {
-	// Ids are given before the call is passed on, so that all tries of this
-	// node are one posting.
-	for _, posting := range request.Msg.Postings {
+// nameJobs gives ids before the call is forwarded, so that all tries of this
+// node are one posting.
+func nameJobs(_ context.Context, _ http.Header, request *conductordv1.PostRequest) error {
+	for _, posting := range request.Postings {
 		if posting.Id == "" {
 			posting.Id = jobs.NewJobID().String()
 		}
 	}
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.PostRequest, conductordv1.PostResponse] { return c.board.Post },
-		s.post)
+	return nil
 }
 
 // post answers as shortly as it is asked to.
@@ -216,16 +212,9 @@ func refusedPosting(id string, why *conductordv1.Error) *conductordv1.PostedJob 
 	return &conductordv1.PostedJob{Job: &conductordv1.Job{Id: id}, Error: why}
 }
 
-// GetJob implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) GetJob(ctx context.Context, request *connect.Request[conductordv1.GetJobRequest]) (*connect.Response[conductordv1.GetJobResponse], error) {
-	return read(ctx, s.Node, request, request.Msg.Stale,
-		func(c *clients) method[conductordv1.GetJobRequest, conductordv1.GetJobResponse] {
-			return c.board.GetJob
-		},
-		func(message *conductordv1.GetJobRequest) (*conductordv1.GetJobResponse, error) {
-			job, err := s.job(message.Id)
-			return &conductordv1.GetJobResponse{Job: job}, err
-		})
+func (s *boardService) getJob(message *conductordv1.GetJobRequest) (*conductordv1.GetJobResponse, error) {
+	job, err := s.job(message.Id)
+	return &conductordv1.GetJobResponse{Job: job}, err
 }
 
 func (s *boardService) job(text string) (*conductordv1.Job, error) {
@@ -240,37 +229,21 @@ func (s *boardService) job(text string) (*conductordv1.Job, error) {
 	return command.JobToProto(&job), nil
 }
 
-// Explain implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Explain(ctx context.Context, request *connect.Request[conductordv1.ExplainRequest]) (*connect.Response[conductordv1.ExplainResponse], error) {
-	return read(ctx, s.Node, request, request.Msg.Stale,
-		func(c *clients) method[conductordv1.ExplainRequest, conductordv1.ExplainResponse] {
-			return c.board.Explain
-		},
-		func(message *conductordv1.ExplainRequest) (*conductordv1.ExplainResponse, error) {
-			id, err := jobs.ParseJobID(message.Id)
-			if err != nil {
-				return nil, err
-			}
-			situation, err := s.machine.Situation(id, s.now())
-			if err != nil {
-				return nil, err
-			}
-			if job := &situation.Job; job.Claim != nil {
-				situation.Holder = &jobs.HeldClaim{Job: job.ID, Claim: *job.Claim}
-				s.timeHolder(situation.Holder)
-			}
-			explanation := jobs.Explain(&situation)
-			return command.ExplanationToProto(&explanation), nil
-		})
-}
-
-// ListJobs implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) ListJobs(ctx context.Context, request *connect.Request[conductordv1.ListJobsRequest]) (*connect.Response[conductordv1.ListJobsResponse], error) {
-	return read(ctx, s.Node, request, request.Msg.Stale,
-		func(c *clients) method[conductordv1.ListJobsRequest, conductordv1.ListJobsResponse] {
-			return c.board.ListJobs
-		},
-		s.list)
+func (s *boardService) explain(message *conductordv1.ExplainRequest) (*conductordv1.ExplainResponse, error) {
+	id, err := jobs.ParseJobID(message.Id)
+	if err != nil {
+		return nil, err
+	}
+	situation, err := s.machine.Situation(id, s.now())
+	if err != nil {
+		return nil, err
+	}
+	if job := &situation.Job; job.Claim != nil {
+		situation.Holder = &jobs.HeldClaim{Job: job.ID, Claim: *job.Claim}
+		s.timeHolder(situation.Holder)
+	}
+	explanation := jobs.Explain(&situation)
+	return command.ExplanationToProto(&explanation), nil
 }
 
 func (s *boardService) list(message *conductordv1.ListJobsRequest) (*conductordv1.ListJobsResponse, error) {
@@ -287,15 +260,6 @@ func (s *boardService) list(message *conductordv1.ListJobsRequest) (*conductordv
 		answer.Jobs = append(answer.Jobs, command.JobToProto(&page.Jobs[i]))
 	}
 	return answer, nil
-}
-
-// WaitJob implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) WaitJob(ctx context.Context, request *connect.Request[conductordv1.WaitJobRequest]) (*connect.Response[conductordv1.WaitJobResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.WaitJobRequest, conductordv1.WaitJobResponse] {
-			return c.board.WaitJob
-		},
-		s.wait)
 }
 
 func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRequest) (*conductordv1.WaitJobResponse, uint64, error) {
@@ -345,26 +309,19 @@ func (n *Node) linger(ctx context.Context, current *reign, timeout time.Duration
 	return nil
 }
 
-// Claim implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Claim(ctx context.Context, request *connect.Request[conductordv1.ClaimRequest]) (*connect.Response[conductordv1.ClaimResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.ClaimRequest, conductordv1.ClaimResponse] { return c.board.Claim },
-		func(ctx context.Context, message *conductordv1.ClaimRequest) (*conductordv1.ClaimResponse, uint64, error) {
-			index, result, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Claim{
-				Claim: &conductordv1.ClaimCommand{Session: message.Session, Job: message.Job, Nonce: message.Nonce},
-			}})
-			if err != nil {
-				return nil, 0, err
-			}
-			claimed, err := s.claimed(result.GetClaim().GetGranted())
-			if err != nil {
-				return nil, 0, err
-			}
-			if len(claimed) == 0 {
-				return nil, 0, fmt.Errorf("cannot claim job %s: %w: the claim was granted, and has ended since; claim it with a new nonce", message.Job, jobs.ErrUnclaimable)
-			}
-			return &conductordv1.ClaimResponse{Claimed: claimed[0]}, index, nil
-		})
+func (s *boardService) claim(ctx context.Context, message *conductordv1.ClaimCommand) (*conductordv1.ClaimResponse, uint64, error) {
+	index, result, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Claim{Claim: message}})
+	if err != nil {
+		return nil, 0, err
+	}
+	claimed, err := s.claimed(result.GetClaim().GetGranted())
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(claimed) == 0 {
+		return nil, 0, fmt.Errorf("cannot claim job %s: %w: the claim was granted, and has ended since; claim it with a new nonce", message.Job, jobs.ErrUnclaimable)
+	}
+	return &conductordv1.ClaimResponse{Claimed: claimed[0]}, index, nil
 }
 
 // claimed loads what the claimant needs to start. A claim that has ended since
@@ -396,120 +353,18 @@ func (s *boardService) claimed(granted []*conductordv1.Granted) ([]*conductordv1
 	return answer, nil
 }
 
-// Consume implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Consume(ctx context.Context, request *connect.Request[conductordv1.EndingRequest]) (*connect.Response[conductordv1.EndingResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.EndingRequest, conductordv1.EndingResponse] {
-			return c.board.Consume
-		},
-		func(ctx context.Context, message *conductordv1.EndingRequest) (*conductordv1.EndingResponse, uint64, error) {
-			return s.end(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Consume{Consume: message.Ending}})
-		})
-}
-
-// Abandon implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Abandon(ctx context.Context, request *connect.Request[conductordv1.EndingRequest]) (*connect.Response[conductordv1.EndingResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.EndingRequest, conductordv1.EndingResponse] {
-			return c.board.Abandon
-		},
-		func(ctx context.Context, message *conductordv1.EndingRequest) (*conductordv1.EndingResponse, uint64, error) {
-			return s.end(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Abandon{Abandon: message.Ending}})
-		})
-}
-
-// Trash implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Trash(ctx context.Context, request *connect.Request[conductordv1.EndingRequest]) (*connect.Response[conductordv1.EndingResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.EndingRequest, conductordv1.EndingResponse] { return c.board.Trash },
-		func(ctx context.Context, message *conductordv1.EndingRequest) (*conductordv1.EndingResponse, uint64, error) {
-			return s.end(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Trash{Trash: message.Ending}})
-		})
-}
-
-func (s *boardService) end(ctx context.Context, c *conductordv1.Command) (*conductordv1.EndingResponse, uint64, error) {
-	index, _, err := s.submitOne(ctx, c)
-	return &conductordv1.EndingResponse{}, index, err
-}
-
-// Suspend implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Suspend(ctx context.Context, request *connect.Request[conductordv1.OrderRequest]) (*connect.Response[conductordv1.OrderResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.OrderRequest, conductordv1.OrderResponse] { return c.board.Suspend },
-		func(ctx context.Context, message *conductordv1.OrderRequest) (*conductordv1.OrderResponse, uint64, error) {
-			return s.order(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Suspend{Suspend: orderOf(message)}})
-		})
-}
-
-// Resume implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Resume(ctx context.Context, request *connect.Request[conductordv1.OrderRequest]) (*connect.Response[conductordv1.OrderResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.OrderRequest, conductordv1.OrderResponse] { return c.board.Resume },
-		func(ctx context.Context, message *conductordv1.OrderRequest) (*conductordv1.OrderResponse, uint64, error) {
-			return s.order(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Resume{Resume: orderOf(message)}})
-		})
-}
-
-// Cancel implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Cancel(ctx context.Context, request *connect.Request[conductordv1.OrderRequest]) (*connect.Response[conductordv1.OrderResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.OrderRequest, conductordv1.OrderResponse] { return c.board.Cancel },
-		func(ctx context.Context, message *conductordv1.OrderRequest) (*conductordv1.OrderResponse, uint64, error) {
-			return s.order(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Cancel{Cancel: orderOf(message)}})
-		})
-}
-
-// Change implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Change(ctx context.Context, request *connect.Request[conductordv1.ChangeRequest]) (*connect.Response[conductordv1.ChangeResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.ChangeRequest, conductordv1.ChangeResponse] {
-			return c.board.Change
-		},
-		func(ctx context.Context, message *conductordv1.ChangeRequest) (*conductordv1.ChangeResponse, uint64, error) {
-			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Change{Change: message.Change}})
-			return &conductordv1.ChangeResponse{}, index, err
-		})
-}
-
-func orderOf(message *conductordv1.OrderRequest) *conductordv1.OrderCommand {
-	return &conductordv1.OrderCommand{Job: message.Job, By: message.By, Reason: message.Reason, Revert: message.Revert}
-}
-
-func (s *boardService) order(ctx context.Context, c *conductordv1.Command) (*conductordv1.OrderResponse, uint64, error) {
-	index, _, err := s.submitOne(ctx, c)
-	return &conductordv1.OrderResponse{}, index, err
-}
-
-// Intervene implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Intervene(ctx context.Context, request *connect.Request[conductordv1.InterveneRequest]) (*connect.Response[conductordv1.InterveneResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.InterveneRequest, conductordv1.InterveneResponse] {
-			return c.board.Intervene
-		},
-		func(ctx context.Context, message *conductordv1.InterveneRequest) (*conductordv1.InterveneResponse, uint64, error) {
-			index, result, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Intervene{Intervene: message.Intervention}})
-			return &conductordv1.InterveneResponse{Job: result.GetIntervene().GetJob()}, index, err
-		})
-}
-
-// Execute implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Execute(ctx context.Context, request *connect.Request[conductordv1.ExecuteRequest]) (*connect.Response[conductordv1.ExecuteResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.ExecuteRequest, conductordv1.ExecuteResponse] {
-			return c.board.Execute
-		},
-		func(ctx context.Context, message *conductordv1.ExecuteRequest) (*conductordv1.ExecuteResponse, uint64, error) {
-			if err := checkExecutable(message.Commands); err != nil {
-				return nil, 0, err
-			}
-			index, results, err := s.submit(ctx, message.Commands...)
-			for _, result := range results {
-				for _, posted := range result.GetPost().GetPosted() {
-					posted.Posted = nil // for Post; whoever sends commands reads what they want to know
-				}
-			}
-			return &conductordv1.ExecuteResponse{Results: results}, index, err
-		})
+// execute applies many commands, each with its own result.
+func (s *boardService) execute(ctx context.Context, message *conductordv1.ExecuteRequest) (*conductordv1.ExecuteResponse, uint64, error) {
+	if err := checkExecutable(message.Commands); err != nil {
+		return nil, 0, err
+	}
+	index, results, err := s.submit(ctx, message.Commands...)
+	for _, result := range results {
+		for _, posted := range result.GetPost().GetPosted() {
+			posted.Posted = nil // only Post answers with the jobs
+		}
+	}
+	return &conductordv1.ExecuteResponse{Results: results}, index, err
 }
 
 func checkExecutable(commands []*conductordv1.Command) error {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
@@ -17,15 +16,6 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
 )
-
-// ClaimNext implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) ClaimNext(ctx context.Context, request *connect.Request[conductordv1.ClaimNextRequest]) (*connect.Response[conductordv1.ClaimNextResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.ClaimNextRequest, conductordv1.ClaimNextResponse] {
-			return c.board.ClaimNext
-		},
-		s.claimNext)
-}
 
 // claimNext parks until there is a job. Looking costs the log nothing: a
 // command is proposed only when the state machine shows something to claim.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
@@ -64,30 +63,7 @@ func (n *Node) expireClaims(ctx context.Context, current *reign, now time.Time) 
 	}
 }
 
-// Extend implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Extend(ctx context.Context, request *connect.Request[conductordv1.ExtendRequest]) (*connect.Response[conductordv1.ExtendResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.ExtendRequest, conductordv1.ExtendResponse] {
-			return c.board.Extend
-		},
-		func(ctx context.Context, message *conductordv1.ExtendRequest) (*conductordv1.ExtendResponse, uint64, error) {
-			index, _, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_ExtendClaim{
-				ExtendClaim: &conductordv1.ExtendClaimCommand{Job: message.Job, Token: message.Token, Expiry: message.Expiry},
-			}})
-			return &conductordv1.ExtendResponse{}, index, err
-		})
-}
-
-// ListClaims implements conductordv1connect.BoardServiceHandler. Only the
-// leader answers it, for the times are its own.
-func (s *boardService) ListClaims(ctx context.Context, request *connect.Request[conductordv1.ListClaimsRequest]) (*connect.Response[conductordv1.ListClaimsResponse], error) {
-	return read(ctx, s.Node, request, false,
-		func(c *clients) method[conductordv1.ListClaimsRequest, conductordv1.ListClaimsResponse] {
-			return c.board.ListClaims
-		},
-		s.listClaims)
-}
-
+// listClaims has no stale form: only the leader knows the times.
 func (s *boardService) listClaims(message *conductordv1.ListClaimsRequest) (*conductordv1.ListClaimsResponse, error) {
 	query := jobs.ClaimQuery{Owner: message.Owner, Board: message.Board, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
 	if message.Session != "" {

@@ -17,8 +17,7 @@ import (
 // clusterService tells about the node itself.
 type clusterService struct{ *Node }
 
-// Status implements conductordv1connect.ClusterServiceHandler.
-func (s *clusterService) Status(_ context.Context, _ *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {
+func (s *clusterService) status(_ context.Context, _ *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {
 	sessions, err := s.machine.Sessions()
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)

@@ -502,3 +502,12 @@ func DiskNeed(n *Node) string {
 	size, reusable, _ := n.machine.Space()
 	return fmt.Sprintf("needs %d MiB of %d: state %d, of which %d are free, log has %d free, %v", need>>20, n.diskFree.Load()>>20, size>>20, reusable>>20, n.log.reusable()>>20, err)
 }
+
+// Calls are the calls that the API takes, each with its permission class.
+func Calls() map[string]string {
+	calls := map[string]string{watchCall: string(command.Read)}
+	for _, c := range (&Node{}).calls() {
+		calls[c.name] = string(c.permission)
+	}
+	return calls
+}

@@ -6,34 +6,18 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 
-	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// clients are the calls to one other node.
-type clients struct {
-	board    conductordv1connect.BoardServiceClient
-	sessions conductordv1connect.SessionServiceClient
-	logbook  conductordv1connect.LogbookServiceClient
-	schedule conductordv1connect.ScheduleServiceClient
-}
-
-// forwarder passes calls on to the leader, over connections that are kept.
-type forwarder struct {
-	transport *http.Transport
-
-	mu    sync.Mutex
-	nodes map[string]*clients // by API address; under mu
-}
-
-func newForwarder(n *Node) *forwarder {
+// newForwarder makes the client that forwards calls to the leader, over
+// connections that are kept.
+func newForwarder(n *Node) *http.Client {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			return n.options.System.Dial(ctx, address)
@@ -45,61 +29,7 @@ func newForwarder(n *Node) *forwarder {
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second},
 	}
 	transport.Protocols.SetUnencryptedHTTP2(true)
-	return &forwarder{transport: transport, nodes: map[string]*clients{}}
-}
-
-func (f *forwarder) to(member Member) *clients {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if existing, ok := f.nodes[member.API]; ok {
-		return existing
-	}
-	base, client := "http://"+member.API, &http.Client{Transport: f.transport}
-	made := &clients{
-		board:    conductordv1connect.NewBoardServiceClient(client, base, wire.ClientOptions()...),
-		sessions: conductordv1connect.NewSessionServiceClient(client, base, wire.ClientOptions()...),
-		logbook:  conductordv1connect.NewLogbookServiceClient(client, base, wire.ClientOptions()...),
-		schedule: conductordv1connect.NewScheduleServiceClient(client, base, wire.ClientOptions()...),
-	}
-	f.nodes[member.API] = made
-	return made
-}
-
-func (f *forwarder) close() { f.transport.CloseIdleConnections() }
-
-// method is a call of the API as its generated client has it.
-type method[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)
-
-// lead answers a call where the leader is: here, or by passing it on once.
-func lead[Req, Res any](
-	ctx context.Context, n *Node, request *connect.Request[Req],
-	remote func(*clients) method[Req, Res],
-	local func(ctx context.Context, message *Req) (*Res, uint64, error),
-) (*connect.Response[Res], error) {
-	where, err := n.findLeader(ctx)
-	if err != nil {
-		return nil, wire.ErrorToConnect(err)
-	}
-	if where.here {
-		return reply(local(ctx, request.Msg))
-	}
-	hops, err := hopsOf(request.Header())
-	if err != nil {
-		return nil, wire.ErrorToConnect(err)
-	}
-	if hops >= wire.MaxHops {
-		return nil, wire.ErrorToConnect(fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, n.options.Name))
-	}
-	n.metrics.forwarded.Inc()
-	passed := connect.NewRequest(request.Msg)
-	passed.Header().Set(wire.HeaderHops, strconv.FormatUint(hops+1, 10))
-	response, err := remote(n.forward.to(where.there))(ctx, passed)
-	if err != nil {
-		return nil, wire.ErrorToConnect(wire.ErrorFromConnect(err))
-	}
-	answer := connect.NewResponse(response.Msg)
-	answer.Header().Set(wire.HeaderIndex, response.Header().Get(wire.HeaderIndex))
-	return answer, nil
+	return &http.Client{Transport: transport}
 }
 
 // hopsOf is how often a call has been forwarded already.
@@ -123,31 +53,6 @@ func reply[Res any](message *Res, index uint64, err error) (*connect.Response[Re
 	answer := connect.NewResponse(message)
 	answer.Header().Set(wire.HeaderIndex, strconv.FormatUint(index, 10))
 	return answer, nil
-}
-
-// read answers a read: linearizably where the leader is, or from this node's
-// own state if the caller is content with that.
-func read[Req, Res any](
-	ctx context.Context, n *Node, request *connect.Request[Req], stale bool,
-	remote func(*clients) method[Req, Res],
-	look func(message *Req) (*Res, error),
-) (*connect.Response[Res], error) {
-	if stale {
-		if err := n.awaitMinIndex(ctx, request.Header()); err != nil {
-			return nil, wire.ErrorToConnect(err)
-		}
-		index := n.machine.AppliedIndex() // before the look, which may see more
-		message, err := look(request.Msg)
-		return reply(message, index, err)
-	}
-	return lead(ctx, n, request, remote, func(ctx context.Context, message *Req) (*Res, uint64, error) {
-		index, err := n.reads.wait(ctx)
-		if err != nil {
-			return nil, 0, err
-		}
-		answer, err := look(message)
-		return answer, index, err
-	})
 }
 
 // behindPatience is how long a call waits for this node to be as new as the

@@ -3,38 +3,9 @@ package node
 import (
 	"context"
 
-	"connectrpc.com/connect"
-
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 )
-
-// Restore implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Restore(ctx context.Context, request *connect.Request[conductordv1.OrderRequest]) (*connect.Response[conductordv1.OrderResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.OrderRequest, conductordv1.OrderResponse] { return c.board.Restore },
-		func(ctx context.Context, message *conductordv1.OrderRequest) (*conductordv1.OrderResponse, uint64, error) {
-			return s.order(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Restore{Restore: orderOf(message)}})
-		})
-}
-
-// Purge implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Purge(ctx context.Context, request *connect.Request[conductordv1.OrderRequest]) (*connect.Response[conductordv1.OrderResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.OrderRequest, conductordv1.OrderResponse] { return c.board.Purge },
-		func(ctx context.Context, message *conductordv1.OrderRequest) (*conductordv1.OrderResponse, uint64, error) {
-			return s.order(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Purge{Purge: orderOf(message)}})
-		})
-}
-
-// ListErrors implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) ListErrors(ctx context.Context, request *connect.Request[conductordv1.ListErrorsRequest]) (*connect.Response[conductordv1.ListErrorsResponse], error) {
-	return read(ctx, s.Node, request, request.Msg.Stale,
-		func(c *clients) method[conductordv1.ListErrorsRequest, conductordv1.ListErrorsResponse] {
-			return c.board.ListErrors
-		},
-		s.listErrors)
-}
 
 func (s *boardService) listErrors(message *conductordv1.ListErrorsRequest) (*conductordv1.ListErrorsResponse, error) {
 	query, err := command.ErrorQueryFromProto(message)
@@ -53,13 +24,6 @@ func (s *boardService) listErrors(message *conductordv1.ListErrorsRequest) (*con
 		answer.Errors = append(answer.Errors, command.JobErrorToProto(&page.Errors[i]))
 	}
 	return answer, nil
-}
-
-// Bulk implements conductordv1connect.BoardServiceHandler.
-func (s *boardService) Bulk(ctx context.Context, request *connect.Request[conductordv1.BulkRequest]) (*connect.Response[conductordv1.BulkResponse], error) {
-	return lead(ctx, s.Node, request,
-		func(c *clients) method[conductordv1.BulkRequest, conductordv1.BulkResponse] { return c.board.Bulk },
-		s.bulk)
 }
 
 // bulk lists a page, and has the same done to each of its jobs in one entry.

@@ -12,7 +12,6 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -75,14 +74,14 @@ func (n *Node) stopHTTP() error {
 func (n *Node) handler() http.Handler {
 	options := append(wire.HandlerOptions(), connect.WithInterceptors(&observing{n}))
 	mux := http.NewServeMux()
+	calls := n.calls()
+	for _, c := range calls {
+		mux.Handle(wire.Prefix+c.name, c.handler(options...))
+	}
 	board := &boardService{n}
-	path, boardHandler := conductordv1connect.NewBoardServiceHandler(board, options...)
-	mux.Handle(path, n.watchLines(board, boardHandler))
-	mux.Handle(conductordv1connect.NewSessionServiceHandler(&sessionService{n}, options...))
-	mux.Handle(conductordv1connect.NewLogbookServiceHandler(&logbookService{n}, options...))
-	mux.Handle(conductordv1connect.NewScheduleServiceHandler(&scheduleService{n}, options...))
-	mux.Handle(conductordv1connect.NewClusterServiceHandler(&clusterService{n}, options...))
-	mux.Handle(n.streams(board).Handler(options...))
+	watch := connect.NewServerStreamHandler(wire.Prefix+watchCall, board.Watch, options...)
+	mux.Handle(wire.Prefix+watchCall, n.watchLines(board, watch))
+	mux.Handle(n.streams(calls).Handler(options...))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := n.Ready(); err != nil {
@@ -136,5 +135,5 @@ func (o *observing) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 
 // procedureName makes "BoardService/Post" of "/conductord.v1.BoardService/Post".
 func procedureName(procedure string) string {
-	return strings.TrimPrefix(procedure, "/conductord.v1.")
+	return strings.TrimPrefix(procedure, wire.Prefix)
 }

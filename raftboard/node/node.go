@@ -76,7 +76,7 @@ type Node struct {
 	backfills  chan struct{} // holds one for the backfill that is under way
 	shares     *sessionShares
 	leadership *moments
-	forward    *forwarder
+	forward    *http.Client
 
 	exchanges   *exchanges
 	connections *connections
@@ -504,7 +504,7 @@ func (n *Node) close() error {
 		errs = append(errs, n.raft.Shutdown().Error())
 	}
 	if n.forward != nil {
-		n.forward.close()
+		n.forward.CloseIdleConnections()
 	}
 	if n.reads != nil {
 		n.reads.close()

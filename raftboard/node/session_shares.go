@@ -41,9 +41,9 @@ type sessionShares struct {
 }
 
 // admit counts an opening, or refuses it.
-func (s *sessionShares) admit(ctx context.Context, header http.Header, opening *conductordv1.Opening) error {
+func (s *sessionShares) admit(ctx context.Context, header http.Header, request *conductordv1.OpenRequest) error {
 	client, _ := ctx.Value(clientKey{}).(string)
-	id, err := jobs.ParseSessionID(opening.GetId())
+	id, err := jobs.ParseSessionID(request.GetOpening().GetId())
 	if client == "" || err != nil {
 		return nil // this process's own conductor, or a bad id, which the state machine refuses
 	}
@@ -108,7 +108,7 @@ func withClient(ctx context.Context, conn net.Conn) context.Context {
 // client limits it.
 func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
 	request := connect.NewRequest(&conductordv1.OpenRequest{Opening: command.OpeningToProto(&opening)})
-	answer, err := (&sessionService{n}).Open(ctx, request)
+	answer, err := leading(n, (&sessionService{n}).open)("SessionService/Open")(ctx, request)
 	if err != nil {
 		return jobs.Session{}, wire.ErrorFromConnect(err)
 	}

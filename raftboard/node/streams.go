@@ -3,30 +3,20 @@ package node
 import (
 	"time"
 
-	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/raftboard/stream"
 )
 
 // streams answers calls that come on streams, by the handlers that answer the
-// plain ones. It takes those that programs make without end; all others are so
-// seldom, or so large, that a call of their own costs nothing that matters.
-func (n *Node) streams(board *boardService) *stream.Server {
-	sessions, logbook := &sessionService{n}, &logbookService{n}
+// plain ones.
+func (n *Node) streams(calls []call) *stream.Server {
+	var offers []stream.Offer
+	for _, c := range calls {
+		if c.offer != nil {
+			offers = append(offers, *c.offer)
+		}
+	}
 	return stream.NewServer(stream.ServerOptions{
-		Offers: []stream.Offer{
-			stream.Offered(conductordv1connect.BoardServicePostProcedure, board.Post),
-			stream.Offered(conductordv1connect.BoardServiceGetJobProcedure, board.GetJob),
-			stream.Offered(conductordv1connect.BoardServiceWaitJobProcedure, board.WaitJob),
-			stream.Offered(conductordv1connect.BoardServiceClaimProcedure, board.Claim),
-			stream.Offered(conductordv1connect.BoardServiceClaimNextProcedure, board.ClaimNext),
-			stream.Offered(conductordv1connect.BoardServiceExtendProcedure, board.Extend),
-			stream.Offered(conductordv1connect.BoardServiceConsumeProcedure, board.Consume),
-			stream.Offered(conductordv1connect.BoardServiceAbandonProcedure, board.Abandon),
-			stream.Offered(conductordv1connect.BoardServiceExecuteProcedure, board.Execute),
-			stream.Offered(conductordv1connect.SessionServiceKeepAliveProcedure, sessions.KeepAlive),
-			stream.Offered(conductordv1connect.LogbookServiceGetFlowProcedure, logbook.GetFlow),
-			stream.Offered(conductordv1connect.LogbookServiceUpdateFlowsProcedure, logbook.UpdateFlows),
-		},
+		Offers: offers,
 		Leader: func() string {
 			leader, _ := n.leader()
 			return leader.API

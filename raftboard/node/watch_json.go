@@ -9,7 +9,6 @@ import (
 	"connectrpc.com/connect"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -20,7 +19,7 @@ import (
 func (n *Node) watchLines(service *boardService, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-		if r.Method != http.MethodPost || r.URL.Path != conductordv1connect.BoardServiceWatchProcedure || strings.TrimSpace(media) != "application/json" {
+		if r.Method != http.MethodPost || strings.TrimSpace(media) != "application/json" {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -14,10 +14,11 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
+const watchCall = "BoardService/Watch"
+
 const eventsAtOnce = 256 // events of one message of a watch
 
-// Watch implements conductordv1connect.BoardServiceHandler. Every node answers
-// it from its own state: events have one order, whoever tells them. A watch
+// Watch answers watches. Every node does so from its own state: events have one order, whoever tells them. A watch
 // holds only its position, so a slow reader costs nothing but its connection.
 func (s *boardService) Watch(ctx context.Context, request *connect.Request[conductordv1.WatchRequest], stream *connect.ServerStream[conductordv1.WatchResponse]) error {
 	if leader, known := s.leader(); known {

@@ -30,6 +30,9 @@ const (
 	HeaderHops = "Conductord-Hops"
 )
 
+// Prefix stands before a call's name, such as "BoardService/Post", in its URL.
+const Prefix = "/conductord.v1."
+
 // MaxHops is how often a call may be forwarded: from the node that the caller
 // knows to the leader, and no further.
 const MaxHops = 1

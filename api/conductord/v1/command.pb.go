@@ -2484,6 +2484,43 @@ func (*Result_Intervene) isResult_Kind() {}
 
 func (*Result_Schedule) isResult_Kind() {}
 
+// Done answers a call that has nothing more to say.
+type Done struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Done) Reset() {
+	*x = Done{}
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Done) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Done) ProtoMessage() {}
+
+func (x *Done) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Done.ProtoReflect.Descriptor instead.
+func (*Done) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+}
+
 type PostResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Posted        []*Posted              `protobuf:"bytes,1,rep,name=posted,proto3" json:"posted,omitempty"`
@@ -2493,7 +2530,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +2542,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2555,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -2540,7 +2577,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2589,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2602,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Posted) GetJob() string {
@@ -2605,7 +2642,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2654,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2667,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -2650,7 +2687,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +2699,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +2712,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Granted) GetJob() string {
@@ -2702,7 +2739,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2751,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2764,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -2753,7 +2790,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2765,7 +2802,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2778,7 +2815,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -2798,7 +2835,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +2847,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2860,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -3019,7 +3056,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05count\x18\x05 \x01(\v2\x1a.conductord.v1.CountResultH\x00R\x05count\x12>\n" +
 	"\tintervene\x18\x06 \x01(\v2\x1e.conductord.v1.InterveneResultH\x00R\tintervene\x12;\n" +
 	"\bschedule\x18\f \x01(\v2\x1d.conductord.v1.ScheduleResultH\x00R\bscheduleB\x06\n" +
-	"\x04kind\";\n" +
+	"\x04kind\"\x06\n" +
+	"\x04Done\";\n" +
 	"\n" +
 	"PostResult\x12-\n" +
 	"\x06posted\x18\x01 \x03(\v2\x15.conductord.v1.PostedR\x06posted\"\x8c\x01\n" +
@@ -3054,7 +3092,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                   // 0: conductord.v1.Entry
 	(*Command)(nil),                 // 1: conductord.v1.Command
@@ -3083,51 +3121,52 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*RunScheduleCommand)(nil),      // 24: conductord.v1.RunScheduleCommand
 	(*BackfillScheduleCommand)(nil), // 25: conductord.v1.BackfillScheduleCommand
 	(*Result)(nil),                  // 26: conductord.v1.Result
-	(*PostResult)(nil),              // 27: conductord.v1.PostResult
-	(*Posted)(nil),                  // 28: conductord.v1.Posted
-	(*ClaimResult)(nil),             // 29: conductord.v1.ClaimResult
-	(*Granted)(nil),                 // 30: conductord.v1.Granted
-	(*CountResult)(nil),             // 31: conductord.v1.CountResult
-	(*InterveneResult)(nil),         // 32: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),          // 33: conductord.v1.ScheduleResult
-	(*Ending)(nil),                  // 34: conductord.v1.Ending
-	(*Opening)(nil),                 // 35: conductord.v1.Opening
-	(*Book)(nil),                    // 36: conductord.v1.Book
-	(*Update)(nil),                  // 37: conductord.v1.Update
-	(*Change)(nil),                  // 38: conductord.v1.Change
-	(*Intervention)(nil),            // 39: conductord.v1.Intervention
-	(*Posting)(nil),                 // 40: conductord.v1.Posting
-	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
-	(*Token)(nil),                   // 42: conductord.v1.Token
-	(*Entity)(nil),                  // 43: conductord.v1.Entity
-	(*BoardLimits)(nil),             // 44: conductord.v1.BoardLimits
-	(*Schedule)(nil),                // 45: conductord.v1.Schedule
-	(*timestamppb.Timestamp)(nil),   // 46: google.protobuf.Timestamp
-	(*SlotDecision)(nil),            // 47: conductord.v1.SlotDecision
-	(*Error)(nil),                   // 48: conductord.v1.Error
-	(*Session)(nil),                 // 49: conductord.v1.Session
-	(*Job)(nil),                     // 50: conductord.v1.Job
-	(*SlotRecord)(nil),              // 51: conductord.v1.SlotRecord
+	(*Done)(nil),                    // 27: conductord.v1.Done
+	(*PostResult)(nil),              // 28: conductord.v1.PostResult
+	(*Posted)(nil),                  // 29: conductord.v1.Posted
+	(*ClaimResult)(nil),             // 30: conductord.v1.ClaimResult
+	(*Granted)(nil),                 // 31: conductord.v1.Granted
+	(*CountResult)(nil),             // 32: conductord.v1.CountResult
+	(*InterveneResult)(nil),         // 33: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),          // 34: conductord.v1.ScheduleResult
+	(*Ending)(nil),                  // 35: conductord.v1.Ending
+	(*Opening)(nil),                 // 36: conductord.v1.Opening
+	(*Book)(nil),                    // 37: conductord.v1.Book
+	(*Update)(nil),                  // 38: conductord.v1.Update
+	(*Change)(nil),                  // 39: conductord.v1.Change
+	(*Intervention)(nil),            // 40: conductord.v1.Intervention
+	(*Posting)(nil),                 // 41: conductord.v1.Posting
+	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
+	(*Token)(nil),                   // 43: conductord.v1.Token
+	(*Entity)(nil),                  // 44: conductord.v1.Entity
+	(*BoardLimits)(nil),             // 45: conductord.v1.BoardLimits
+	(*Schedule)(nil),                // 46: conductord.v1.Schedule
+	(*timestamppb.Timestamp)(nil),   // 47: google.protobuf.Timestamp
+	(*SlotDecision)(nil),            // 48: conductord.v1.SlotDecision
+	(*Error)(nil),                   // 49: conductord.v1.Error
+	(*Session)(nil),                 // 50: conductord.v1.Session
+	(*Job)(nil),                     // 51: conductord.v1.Job
+	(*SlotRecord)(nil),              // 52: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
 	2,  // 1: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	3,  // 2: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	4,  // 3: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	34, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	34, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	34, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	35, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	35, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	35, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	35, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	36, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
 	6,  // 8: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
 	7,  // 9: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	36, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	37, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	37, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	38, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	8,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
 	9,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.OrderCommand
 	9,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
 	9,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
-	38, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	39, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	39, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	40, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
 	9,  // 18: conductord.v1.Command.restore:type_name -> conductord.v1.OrderCommand
 	9,  // 19: conductord.v1.Command.purge:type_name -> conductord.v1.OrderCommand
 	5,  // 20: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
@@ -3151,40 +3190,40 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	23, // 38: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
 	24, // 39: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
 	25, // 40: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	40, // 41: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	41, // 42: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	42, // 43: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	41, // 44: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	43, // 45: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	41, // 46: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	42, // 47: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	41, // 48: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	41, // 49: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	41, // 50: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	44, // 51: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	45, // 52: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	46, // 53: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	46, // 54: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	47, // 55: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	47, // 56: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	46, // 57: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	47, // 58: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	46, // 59: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	46, // 60: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	48, // 61: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	27, // 62: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	29, // 63: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	49, // 64: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	31, // 65: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	32, // 66: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	33, // 67: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	28, // 68: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	48, // 69: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	50, // 70: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	30, // 71: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	42, // 72: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	45, // 73: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	51, // 74: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	41, // 41: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	42, // 42: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	43, // 43: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	42, // 44: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	44, // 45: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	42, // 46: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	43, // 47: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	42, // 48: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	42, // 49: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	42, // 50: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	45, // 51: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	46, // 52: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	47, // 53: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	47, // 54: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	48, // 55: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	48, // 56: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	47, // 57: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	48, // 58: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	47, // 59: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	47, // 60: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	49, // 61: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	28, // 62: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	30, // 63: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	50, // 64: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	32, // 65: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	33, // 66: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	34, // 67: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	29, // 68: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	49, // 69: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	51, // 70: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	31, // 71: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	43, // 72: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	46, // 73: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	52, // 74: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
 	75, // [75:75] is the sub-list for method output_type
 	75, // [75:75] is the sub-list for method input_type
 	75, // [75:75] is the sub-list for extension type_name
@@ -3254,7 +3293,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

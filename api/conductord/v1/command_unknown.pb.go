@@ -539,6 +539,18 @@ func (m *Result) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
+func (m *Done) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Done", true
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
 func (m *PostResult) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false

@@ -31,86 +31,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type CreateBoardRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateBoardRequest) Reset() {
-	*x = CreateBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateBoardRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateBoardRequest) ProtoMessage() {}
-
-func (x *CreateBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateBoardRequest.ProtoReflect.Descriptor instead.
-func (*CreateBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CreateBoardRequest) GetBoard() string {
-	if x != nil {
-		return x.Board
-	}
-	return ""
-}
-
-type CreateBoardResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateBoardResponse) Reset() {
-	*x = CreateBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateBoardResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateBoardResponse) ProtoMessage() {}
-
-func (x *CreateBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateBoardResponse.ProtoReflect.Descriptor instead.
-func (*CreateBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{1}
-}
-
 type GetBoardRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
@@ -121,7 +41,7 @@ type GetBoardRequest struct {
 
 func (x *GetBoardRequest) Reset() {
 	*x = GetBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	mi := &file_conductord_v1_service_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -133,7 +53,7 @@ func (x *GetBoardRequest) String() string {
 func (*GetBoardRequest) ProtoMessage() {}
 
 func (x *GetBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	mi := &file_conductord_v1_service_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -146,7 +66,7 @@ func (x *GetBoardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBoardRequest.ProtoReflect.Descriptor instead.
 func (*GetBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *GetBoardRequest) GetBoard() string {
@@ -172,7 +92,7 @@ type GetBoardResponse struct {
 
 func (x *GetBoardResponse) Reset() {
 	*x = GetBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	mi := &file_conductord_v1_service_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -184,7 +104,7 @@ func (x *GetBoardResponse) String() string {
 func (*GetBoardResponse) ProtoMessage() {}
 
 func (x *GetBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	mi := &file_conductord_v1_service_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -197,7 +117,7 @@ func (x *GetBoardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBoardResponse.ProtoReflect.Descriptor instead.
 func (*GetBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{3}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *GetBoardResponse) GetBoard() *Board {
@@ -218,7 +138,7 @@ type ListBoardsRequest struct {
 
 func (x *ListBoardsRequest) Reset() {
 	*x = ListBoardsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	mi := &file_conductord_v1_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -230,7 +150,7 @@ func (x *ListBoardsRequest) String() string {
 func (*ListBoardsRequest) ProtoMessage() {}
 
 func (x *ListBoardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	mi := &file_conductord_v1_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -243,7 +163,7 @@ func (x *ListBoardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBoardsRequest.ProtoReflect.Descriptor instead.
 func (*ListBoardsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ListBoardsRequest) GetAfter() string {
@@ -276,7 +196,7 @@ type ListBoardsResponse struct {
 
 func (x *ListBoardsResponse) Reset() {
 	*x = ListBoardsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	mi := &file_conductord_v1_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -288,7 +208,7 @@ func (x *ListBoardsResponse) String() string {
 func (*ListBoardsResponse) ProtoMessage() {}
 
 func (x *ListBoardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	mi := &file_conductord_v1_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -301,7 +221,7 @@ func (x *ListBoardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBoardsResponse.ProtoReflect.Descriptor instead.
 func (*ListBoardsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListBoardsResponse) GetBoards() []*Board {
@@ -309,454 +229,6 @@ func (x *ListBoardsResponse) GetBoards() []*Board {
 		return x.Boards
 	}
 	return nil
-}
-
-type LimitBoardRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
-	Limits        *BoardLimits           `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"` // all of them: what is unset is not bounded any more
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LimitBoardRequest) Reset() {
-	*x = LimitBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LimitBoardRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LimitBoardRequest) ProtoMessage() {}
-
-func (x *LimitBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LimitBoardRequest.ProtoReflect.Descriptor instead.
-func (*LimitBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *LimitBoardRequest) GetBoard() string {
-	if x != nil {
-		return x.Board
-	}
-	return ""
-}
-
-func (x *LimitBoardRequest) GetLimits() *BoardLimits {
-	if x != nil {
-		return x.Limits
-	}
-	return nil
-}
-
-type LimitBoardResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LimitBoardResponse) Reset() {
-	*x = LimitBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LimitBoardResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LimitBoardResponse) ProtoMessage() {}
-
-func (x *LimitBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LimitBoardResponse.ProtoReflect.Descriptor instead.
-func (*LimitBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{7}
-}
-
-type AgeBoardRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
-	Step          *durationpb.Duration   `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"` // of waiting for one step of priority; unset: waiting raises nothing
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AgeBoardRequest) Reset() {
-	*x = AgeBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AgeBoardRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AgeBoardRequest) ProtoMessage() {}
-
-func (x *AgeBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AgeBoardRequest.ProtoReflect.Descriptor instead.
-func (*AgeBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *AgeBoardRequest) GetBoard() string {
-	if x != nil {
-		return x.Board
-	}
-	return ""
-}
-
-func (x *AgeBoardRequest) GetStep() *durationpb.Duration {
-	if x != nil {
-		return x.Step
-	}
-	return nil
-}
-
-type AgeBoardResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AgeBoardResponse) Reset() {
-	*x = AgeBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AgeBoardResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AgeBoardResponse) ProtoMessage() {}
-
-func (x *AgeBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AgeBoardResponse.ProtoReflect.Descriptor instead.
-func (*AgeBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
-}
-
-type PauseBoardRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseBoardRequest) Reset() {
-	*x = PauseBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseBoardRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseBoardRequest) ProtoMessage() {}
-
-func (x *PauseBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseBoardRequest.ProtoReflect.Descriptor instead.
-func (*PauseBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *PauseBoardRequest) GetBoard() string {
-	if x != nil {
-		return x.Board
-	}
-	return ""
-}
-
-func (x *PauseBoardRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *PauseBoardRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-type PauseBoardResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseBoardResponse) Reset() {
-	*x = PauseBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseBoardResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseBoardResponse) ProtoMessage() {}
-
-func (x *PauseBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseBoardResponse.ProtoReflect.Descriptor instead.
-func (*PauseBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
-}
-
-type ResumeBoardRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeBoardRequest) Reset() {
-	*x = ResumeBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeBoardRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeBoardRequest) ProtoMessage() {}
-
-func (x *ResumeBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeBoardRequest.ProtoReflect.Descriptor instead.
-func (*ResumeBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *ResumeBoardRequest) GetBoard() string {
-	if x != nil {
-		return x.Board
-	}
-	return ""
-}
-
-func (x *ResumeBoardRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *ResumeBoardRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-type ResumeBoardResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeBoardResponse) Reset() {
-	*x = ResumeBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeBoardResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeBoardResponse) ProtoMessage() {}
-
-func (x *ResumeBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeBoardResponse.ProtoReflect.Descriptor instead.
-func (*ResumeBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
-}
-
-type DeleteBoardRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteBoardRequest) Reset() {
-	*x = DeleteBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteBoardRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteBoardRequest) ProtoMessage() {}
-
-func (x *DeleteBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteBoardRequest.ProtoReflect.Descriptor instead.
-func (*DeleteBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *DeleteBoardRequest) GetBoard() string {
-	if x != nil {
-		return x.Board
-	}
-	return ""
-}
-
-type DeleteBoardResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteBoardResponse) Reset() {
-	*x = DeleteBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteBoardResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteBoardResponse) ProtoMessage() {}
-
-func (x *DeleteBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteBoardResponse.ProtoReflect.Descriptor instead.
-func (*DeleteBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 type PostRequest struct {
@@ -771,7 +243,7 @@ type PostRequest struct {
 
 func (x *PostRequest) Reset() {
 	*x = PostRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +255,7 @@ func (x *PostRequest) String() string {
 func (*PostRequest) ProtoMessage() {}
 
 func (x *PostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +268,7 @@ func (x *PostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostRequest.ProtoReflect.Descriptor instead.
 func (*PostRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PostRequest) GetPostings() []*Posting {
@@ -822,7 +294,7 @@ type PostResponse struct {
 
 func (x *PostResponse) Reset() {
 	*x = PostResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +306,7 @@ func (x *PostResponse) String() string {
 func (*PostResponse) ProtoMessage() {}
 
 func (x *PostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +319,7 @@ func (x *PostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResponse.ProtoReflect.Descriptor instead.
 func (*PostResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PostResponse) GetPosted() []*PostedJob {
@@ -868,7 +340,7 @@ type PostedJob struct {
 
 func (x *PostedJob) Reset() {
 	*x = PostedJob{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +352,7 @@ func (x *PostedJob) String() string {
 func (*PostedJob) ProtoMessage() {}
 
 func (x *PostedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +365,7 @@ func (x *PostedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostedJob.ProtoReflect.Descriptor instead.
 func (*PostedJob) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PostedJob) GetJob() *Job {
@@ -927,7 +399,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +411,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +424,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -978,7 +450,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +462,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +475,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1036,7 +508,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +520,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +533,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListJobsRequest) GetBoard() string {
@@ -1180,7 +652,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +664,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +677,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1239,7 +711,7 @@ type WaitJobRequest struct {
 
 func (x *WaitJobRequest) Reset() {
 	*x = WaitJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +723,7 @@ func (x *WaitJobRequest) String() string {
 func (*WaitJobRequest) ProtoMessage() {}
 
 func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +736,7 @@ func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobRequest.ProtoReflect.Descriptor instead.
 func (*WaitJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WaitJobRequest) GetId() string {
@@ -1290,7 +762,7 @@ type WaitJobResponse struct {
 
 func (x *WaitJobResponse) Reset() {
 	*x = WaitJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +774,7 @@ func (x *WaitJobResponse) String() string {
 func (*WaitJobResponse) ProtoMessage() {}
 
 func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +787,7 @@ func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobResponse.ProtoReflect.Descriptor instead.
 func (*WaitJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitJobResponse) GetJob() *Job {
@@ -1335,7 +807,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +819,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +832,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -1391,7 +863,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +875,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +888,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainResponse) GetJob() string {
@@ -1480,7 +952,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +964,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +977,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchRequest) GetAfter() *Position {
@@ -1598,7 +1070,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1082,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1095,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -1640,66 +1112,6 @@ func (x *WatchResponse) GetPosition() *Position {
 	return nil
 }
 
-type ClaimRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
-	Nonce         string                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ClaimRequest) Reset() {
-	*x = ClaimRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ClaimRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ClaimRequest) ProtoMessage() {}
-
-func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
-func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *ClaimRequest) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *ClaimRequest) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
-func (x *ClaimRequest) GetNonce() string {
-	if x != nil {
-		return x.Nonce
-	}
-	return ""
-}
-
 type ClaimResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Claimed       *Claimed               `protobuf:"bytes,1,opt,name=claimed,proto3" json:"claimed,omitempty"`
@@ -1709,7 +1121,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1133,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1146,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClaimResponse) GetClaimed() *Claimed {
@@ -1761,7 +1173,7 @@ type ClaimNextRequest struct {
 
 func (x *ClaimNextRequest) Reset() {
 	*x = ClaimNextRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1185,7 @@ func (x *ClaimNextRequest) String() string {
 func (*ClaimNextRequest) ProtoMessage() {}
 
 func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1198,7 @@ func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextRequest.ProtoReflect.Descriptor instead.
 func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClaimNextRequest) GetSession() string {
@@ -1861,7 +1273,7 @@ type ClaimNextResponse struct {
 
 func (x *ClaimNextResponse) Reset() {
 	*x = ClaimNextResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1285,7 @@ func (x *ClaimNextResponse) String() string {
 func (*ClaimNextResponse) ProtoMessage() {}
 
 func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1298,7 @@ func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextResponse.ProtoReflect.Descriptor instead.
 func (*ClaimNextResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ClaimNextResponse) GetClaimed() []*Claimed {
@@ -1894,102 +1306,6 @@ func (x *ClaimNextResponse) GetClaimed() []*Claimed {
 		return x.Claimed
 	}
 	return nil
-}
-
-type ExtendRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Token         *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
-	Expiry        *durationpb.Duration   `protobuf:"bytes,3,opt,name=expiry,proto3" json:"expiry,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExtendRequest) Reset() {
-	*x = ExtendRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExtendRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExtendRequest) ProtoMessage() {}
-
-func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
-func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *ExtendRequest) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
-func (x *ExtendRequest) GetToken() *Token {
-	if x != nil {
-		return x.Token
-	}
-	return nil
-}
-
-func (x *ExtendRequest) GetExpiry() *durationpb.Duration {
-	if x != nil {
-		return x.Expiry
-	}
-	return nil
-}
-
-type ExtendResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExtendResponse) Reset() {
-	*x = ExtendResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExtendResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExtendResponse) ProtoMessage() {}
-
-func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExtendResponse.ProtoReflect.Descriptor instead.
-func (*ExtendResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 type ListClaimsRequest struct {
@@ -2005,7 +1321,7 @@ type ListClaimsRequest struct {
 
 func (x *ListClaimsRequest) Reset() {
 	*x = ListClaimsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +1333,7 @@ func (x *ListClaimsRequest) String() string {
 func (*ListClaimsRequest) ProtoMessage() {}
 
 func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +1346,7 @@ func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
 func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListClaimsRequest) GetOwner() string {
@@ -2078,7 +1394,7 @@ type ListClaimsResponse struct {
 
 func (x *ListClaimsResponse) Reset() {
 	*x = ListClaimsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +1406,7 @@ func (x *ListClaimsResponse) String() string {
 func (*ListClaimsResponse) ProtoMessage() {}
 
 func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +1419,7 @@ func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
 func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
@@ -2116,358 +1432,6 @@ func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
 func (x *ListClaimsResponse) GetNext() string {
 	if x != nil {
 		return x.Next
-	}
-	return ""
-}
-
-type EndingRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ending        *Ending                `protobuf:"bytes,1,opt,name=ending,proto3" json:"ending,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EndingRequest) Reset() {
-	*x = EndingRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EndingRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EndingRequest) ProtoMessage() {}
-
-func (x *EndingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EndingRequest.ProtoReflect.Descriptor instead.
-func (*EndingRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
-}
-
-func (x *EndingRequest) GetEnding() *Ending {
-	if x != nil {
-		return x.Ending
-	}
-	return nil
-}
-
-type EndingResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EndingResponse) Reset() {
-	*x = EndingResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EndingResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EndingResponse) ProtoMessage() {}
-
-func (x *EndingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EndingResponse.ProtoReflect.Descriptor instead.
-func (*EndingResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
-}
-
-type OrderRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"` // who, for people
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Revert        bool                   `protobuf:"varint,4,opt,name=revert,proto3" json:"revert,omitempty"` // of Cancel only: undo what was done
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OrderRequest) Reset() {
-	*x = OrderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OrderRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OrderRequest) ProtoMessage() {}
-
-func (x *OrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
-func (*OrderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
-}
-
-func (x *OrderRequest) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
-func (x *OrderRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *OrderRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *OrderRequest) GetRevert() bool {
-	if x != nil {
-		return x.Revert
-	}
-	return false
-}
-
-type OrderResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OrderResponse) Reset() {
-	*x = OrderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OrderResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OrderResponse) ProtoMessage() {}
-
-func (x *OrderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OrderResponse.ProtoReflect.Descriptor instead.
-func (*OrderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
-}
-
-type ChangeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Change        *Change                `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ChangeRequest) Reset() {
-	*x = ChangeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ChangeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ChangeRequest) ProtoMessage() {}
-
-func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
-func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *ChangeRequest) GetChange() *Change {
-	if x != nil {
-		return x.Change
-	}
-	return nil
-}
-
-type ChangeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ChangeResponse) Reset() {
-	*x = ChangeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ChangeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ChangeResponse) ProtoMessage() {}
-
-func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
-func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
-}
-
-type InterveneRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Intervention  *Intervention          `protobuf:"bytes,1,opt,name=intervention,proto3" json:"intervention,omitempty"` // without at and token
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InterveneRequest) Reset() {
-	*x = InterveneRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InterveneRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InterveneRequest) ProtoMessage() {}
-
-func (x *InterveneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InterveneRequest.ProtoReflect.Descriptor instead.
-func (*InterveneRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
-}
-
-func (x *InterveneRequest) GetIntervention() *Intervention {
-	if x != nil {
-		return x.Intervention
-	}
-	return nil
-}
-
-type InterveneResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // that carries it out; empty if it is kept no longer, which is of repeats only
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InterveneResponse) Reset() {
-	*x = InterveneResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InterveneResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InterveneResponse) ProtoMessage() {}
-
-func (x *InterveneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InterveneResponse.ProtoReflect.Descriptor instead.
-func (*InterveneResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
-}
-
-func (x *InterveneResponse) GetJob() string {
-	if x != nil {
-		return x.Job
 	}
 	return ""
 }
@@ -2492,7 +1456,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +1468,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +1481,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListErrorsRequest) GetJob() string {
@@ -2615,7 +1579,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +1591,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +1604,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListErrorsResponse) GetErrors() []*JobError {
@@ -2678,7 +1642,7 @@ type BulkRequest struct {
 
 func (x *BulkRequest) Reset() {
 	*x = BulkRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +1654,7 @@ func (x *BulkRequest) String() string {
 func (*BulkRequest) ProtoMessage() {}
 
 func (x *BulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,7 +1667,7 @@ func (x *BulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRequest.ProtoReflect.Descriptor instead.
 func (*BulkRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BulkRequest) GetAction() string {
@@ -2761,7 +1725,7 @@ type BulkResponse struct {
 
 func (x *BulkResponse) Reset() {
 	*x = BulkResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +1737,7 @@ func (x *BulkResponse) String() string {
 func (*BulkResponse) ProtoMessage() {}
 
 func (x *BulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +1750,7 @@ func (x *BulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkResponse.ProtoReflect.Descriptor instead.
 func (*BulkResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BulkResponse) GetMatched() uint32 {
@@ -2834,7 +1798,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +1810,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +1823,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BulkRefusal) GetJob() string {
@@ -2885,7 +1849,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +1861,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +1874,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -2929,7 +1893,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +1905,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +1918,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -2962,214 +1926,6 @@ func (x *ExecuteResponse) GetResults() []*Result {
 		return x.Results
 	}
 	return nil
-}
-
-type DrainConductorRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"` // name
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`               // who, for people
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Finish        bool                   `protobuf:"varint,4,opt,name=finish,proto3" json:"finish,omitempty"` // they see through what they hold, instead of handing it over
-	Absent        bool                   `protobuf:"varint,5,opt,name=absent,proto3" json:"absent,omitempty"` // also if none of that name lives
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrainConductorRequest) Reset() {
-	*x = DrainConductorRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrainConductorRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrainConductorRequest) ProtoMessage() {}
-
-func (x *DrainConductorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrainConductorRequest.ProtoReflect.Descriptor instead.
-func (*DrainConductorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
-}
-
-func (x *DrainConductorRequest) GetConductor() string {
-	if x != nil {
-		return x.Conductor
-	}
-	return ""
-}
-
-func (x *DrainConductorRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *DrainConductorRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *DrainConductorRequest) GetFinish() bool {
-	if x != nil {
-		return x.Finish
-	}
-	return false
-}
-
-func (x *DrainConductorRequest) GetAbsent() bool {
-	if x != nil {
-		return x.Absent
-	}
-	return false
-}
-
-type DrainConductorResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrainConductorResponse) Reset() {
-	*x = DrainConductorResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrainConductorResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrainConductorResponse) ProtoMessage() {}
-
-func (x *DrainConductorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrainConductorResponse.ProtoReflect.Descriptor instead.
-func (*DrainConductorResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
-}
-
-type UndrainConductorRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"` // name
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UndrainConductorRequest) Reset() {
-	*x = UndrainConductorRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UndrainConductorRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UndrainConductorRequest) ProtoMessage() {}
-
-func (x *UndrainConductorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UndrainConductorRequest.ProtoReflect.Descriptor instead.
-func (*UndrainConductorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
-}
-
-func (x *UndrainConductorRequest) GetConductor() string {
-	if x != nil {
-		return x.Conductor
-	}
-	return ""
-}
-
-func (x *UndrainConductorRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *UndrainConductorRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-type UndrainConductorResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UndrainConductorResponse) Reset() {
-	*x = UndrainConductorResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UndrainConductorResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UndrainConductorResponse) ProtoMessage() {}
-
-func (x *UndrainConductorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UndrainConductorResponse.ProtoReflect.Descriptor instead.
-func (*UndrainConductorResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 type ListDrainsRequest struct {
@@ -3182,7 +1938,7 @@ type ListDrainsRequest struct {
 
 func (x *ListDrainsRequest) Reset() {
 	*x = ListDrainsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +1950,7 @@ func (x *ListDrainsRequest) String() string {
 func (*ListDrainsRequest) ProtoMessage() {}
 
 func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +1963,7 @@ func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListDrainsRequest) GetStale() bool {
@@ -3234,7 +1990,7 @@ type ListDrainsResponse struct {
 
 func (x *ListDrainsResponse) Reset() {
 	*x = ListDrainsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3246,7 +2002,7 @@ func (x *ListDrainsResponse) String() string {
 func (*ListDrainsResponse) ProtoMessage() {}
 
 func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3259,7 +2015,7 @@ func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListDrainsResponse) GetDrains() []*Drain {
@@ -3285,7 +2041,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3297,7 +2053,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,7 +2066,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -3329,7 +2085,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +2097,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +2110,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -3373,7 +2129,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +2141,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +2154,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -3406,210 +2162,6 @@ func (x *KeepAliveRequest) GetSession() string {
 		return x.Session
 	}
 	return ""
-}
-
-type KeepAliveResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KeepAliveResponse) Reset() {
-	*x = KeepAliveResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KeepAliveResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KeepAliveResponse) ProtoMessage() {}
-
-func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
-func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
-}
-
-type CloseRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CloseRequest) Reset() {
-	*x = CloseRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CloseRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CloseRequest) ProtoMessage() {}
-
-func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
-func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
-}
-
-func (x *CloseRequest) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-type CloseResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CloseResponse) Reset() {
-	*x = CloseResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CloseResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CloseResponse) ProtoMessage() {}
-
-func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
-func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
-}
-
-type RegisterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	Entity        *Entity                `protobuf:"bytes,2,opt,name=entity,proto3" json:"entity,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RegisterRequest) Reset() {
-	*x = RegisterRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RegisterRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RegisterRequest) ProtoMessage() {}
-
-func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
-func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
-}
-
-func (x *RegisterRequest) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *RegisterRequest) GetEntity() *Entity {
-	if x != nil {
-		return x.Entity
-	}
-	return nil
-}
-
-type RegisterResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RegisterResponse) Reset() {
-	*x = RegisterResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RegisterResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RegisterResponse) ProtoMessage() {}
-
-func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
-func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 type ListSessionsRequest struct {
@@ -3622,7 +2174,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3634,7 +2186,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3647,7 +2199,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -3674,7 +2226,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +2238,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3699,7 +2251,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -3727,7 +2279,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +2291,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +2304,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -3786,7 +2338,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +2350,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +2363,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -3828,86 +2380,6 @@ func (x *ListEntitiesResponse) GetNext() string {
 	return ""
 }
 
-type SaveBookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Book          *Book                  `protobuf:"bytes,1,opt,name=book,proto3" json:"book,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SaveBookRequest) Reset() {
-	*x = SaveBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SaveBookRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SaveBookRequest) ProtoMessage() {}
-
-func (x *SaveBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SaveBookRequest.ProtoReflect.Descriptor instead.
-func (*SaveBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
-}
-
-func (x *SaveBookRequest) GetBook() *Book {
-	if x != nil {
-		return x.Book
-	}
-	return nil
-}
-
-type SaveBookResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SaveBookResponse) Reset() {
-	*x = SaveBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SaveBookResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SaveBookResponse) ProtoMessage() {}
-
-func (x *SaveBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SaveBookResponse.ProtoReflect.Descriptor instead.
-func (*SaveBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
-}
-
 type GetBookRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3919,7 +2391,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +2403,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +2416,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -3978,7 +2450,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +2462,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +2475,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -4031,7 +2503,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4043,7 +2515,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4056,7 +2528,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -4089,7 +2561,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +2573,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +2586,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -4138,7 +2610,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4150,7 +2622,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4163,7 +2635,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -4204,7 +2676,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +2688,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +2701,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -4255,7 +2727,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4267,7 +2739,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4280,7 +2752,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -4299,7 +2771,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4311,7 +2783,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4324,7 +2796,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -4343,7 +2815,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +2827,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +2840,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -4376,86 +2848,6 @@ func (x *Verdict) GetError() *Error {
 		return x.Error
 	}
 	return nil
-}
-
-type DestroyBookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DestroyBookRequest) Reset() {
-	*x = DestroyBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DestroyBookRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DestroyBookRequest) ProtoMessage() {}
-
-func (x *DestroyBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DestroyBookRequest.ProtoReflect.Descriptor instead.
-func (*DestroyBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
-}
-
-func (x *DestroyBookRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-type DestroyBookResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DestroyBookResponse) Reset() {
-	*x = DestroyBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DestroyBookResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DestroyBookResponse) ProtoMessage() {}
-
-func (x *DestroyBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DestroyBookResponse.ProtoReflect.Descriptor instead.
-func (*DestroyBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 type SaveScheduleRequest struct {
@@ -4467,7 +2859,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4479,7 +2871,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4492,7 +2884,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -4511,7 +2903,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4523,7 +2915,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4536,7 +2928,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -4544,94 +2936,6 @@ func (x *SaveScheduleResponse) GetSchedule() *Schedule {
 		return x.Schedule
 	}
 	return nil
-}
-
-type DeleteScheduleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteScheduleRequest) Reset() {
-	*x = DeleteScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteScheduleRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteScheduleRequest) ProtoMessage() {}
-
-func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
-func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
-}
-
-func (x *DeleteScheduleRequest) GetBoard() string {
-	if x != nil {
-		return x.Board
-	}
-	return ""
-}
-
-func (x *DeleteScheduleRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-type DeleteScheduleResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteScheduleResponse) Reset() {
-	*x = DeleteScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteScheduleResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteScheduleResponse) ProtoMessage() {}
-
-func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
-func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 type GetScheduleRequest struct {
@@ -4647,7 +2951,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4659,7 +2963,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4672,7 +2976,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -4721,7 +3025,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +3037,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +3050,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -4783,7 +3087,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4795,7 +3099,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4808,7 +3112,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -4855,7 +3159,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4867,7 +3171,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4880,7 +3184,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -4888,110 +3192,6 @@ func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
 		return x.Schedules
 	}
 	return nil
-}
-
-type PauseScheduleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseScheduleRequest) Reset() {
-	*x = PauseScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseScheduleRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseScheduleRequest) ProtoMessage() {}
-
-func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
-func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
-}
-
-func (x *PauseScheduleRequest) GetBoard() string {
-	if x != nil {
-		return x.Board
-	}
-	return ""
-}
-
-func (x *PauseScheduleRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *PauseScheduleRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *PauseScheduleRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-type PauseScheduleResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseScheduleResponse) Reset() {
-	*x = PauseScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseScheduleResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseScheduleResponse) ProtoMessage() {}
-
-func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
-func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 type ResumeScheduleRequest struct {
@@ -5004,7 +3204,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5016,7 +3216,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5029,7 +3229,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -5046,42 +3246,6 @@ func (x *ResumeScheduleRequest) GetName() string {
 	return ""
 }
 
-type ResumeScheduleResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeScheduleResponse) Reset() {
-	*x = ResumeScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeScheduleResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeScheduleResponse) ProtoMessage() {}
-
-func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
-func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
-}
-
 type RunScheduleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
@@ -5094,7 +3258,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5106,7 +3270,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5119,7 +3283,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -5159,7 +3323,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +3335,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +3348,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -5208,7 +3372,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5220,7 +3384,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5233,7 +3397,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -5288,7 +3452,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5300,7 +3464,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5313,7 +3477,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -5340,7 +3504,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5352,7 +3516,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5365,7 +3529,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -5395,7 +3559,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5407,7 +3571,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +3584,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -5473,7 +3637,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +3649,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +3662,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -5550,7 +3714,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +3726,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +3739,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -5628,7 +3792,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5640,7 +3804,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5653,7 +3817,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 type StatusResponse struct {
@@ -5684,7 +3848,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5696,7 +3860,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5709,7 +3873,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -5857,7 +4021,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5869,7 +4033,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5882,7 +4046,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Member) GetName() string {
@@ -5917,10 +4081,7 @@ var File_conductord_v1_service_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"*\n" +
-	"\x12CreateBoardRequest\x12\x14\n" +
-	"\x05board\x18\x01 \x01(\tR\x05board\"\x15\n" +
-	"\x13CreateBoardResponse\"=\n" +
+	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"=\n" +
 	"\x0fGetBoardRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\">\n" +
@@ -5931,28 +4092,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
 	"\x05stale\x18\x03 \x01(\bR\x05stale\"B\n" +
 	"\x12ListBoardsResponse\x12,\n" +
-	"\x06boards\x18\x01 \x03(\v2\x14.conductord.v1.BoardR\x06boards\"]\n" +
-	"\x11LimitBoardRequest\x12\x14\n" +
-	"\x05board\x18\x01 \x01(\tR\x05board\x122\n" +
-	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\"\x14\n" +
-	"\x12LimitBoardResponse\"V\n" +
-	"\x0fAgeBoardRequest\x12\x14\n" +
-	"\x05board\x18\x01 \x01(\tR\x05board\x12-\n" +
-	"\x04step\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04step\"\x12\n" +
-	"\x10AgeBoardResponse\"Q\n" +
-	"\x11PauseBoardRequest\x12\x14\n" +
-	"\x05board\x18\x01 \x01(\tR\x05board\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x14\n" +
-	"\x12PauseBoardResponse\"R\n" +
-	"\x12ResumeBoardRequest\x12\x14\n" +
-	"\x05board\x18\x01 \x01(\tR\x05board\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x15\n" +
-	"\x13ResumeBoardResponse\"*\n" +
-	"\x12DeleteBoardRequest\x12\x14\n" +
-	"\x05board\x18\x01 \x01(\tR\x05board\"\x15\n" +
-	"\x13DeleteBoardResponse\"W\n" +
+	"\x06boards\x18\x01 \x03(\v2\x14.conductord.v1.BoardR\x06boards\"W\n" +
 	"\vPostRequest\x122\n" +
 	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings\x12\x14\n" +
 	"\x05brief\x18\x02 \x01(\bR\x05brief\"@\n" +
@@ -6021,11 +4161,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\bsessions\x18\v \x01(\bR\bsessions\"r\n" +
 	"\rWatchResponse\x12,\n" +
 	"\x06events\x18\x01 \x03(\v2\x14.conductord.v1.EventR\x06events\x123\n" +
-	"\bposition\x18\x02 \x01(\v2\x17.conductord.v1.PositionR\bposition\"P\n" +
-	"\fClaimRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
-	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\tR\x05nonce\"A\n" +
+	"\bposition\x18\x02 \x01(\v2\x17.conductord.v1.PositionR\bposition\"A\n" +
 	"\rClaimResponse\x120\n" +
 	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x94\x02\n" +
 	"\x10ClaimNextRequest\x12\x18\n" +
@@ -6039,12 +4175,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x06expiry\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x16\n" +
 	"\x06begins\x18\t \x01(\bR\x06begins\"E\n" +
 	"\x11ClaimNextResponse\x120\n" +
-	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x80\x01\n" +
-	"\rExtendRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
-	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x121\n" +
-	"\x06expiry\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06expiry\"\x10\n" +
-	"\x0eExtendResponse\"\x85\x01\n" +
+	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x85\x01\n" +
 	"\x11ListClaimsRequest\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x14\n" +
@@ -6053,23 +4184,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\"Z\n" +
 	"\x12ListClaimsResponse\x120\n" +
 	"\x06claims\x18\x01 \x03(\v2\x18.conductord.v1.HeldClaimR\x06claims\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\">\n" +
-	"\rEndingRequest\x12-\n" +
-	"\x06ending\x18\x01 \x01(\v2\x15.conductord.v1.EndingR\x06ending\"\x10\n" +
-	"\x0eEndingResponse\"`\n" +
-	"\fOrderRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06revert\x18\x04 \x01(\bR\x06revert\"\x0f\n" +
-	"\rOrderResponse\">\n" +
-	"\rChangeRequest\x12-\n" +
-	"\x06change\x18\x01 \x01(\v2\x15.conductord.v1.ChangeR\x06change\"\x10\n" +
-	"\x0eChangeResponse\"S\n" +
-	"\x10InterveneRequest\x12?\n" +
-	"\fintervention\x18\x01 \x01(\v2\x1b.conductord.v1.InterventionR\fintervention\"%\n" +
-	"\x11InterveneResponse\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"\xe2\x02\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\xe2\x02\n" +
 	"\x11ListErrorsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x10\n" +
@@ -6108,19 +4223,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0eExecuteRequest\x122\n" +
 	"\bcommands\x18\x01 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"B\n" +
 	"\x0fExecuteResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.conductord.v1.ResultR\aresults\"\x8d\x01\n" +
-	"\x15DrainConductorRequest\x12\x1c\n" +
-	"\tconductor\x18\x01 \x01(\tR\tconductor\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06finish\x18\x04 \x01(\bR\x06finish\x12\x16\n" +
-	"\x06absent\x18\x05 \x01(\bR\x06absent\"\x18\n" +
-	"\x16DrainConductorResponse\"_\n" +
-	"\x17UndrainConductorRequest\x12\x1c\n" +
-	"\tconductor\x18\x01 \x01(\tR\tconductor\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x1a\n" +
-	"\x18UndrainConductorResponse\"?\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.conductord.v1.ResultR\aresults\"?\n" +
 	"\x11ListDrainsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\"V\n" +
@@ -6132,15 +4235,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fOpenResponse\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.conductord.v1.SessionR\asession\",\n" +
 	"\x10KeepAliveRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\tR\asession\"\x13\n" +
-	"\x11KeepAliveResponse\"(\n" +
-	"\fCloseRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\tR\asession\"\x0f\n" +
-	"\rCloseResponse\"Z\n" +
-	"\x0fRegisterRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\tR\asession\x12-\n" +
-	"\x06entity\x18\x02 \x01(\v2\x15.conductord.v1.EntityR\x06entity\"\x12\n" +
-	"\x10RegisterResponse\"A\n" +
+	"\asession\x18\x01 \x01(\tR\asession\"A\n" +
 	"\x13ListSessionsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\"^\n" +
@@ -6153,10 +4248,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05after\x18\x03 \x01(\tR\x05after\"]\n" +
 	"\x14ListEntitiesResponse\x121\n" +
 	"\bentities\x18\x01 \x03(\v2\x15.conductord.v1.EntityR\bentities\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\":\n" +
-	"\x0fSaveBookRequest\x12'\n" +
-	"\x04book\x18\x01 \x01(\v2\x13.conductord.v1.BookR\x04book\"\x12\n" +
-	"\x10SaveBookResponse\"J\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"J\n" +
 	"\x0eGetBookRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x12\n" +
@@ -6184,18 +4276,11 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x13UpdateFlowsResponse\x122\n" +
 	"\bverdicts\x18\x01 \x03(\v2\x16.conductord.v1.VerdictR\bverdicts\"5\n" +
 	"\aVerdict\x12*\n" +
-	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"$\n" +
-	"\x12DestroyBookRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x15\n" +
-	"\x13DestroyBookResponse\"J\n" +
+	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"J\n" +
 	"\x13SaveScheduleRequest\x123\n" +
 	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\"K\n" +
 	"\x14SaveScheduleResponse\x123\n" +
-	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\"A\n" +
-	"\x15DeleteScheduleRequest\x12\x14\n" +
-	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
-	"\x16DeleteScheduleResponse\"\x8a\x01\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\"\x8a\x01\n" +
 	"\x12GetScheduleRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -6215,17 +4300,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x14\n" +
 	"\x05stale\x18\x05 \x01(\bR\x05stale\"N\n" +
 	"\x15ListSchedulesResponse\x125\n" +
-	"\tschedules\x18\x01 \x03(\v2\x17.conductord.v1.ScheduleR\tschedules\"h\n" +
-	"\x14PauseScheduleRequest\x12\x14\n" +
-	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x17\n" +
-	"\x15PauseScheduleResponse\"A\n" +
+	"\tschedules\x18\x01 \x03(\v2\x17.conductord.v1.ScheduleR\tschedules\"A\n" +
 	"\x15ResumeScheduleRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
-	"\x16ResumeScheduleResponse\"d\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"d\n" +
 	"\x12RunScheduleRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -6301,7 +4379,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xa5\x12\n" +
+	"apiAddress2\xbd\x10\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -6309,61 +4387,61 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aWaitJob\x12\x1d.conductord.v1.WaitJobRequest\x1a\x1e.conductord.v1.WaitJobResponse\x12H\n" +
 	"\aExplain\x12\x1d.conductord.v1.ExplainRequest\x1a\x1e.conductord.v1.ExplainResponse\x12D\n" +
 	"\x05Watch\x12\x1b.conductord.v1.WatchRequest\x1a\x1c.conductord.v1.WatchResponse0\x01\x12B\n" +
-	"\x05Claim\x12\x1b.conductord.v1.ClaimRequest\x1a\x1c.conductord.v1.ClaimResponse\x12N\n" +
-	"\tClaimNext\x12\x1f.conductord.v1.ClaimNextRequest\x1a .conductord.v1.ClaimNextResponse\x12E\n" +
-	"\x06Extend\x12\x1c.conductord.v1.ExtendRequest\x1a\x1d.conductord.v1.ExtendResponse\x12Q\n" +
+	"\x05Claim\x12\x1b.conductord.v1.ClaimCommand\x1a\x1c.conductord.v1.ClaimResponse\x12N\n" +
+	"\tClaimNext\x12\x1f.conductord.v1.ClaimNextRequest\x1a .conductord.v1.ClaimNextResponse\x12@\n" +
+	"\x06Extend\x12!.conductord.v1.ExtendClaimCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
 	"\n" +
-	"ListClaims\x12 .conductord.v1.ListClaimsRequest\x1a!.conductord.v1.ListClaimsResponse\x12F\n" +
-	"\aConsume\x12\x1c.conductord.v1.EndingRequest\x1a\x1d.conductord.v1.EndingResponse\x12F\n" +
-	"\aAbandon\x12\x1c.conductord.v1.EndingRequest\x1a\x1d.conductord.v1.EndingResponse\x12D\n" +
-	"\x05Trash\x12\x1c.conductord.v1.EndingRequest\x1a\x1d.conductord.v1.EndingResponse\x12D\n" +
-	"\aSuspend\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12C\n" +
-	"\x06Resume\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12C\n" +
-	"\x06Cancel\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12E\n" +
-	"\x06Change\x12\x1c.conductord.v1.ChangeRequest\x1a\x1d.conductord.v1.ChangeResponse\x12N\n" +
-	"\tIntervene\x12\x1f.conductord.v1.InterveneRequest\x1a .conductord.v1.InterveneResponse\x12D\n" +
-	"\aRestore\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12B\n" +
-	"\x05Purge\x12\x1b.conductord.v1.OrderRequest\x1a\x1c.conductord.v1.OrderResponse\x12Q\n" +
+	"ListClaims\x12 .conductord.v1.ListClaimsRequest\x1a!.conductord.v1.ListClaimsResponse\x125\n" +
+	"\aConsume\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x125\n" +
+	"\aAbandon\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x123\n" +
+	"\x05Trash\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x12;\n" +
+	"\aSuspend\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x12:\n" +
+	"\x06Resume\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x12:\n" +
+	"\x06Cancel\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x124\n" +
+	"\x06Change\x12\x15.conductord.v1.Change\x1a\x13.conductord.v1.Done\x12H\n" +
+	"\tIntervene\x12\x1b.conductord.v1.Intervention\x1a\x1e.conductord.v1.InterveneResult\x12;\n" +
+	"\aRestore\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x129\n" +
+	"\x05Purge\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
 	"\n" +
 	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\x12?\n" +
 	"\x04Bulk\x12\x1a.conductord.v1.BulkRequest\x1a\x1b.conductord.v1.BulkResponse\x12H\n" +
-	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse\x12T\n" +
-	"\vCreateBoard\x12!.conductord.v1.CreateBoardRequest\x1a\".conductord.v1.CreateBoardResponse\x12K\n" +
+	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse\x12?\n" +
+	"\vCreateBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\x12K\n" +
 	"\bGetBoard\x12\x1e.conductord.v1.GetBoardRequest\x1a\x1f.conductord.v1.GetBoardResponse\x12Q\n" +
 	"\n" +
-	"ListBoards\x12 .conductord.v1.ListBoardsRequest\x1a!.conductord.v1.ListBoardsResponse\x12Q\n" +
+	"ListBoards\x12 .conductord.v1.ListBoardsRequest\x1a!.conductord.v1.ListBoardsResponse\x12C\n" +
 	"\n" +
-	"LimitBoard\x12 .conductord.v1.LimitBoardRequest\x1a!.conductord.v1.LimitBoardResponse\x12K\n" +
-	"\bAgeBoard\x12\x1e.conductord.v1.AgeBoardRequest\x1a\x1f.conductord.v1.AgeBoardResponse\x12Q\n" +
+	"LimitBoard\x12 .conductord.v1.LimitBoardCommand\x1a\x13.conductord.v1.Done\x12?\n" +
+	"\bAgeBoard\x12\x1e.conductord.v1.AgeBoardCommand\x1a\x13.conductord.v1.Done\x12>\n" +
 	"\n" +
-	"PauseBoard\x12 .conductord.v1.PauseBoardRequest\x1a!.conductord.v1.PauseBoardResponse\x12T\n" +
-	"\vResumeBoard\x12!.conductord.v1.ResumeBoardRequest\x1a\".conductord.v1.ResumeBoardResponse\x12T\n" +
-	"\vDeleteBoard\x12!.conductord.v1.DeleteBoardRequest\x1a\".conductord.v1.DeleteBoardResponse2\xfb\x05\n" +
+	"PauseBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\x12?\n" +
+	"\vResumeBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\x12?\n" +
+	"\vDeleteBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done2\xa6\x05\n" +
 	"\x0eSessionService\x12?\n" +
-	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\x12N\n" +
-	"\tKeepAlive\x12\x1f.conductord.v1.KeepAliveRequest\x1a .conductord.v1.KeepAliveResponse\x12B\n" +
-	"\x05Close\x12\x1b.conductord.v1.CloseRequest\x1a\x1c.conductord.v1.CloseResponse\x12K\n" +
-	"\bRegister\x12\x1e.conductord.v1.RegisterRequest\x1a\x1f.conductord.v1.RegisterResponse\x12W\n" +
+	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\x12A\n" +
+	"\tKeepAlive\x12\x1f.conductord.v1.KeepAliveRequest\x1a\x13.conductord.v1.Done\x12@\n" +
+	"\x05Close\x12\".conductord.v1.CloseSessionCommand\x1a\x13.conductord.v1.Done\x12?\n" +
+	"\bRegister\x12\x1e.conductord.v1.RegisterCommand\x1a\x13.conductord.v1.Done\x12W\n" +
 	"\fListSessions\x12\".conductord.v1.ListSessionsRequest\x1a#.conductord.v1.ListSessionsResponse\x12W\n" +
-	"\fListEntities\x12\".conductord.v1.ListEntitiesRequest\x1a#.conductord.v1.ListEntitiesResponse\x12]\n" +
-	"\x0eDrainConductor\x12$.conductord.v1.DrainConductorRequest\x1a%.conductord.v1.DrainConductorResponse\x12c\n" +
-	"\x10UndrainConductor\x12&.conductord.v1.UndrainConductorRequest\x1a'.conductord.v1.UndrainConductorResponse\x12Q\n" +
+	"\fListEntities\x12\".conductord.v1.ListEntitiesRequest\x1a#.conductord.v1.ListEntitiesResponse\x12B\n" +
+	"\x0eDrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\x12D\n" +
+	"\x10UndrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
 	"\n" +
-	"ListDrains\x12 .conductord.v1.ListDrainsRequest\x1a!.conductord.v1.ListDrainsResponse2\xed\x03\n" +
-	"\x0eLogbookService\x12K\n" +
-	"\bSaveBook\x12\x1e.conductord.v1.SaveBookRequest\x1a\x1f.conductord.v1.SaveBookResponse\x12H\n" +
+	"ListDrains\x12 .conductord.v1.ListDrainsRequest\x1a!.conductord.v1.ListDrainsResponse2\xc7\x03\n" +
+	"\x0eLogbookService\x124\n" +
+	"\bSaveBook\x12\x13.conductord.v1.Book\x1a\x13.conductord.v1.Done\x12H\n" +
 	"\aGetBook\x12\x1d.conductord.v1.GetBookRequest\x1a\x1e.conductord.v1.GetBookResponse\x12N\n" +
 	"\tListBooks\x12\x1f.conductord.v1.ListBooksRequest\x1a .conductord.v1.ListBooksResponse\x12H\n" +
 	"\aGetFlow\x12\x1d.conductord.v1.GetFlowRequest\x1a\x1e.conductord.v1.GetFlowResponse\x12T\n" +
-	"\vUpdateFlows\x12!.conductord.v1.UpdateFlowsRequest\x1a\".conductord.v1.UpdateFlowsResponse\x12T\n" +
-	"\vDestroyBook\x12!.conductord.v1.DestroyBookRequest\x1a\".conductord.v1.DestroyBookResponse2\xb0\x05\n" +
+	"\vUpdateFlows\x12!.conductord.v1.UpdateFlowsRequest\x1a\".conductord.v1.UpdateFlowsResponse\x12E\n" +
+	"\vDestroyBook\x12!.conductord.v1.DestroyBookCommand\x1a\x13.conductord.v1.Done2\xfb\x04\n" +
 	"\x0fScheduleService\x12O\n" +
-	"\x04Save\x12\".conductord.v1.SaveScheduleRequest\x1a#.conductord.v1.SaveScheduleResponse\x12U\n" +
-	"\x06Delete\x12$.conductord.v1.DeleteScheduleRequest\x1a%.conductord.v1.DeleteScheduleResponse\x12L\n" +
+	"\x04Save\x12\".conductord.v1.SaveScheduleRequest\x1a#.conductord.v1.SaveScheduleResponse\x12C\n" +
+	"\x06Delete\x12$.conductord.v1.DeleteScheduleCommand\x1a\x13.conductord.v1.Done\x12L\n" +
 	"\x03Get\x12!.conductord.v1.GetScheduleRequest\x1a\".conductord.v1.GetScheduleResponse\x12Q\n" +
-	"\x04List\x12#.conductord.v1.ListSchedulesRequest\x1a$.conductord.v1.ListSchedulesResponse\x12R\n" +
-	"\x05Pause\x12#.conductord.v1.PauseScheduleRequest\x1a$.conductord.v1.PauseScheduleResponse\x12U\n" +
-	"\x06Resume\x12$.conductord.v1.ResumeScheduleRequest\x1a%.conductord.v1.ResumeScheduleResponse\x12L\n" +
+	"\x04List\x12#.conductord.v1.ListSchedulesRequest\x1a$.conductord.v1.ListSchedulesResponse\x12A\n" +
+	"\x05Pause\x12#.conductord.v1.PauseScheduleCommand\x1a\x13.conductord.v1.Done\x12C\n" +
+	"\x06Resume\x12$.conductord.v1.ResumeScheduleRequest\x1a\x13.conductord.v1.Done\x12L\n" +
 	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
 	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2W\n" +
 	"\rStreamService\x12F\n" +
@@ -6383,333 +4461,295 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_conductord_v1_service_proto_goTypes = []any{
-	(*CreateBoardRequest)(nil),       // 0: conductord.v1.CreateBoardRequest
-	(*CreateBoardResponse)(nil),      // 1: conductord.v1.CreateBoardResponse
-	(*GetBoardRequest)(nil),          // 2: conductord.v1.GetBoardRequest
-	(*GetBoardResponse)(nil),         // 3: conductord.v1.GetBoardResponse
-	(*ListBoardsRequest)(nil),        // 4: conductord.v1.ListBoardsRequest
-	(*ListBoardsResponse)(nil),       // 5: conductord.v1.ListBoardsResponse
-	(*LimitBoardRequest)(nil),        // 6: conductord.v1.LimitBoardRequest
-	(*LimitBoardResponse)(nil),       // 7: conductord.v1.LimitBoardResponse
-	(*AgeBoardRequest)(nil),          // 8: conductord.v1.AgeBoardRequest
-	(*AgeBoardResponse)(nil),         // 9: conductord.v1.AgeBoardResponse
-	(*PauseBoardRequest)(nil),        // 10: conductord.v1.PauseBoardRequest
-	(*PauseBoardResponse)(nil),       // 11: conductord.v1.PauseBoardResponse
-	(*ResumeBoardRequest)(nil),       // 12: conductord.v1.ResumeBoardRequest
-	(*ResumeBoardResponse)(nil),      // 13: conductord.v1.ResumeBoardResponse
-	(*DeleteBoardRequest)(nil),       // 14: conductord.v1.DeleteBoardRequest
-	(*DeleteBoardResponse)(nil),      // 15: conductord.v1.DeleteBoardResponse
-	(*PostRequest)(nil),              // 16: conductord.v1.PostRequest
-	(*PostResponse)(nil),             // 17: conductord.v1.PostResponse
-	(*PostedJob)(nil),                // 18: conductord.v1.PostedJob
-	(*GetJobRequest)(nil),            // 19: conductord.v1.GetJobRequest
-	(*GetJobResponse)(nil),           // 20: conductord.v1.GetJobResponse
-	(*ListJobsRequest)(nil),          // 21: conductord.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),         // 22: conductord.v1.ListJobsResponse
-	(*WaitJobRequest)(nil),           // 23: conductord.v1.WaitJobRequest
-	(*WaitJobResponse)(nil),          // 24: conductord.v1.WaitJobResponse
-	(*ExplainRequest)(nil),           // 25: conductord.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 26: conductord.v1.ExplainResponse
-	(*WatchRequest)(nil),             // 27: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),            // 28: conductord.v1.WatchResponse
-	(*ClaimRequest)(nil),             // 29: conductord.v1.ClaimRequest
-	(*ClaimResponse)(nil),            // 30: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),         // 31: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),        // 32: conductord.v1.ClaimNextResponse
-	(*ExtendRequest)(nil),            // 33: conductord.v1.ExtendRequest
-	(*ExtendResponse)(nil),           // 34: conductord.v1.ExtendResponse
-	(*ListClaimsRequest)(nil),        // 35: conductord.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),       // 36: conductord.v1.ListClaimsResponse
-	(*EndingRequest)(nil),            // 37: conductord.v1.EndingRequest
-	(*EndingResponse)(nil),           // 38: conductord.v1.EndingResponse
-	(*OrderRequest)(nil),             // 39: conductord.v1.OrderRequest
-	(*OrderResponse)(nil),            // 40: conductord.v1.OrderResponse
-	(*ChangeRequest)(nil),            // 41: conductord.v1.ChangeRequest
-	(*ChangeResponse)(nil),           // 42: conductord.v1.ChangeResponse
-	(*InterveneRequest)(nil),         // 43: conductord.v1.InterveneRequest
-	(*InterveneResponse)(nil),        // 44: conductord.v1.InterveneResponse
-	(*ListErrorsRequest)(nil),        // 45: conductord.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),       // 46: conductord.v1.ListErrorsResponse
-	(*BulkRequest)(nil),              // 47: conductord.v1.BulkRequest
-	(*BulkResponse)(nil),             // 48: conductord.v1.BulkResponse
-	(*BulkRefusal)(nil),              // 49: conductord.v1.BulkRefusal
-	(*ExecuteRequest)(nil),           // 50: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 51: conductord.v1.ExecuteResponse
-	(*DrainConductorRequest)(nil),    // 52: conductord.v1.DrainConductorRequest
-	(*DrainConductorResponse)(nil),   // 53: conductord.v1.DrainConductorResponse
-	(*UndrainConductorRequest)(nil),  // 54: conductord.v1.UndrainConductorRequest
-	(*UndrainConductorResponse)(nil), // 55: conductord.v1.UndrainConductorResponse
-	(*ListDrainsRequest)(nil),        // 56: conductord.v1.ListDrainsRequest
-	(*ListDrainsResponse)(nil),       // 57: conductord.v1.ListDrainsResponse
-	(*OpenRequest)(nil),              // 58: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 59: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 60: conductord.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),        // 61: conductord.v1.KeepAliveResponse
-	(*CloseRequest)(nil),             // 62: conductord.v1.CloseRequest
-	(*CloseResponse)(nil),            // 63: conductord.v1.CloseResponse
-	(*RegisterRequest)(nil),          // 64: conductord.v1.RegisterRequest
-	(*RegisterResponse)(nil),         // 65: conductord.v1.RegisterResponse
-	(*ListSessionsRequest)(nil),      // 66: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 67: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 68: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 69: conductord.v1.ListEntitiesResponse
-	(*SaveBookRequest)(nil),          // 70: conductord.v1.SaveBookRequest
-	(*SaveBookResponse)(nil),         // 71: conductord.v1.SaveBookResponse
-	(*GetBookRequest)(nil),           // 72: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 73: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 74: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 75: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 76: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 77: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 78: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 79: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 80: conductord.v1.Verdict
-	(*DestroyBookRequest)(nil),       // 81: conductord.v1.DestroyBookRequest
-	(*DestroyBookResponse)(nil),      // 82: conductord.v1.DestroyBookResponse
-	(*SaveScheduleRequest)(nil),      // 83: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 84: conductord.v1.SaveScheduleResponse
-	(*DeleteScheduleRequest)(nil),    // 85: conductord.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),   // 86: conductord.v1.DeleteScheduleResponse
-	(*GetScheduleRequest)(nil),       // 87: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 88: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 89: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 90: conductord.v1.ListSchedulesResponse
-	(*PauseScheduleRequest)(nil),     // 91: conductord.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),    // 92: conductord.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),    // 93: conductord.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),   // 94: conductord.v1.ResumeScheduleResponse
-	(*RunScheduleRequest)(nil),       // 95: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 96: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 97: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 98: conductord.v1.BackfillScheduleResponse
-	(*CarryRequest)(nil),             // 99: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 100: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 101: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 102: conductord.v1.StreamedAnswer
-	(*StatusRequest)(nil),            // 103: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 104: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 105: conductord.v1.Member
-	nil,                              // 106: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 107: conductord.v1.Board
-	(*BoardLimits)(nil),              // 108: conductord.v1.BoardLimits
-	(*durationpb.Duration)(nil),      // 109: google.protobuf.Duration
-	(*Posting)(nil),                  // 110: conductord.v1.Posting
-	(*Job)(nil),                      // 111: conductord.v1.Job
-	(*Error)(nil),                    // 112: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 113: google.protobuf.Timestamp
-	(*Position)(nil),                 // 114: conductord.v1.Position
-	(*Event)(nil),                    // 115: conductord.v1.Event
-	(*Claimed)(nil),                  // 116: conductord.v1.Claimed
-	(*Token)(nil),                    // 117: conductord.v1.Token
-	(*HeldClaim)(nil),                // 118: conductord.v1.HeldClaim
-	(*Ending)(nil),                   // 119: conductord.v1.Ending
-	(*Change)(nil),                   // 120: conductord.v1.Change
-	(*Intervention)(nil),             // 121: conductord.v1.Intervention
-	(*JobError)(nil),                 // 122: conductord.v1.JobError
-	(*Command)(nil),                  // 123: conductord.v1.Command
-	(*Result)(nil),                   // 124: conductord.v1.Result
-	(*Drain)(nil),                    // 125: conductord.v1.Drain
-	(*Opening)(nil),                  // 126: conductord.v1.Opening
-	(*Session)(nil),                  // 127: conductord.v1.Session
-	(*Entity)(nil),                   // 128: conductord.v1.Entity
-	(*Book)(nil),                     // 129: conductord.v1.Book
-	(*FlowDetail)(nil),               // 130: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 131: conductord.v1.Update
-	(*Schedule)(nil),                 // 132: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 133: conductord.v1.SlotRecord
+	(*GetBoardRequest)(nil),          // 0: conductord.v1.GetBoardRequest
+	(*GetBoardResponse)(nil),         // 1: conductord.v1.GetBoardResponse
+	(*ListBoardsRequest)(nil),        // 2: conductord.v1.ListBoardsRequest
+	(*ListBoardsResponse)(nil),       // 3: conductord.v1.ListBoardsResponse
+	(*PostRequest)(nil),              // 4: conductord.v1.PostRequest
+	(*PostResponse)(nil),             // 5: conductord.v1.PostResponse
+	(*PostedJob)(nil),                // 6: conductord.v1.PostedJob
+	(*GetJobRequest)(nil),            // 7: conductord.v1.GetJobRequest
+	(*GetJobResponse)(nil),           // 8: conductord.v1.GetJobResponse
+	(*ListJobsRequest)(nil),          // 9: conductord.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),         // 10: conductord.v1.ListJobsResponse
+	(*WaitJobRequest)(nil),           // 11: conductord.v1.WaitJobRequest
+	(*WaitJobResponse)(nil),          // 12: conductord.v1.WaitJobResponse
+	(*ExplainRequest)(nil),           // 13: conductord.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 14: conductord.v1.ExplainResponse
+	(*WatchRequest)(nil),             // 15: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),            // 16: conductord.v1.WatchResponse
+	(*ClaimResponse)(nil),            // 17: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),         // 18: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),        // 19: conductord.v1.ClaimNextResponse
+	(*ListClaimsRequest)(nil),        // 20: conductord.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 21: conductord.v1.ListClaimsResponse
+	(*ListErrorsRequest)(nil),        // 22: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 23: conductord.v1.ListErrorsResponse
+	(*BulkRequest)(nil),              // 24: conductord.v1.BulkRequest
+	(*BulkResponse)(nil),             // 25: conductord.v1.BulkResponse
+	(*BulkRefusal)(nil),              // 26: conductord.v1.BulkRefusal
+	(*ExecuteRequest)(nil),           // 27: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 28: conductord.v1.ExecuteResponse
+	(*ListDrainsRequest)(nil),        // 29: conductord.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),       // 30: conductord.v1.ListDrainsResponse
+	(*OpenRequest)(nil),              // 31: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 32: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 33: conductord.v1.KeepAliveRequest
+	(*ListSessionsRequest)(nil),      // 34: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 35: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 36: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 37: conductord.v1.ListEntitiesResponse
+	(*GetBookRequest)(nil),           // 38: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 39: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 40: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 41: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 42: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 43: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 44: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 45: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 46: conductord.v1.Verdict
+	(*SaveScheduleRequest)(nil),      // 47: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 48: conductord.v1.SaveScheduleResponse
+	(*GetScheduleRequest)(nil),       // 49: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 50: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 51: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 52: conductord.v1.ListSchedulesResponse
+	(*ResumeScheduleRequest)(nil),    // 53: conductord.v1.ResumeScheduleRequest
+	(*RunScheduleRequest)(nil),       // 54: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 55: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 56: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 57: conductord.v1.BackfillScheduleResponse
+	(*CarryRequest)(nil),             // 58: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 59: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 60: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 61: conductord.v1.StreamedAnswer
+	(*StatusRequest)(nil),            // 62: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 63: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 64: conductord.v1.Member
+	nil,                              // 65: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 66: conductord.v1.Board
+	(*Posting)(nil),                  // 67: conductord.v1.Posting
+	(*Job)(nil),                      // 68: conductord.v1.Job
+	(*Error)(nil),                    // 69: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 70: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 71: google.protobuf.Duration
+	(*Position)(nil),                 // 72: conductord.v1.Position
+	(*Event)(nil),                    // 73: conductord.v1.Event
+	(*Claimed)(nil),                  // 74: conductord.v1.Claimed
+	(*HeldClaim)(nil),                // 75: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 76: conductord.v1.JobError
+	(*Command)(nil),                  // 77: conductord.v1.Command
+	(*Result)(nil),                   // 78: conductord.v1.Result
+	(*Drain)(nil),                    // 79: conductord.v1.Drain
+	(*Opening)(nil),                  // 80: conductord.v1.Opening
+	(*Session)(nil),                  // 81: conductord.v1.Session
+	(*Entity)(nil),                   // 82: conductord.v1.Entity
+	(*Book)(nil),                     // 83: conductord.v1.Book
+	(*FlowDetail)(nil),               // 84: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 85: conductord.v1.Update
+	(*Schedule)(nil),                 // 86: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 87: conductord.v1.SlotRecord
+	(*ClaimCommand)(nil),             // 88: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 89: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 90: conductord.v1.Ending
+	(*OrderCommand)(nil),             // 91: conductord.v1.OrderCommand
+	(*Change)(nil),                   // 92: conductord.v1.Change
+	(*Intervention)(nil),             // 93: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 94: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 95: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 96: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 97: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 98: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 99: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 100: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 101: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 102: conductord.v1.PauseScheduleCommand
+	(*Done)(nil),                     // 103: conductord.v1.Done
+	(*InterveneResult)(nil),          // 104: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	107, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	107, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	108, // 2: conductord.v1.LimitBoardRequest.limits:type_name -> conductord.v1.BoardLimits
-	109, // 3: conductord.v1.AgeBoardRequest.step:type_name -> google.protobuf.Duration
-	110, // 4: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
-	18,  // 5: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	111, // 6: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	112, // 7: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	111, // 8: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	113, // 9: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	113, // 10: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	113, // 11: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	113, // 12: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	111, // 13: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	109, // 14: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	111, // 15: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	113, // 16: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	114, // 17: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	115, // 18: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	114, // 19: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	116, // 20: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	109, // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	109, // 22: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
-	116, // 23: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	117, // 24: conductord.v1.ExtendRequest.token:type_name -> conductord.v1.Token
-	109, // 25: conductord.v1.ExtendRequest.expiry:type_name -> google.protobuf.Duration
-	118, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	119, // 27: conductord.v1.EndingRequest.ending:type_name -> conductord.v1.Ending
-	120, // 28: conductord.v1.ChangeRequest.change:type_name -> conductord.v1.Change
-	121, // 29: conductord.v1.InterveneRequest.intervention:type_name -> conductord.v1.Intervention
-	113, // 30: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	113, // 31: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	114, // 32: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	122, // 33: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	114, // 34: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
-	21,  // 35: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
-	49,  // 36: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	112, // 37: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	123, // 38: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	124, // 39: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	125, // 40: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	126, // 41: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	127, // 42: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	128, // 43: conductord.v1.RegisterRequest.entity:type_name -> conductord.v1.Entity
-	127, // 44: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	128, // 45: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	129, // 46: conductord.v1.SaveBookRequest.book:type_name -> conductord.v1.Book
-	129, // 47: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	129, // 48: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	130, // 49: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	131, // 50: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	80,  // 51: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	112, // 52: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	132, // 53: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	132, // 54: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	132, // 55: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	113, // 56: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	133, // 57: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	132, // 58: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	133, // 59: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	113, // 60: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	113, // 61: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	133, // 62: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	113, // 63: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	100, // 64: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	102, // 65: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	112, // 66: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	105, // 67: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	113, // 68: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	106, // 69: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	109, // 70: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	109, // 71: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	16,  // 72: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	19,  // 73: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	21,  // 74: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	23,  // 75: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	25,  // 76: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	27,  // 77: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	29,  // 78: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimRequest
-	31,  // 79: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	33,  // 80: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendRequest
-	35,  // 81: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	37,  // 82: conductord.v1.BoardService.Consume:input_type -> conductord.v1.EndingRequest
-	37,  // 83: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.EndingRequest
-	37,  // 84: conductord.v1.BoardService.Trash:input_type -> conductord.v1.EndingRequest
-	39,  // 85: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderRequest
-	39,  // 86: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderRequest
-	39,  // 87: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderRequest
-	41,  // 88: conductord.v1.BoardService.Change:input_type -> conductord.v1.ChangeRequest
-	43,  // 89: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.InterveneRequest
-	39,  // 90: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderRequest
-	39,  // 91: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderRequest
-	45,  // 92: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	47,  // 93: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	50,  // 94: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	0,   // 95: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.CreateBoardRequest
-	2,   // 96: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 97: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	6,   // 98: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardRequest
-	8,   // 99: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardRequest
-	10,  // 100: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.PauseBoardRequest
-	12,  // 101: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.ResumeBoardRequest
-	14,  // 102: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.DeleteBoardRequest
-	58,  // 103: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	60,  // 104: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	62,  // 105: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseRequest
-	64,  // 106: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterRequest
-	66,  // 107: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	68,  // 108: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	52,  // 109: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainConductorRequest
-	54,  // 110: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.UndrainConductorRequest
-	56,  // 111: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	70,  // 112: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.SaveBookRequest
-	72,  // 113: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	74,  // 114: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	76,  // 115: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	78,  // 116: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	81,  // 117: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookRequest
-	83,  // 118: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	85,  // 119: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleRequest
-	87,  // 120: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	89,  // 121: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	91,  // 122: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleRequest
-	93,  // 123: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	95,  // 124: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	97,  // 125: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	99,  // 126: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	103, // 127: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	17,  // 128: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	20,  // 129: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	22,  // 130: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	24,  // 131: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	26,  // 132: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	28,  // 133: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	30,  // 134: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	32,  // 135: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	34,  // 136: conductord.v1.BoardService.Extend:output_type -> conductord.v1.ExtendResponse
-	36,  // 137: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	38,  // 138: conductord.v1.BoardService.Consume:output_type -> conductord.v1.EndingResponse
-	38,  // 139: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.EndingResponse
-	38,  // 140: conductord.v1.BoardService.Trash:output_type -> conductord.v1.EndingResponse
-	40,  // 141: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.OrderResponse
-	40,  // 142: conductord.v1.BoardService.Resume:output_type -> conductord.v1.OrderResponse
-	40,  // 143: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.OrderResponse
-	42,  // 144: conductord.v1.BoardService.Change:output_type -> conductord.v1.ChangeResponse
-	44,  // 145: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResponse
-	40,  // 146: conductord.v1.BoardService.Restore:output_type -> conductord.v1.OrderResponse
-	40,  // 147: conductord.v1.BoardService.Purge:output_type -> conductord.v1.OrderResponse
-	46,  // 148: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	48,  // 149: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	51,  // 150: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	1,   // 151: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.CreateBoardResponse
-	3,   // 152: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 153: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	7,   // 154: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.LimitBoardResponse
-	9,   // 155: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.AgeBoardResponse
-	11,  // 156: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.PauseBoardResponse
-	13,  // 157: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.ResumeBoardResponse
-	15,  // 158: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.DeleteBoardResponse
-	59,  // 159: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	61,  // 160: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.KeepAliveResponse
-	63,  // 161: conductord.v1.SessionService.Close:output_type -> conductord.v1.CloseResponse
-	65,  // 162: conductord.v1.SessionService.Register:output_type -> conductord.v1.RegisterResponse
-	67,  // 163: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	69,  // 164: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	53,  // 165: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.DrainConductorResponse
-	55,  // 166: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.UndrainConductorResponse
-	57,  // 167: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	71,  // 168: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.SaveBookResponse
-	73,  // 169: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	75,  // 170: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	77,  // 171: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	79,  // 172: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	82,  // 173: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.DestroyBookResponse
-	84,  // 174: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	86,  // 175: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.DeleteScheduleResponse
-	88,  // 176: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	90,  // 177: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	92,  // 178: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.PauseScheduleResponse
-	94,  // 179: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.ResumeScheduleResponse
-	96,  // 180: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	98,  // 181: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	101, // 182: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	104, // 183: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	128, // [128:184] is the sub-list for method output_type
-	72,  // [72:128] is the sub-list for method input_type
-	72,  // [72:72] is the sub-list for extension type_name
-	72,  // [72:72] is the sub-list for extension extendee
-	0,   // [0:72] is the sub-list for field type_name
+	66,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	66,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	67,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	6,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
+	68,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	69,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	68,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	70,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	70,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	70,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	70,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	68,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	71,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	68,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	70,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	72,  // 15: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	73,  // 16: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	72,  // 17: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	74,  // 18: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	71,  // 19: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	71,  // 20: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
+	74,  // 21: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	75,  // 22: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	70,  // 23: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	70,  // 24: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	72,  // 25: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
+	76,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	72,  // 27: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
+	9,   // 28: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	26,  // 29: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	69,  // 30: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	77,  // 31: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	78,  // 32: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	79,  // 33: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	80,  // 34: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	81,  // 35: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	81,  // 36: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	82,  // 37: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	83,  // 38: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	83,  // 39: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	84,  // 40: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	85,  // 41: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	46,  // 42: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	69,  // 43: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	86,  // 44: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	86,  // 45: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	86,  // 46: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	70,  // 47: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	87,  // 48: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	86,  // 49: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	87,  // 50: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	70,  // 51: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	70,  // 52: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	87,  // 53: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	70,  // 54: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	59,  // 55: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	61,  // 56: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	69,  // 57: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	64,  // 58: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	70,  // 59: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	65,  // 60: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	71,  // 61: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	71,  // 62: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	4,   // 63: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	7,   // 64: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	9,   // 65: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	11,  // 66: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	13,  // 67: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	15,  // 68: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	88,  // 69: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	18,  // 70: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	89,  // 71: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	20,  // 72: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	90,  // 73: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	90,  // 74: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	90,  // 75: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	91,  // 76: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderCommand
+	91,  // 77: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderCommand
+	91,  // 78: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderCommand
+	92,  // 79: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	93,  // 80: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	91,  // 81: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderCommand
+	91,  // 82: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderCommand
+	22,  // 83: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	24,  // 84: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	27,  // 85: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	94,  // 86: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	0,   // 87: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	2,   // 88: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	95,  // 89: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	96,  // 90: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	94,  // 91: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	94,  // 92: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	94,  // 93: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	31,  // 94: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	33,  // 95: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	97,  // 96: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	98,  // 97: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	34,  // 98: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	36,  // 99: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	99,  // 100: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	99,  // 101: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	29,  // 102: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	83,  // 103: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	38,  // 104: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	40,  // 105: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	42,  // 106: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	44,  // 107: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	100, // 108: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	47,  // 109: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	101, // 110: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	49,  // 111: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	51,  // 112: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	102, // 113: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	53,  // 114: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	54,  // 115: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	56,  // 116: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	58,  // 117: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	62,  // 118: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	5,   // 119: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 120: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 121: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 122: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	14,  // 123: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	16,  // 124: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	17,  // 125: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	19,  // 126: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	103, // 127: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	21,  // 128: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	103, // 129: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	103, // 130: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	103, // 131: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	103, // 132: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	103, // 133: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	103, // 134: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	103, // 135: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	104, // 136: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	103, // 137: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	103, // 138: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	23,  // 139: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	25,  // 140: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	28,  // 141: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	103, // 142: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 143: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 144: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	103, // 145: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	103, // 146: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	103, // 147: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	103, // 148: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	103, // 149: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	32,  // 150: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	103, // 151: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	103, // 152: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	103, // 153: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	35,  // 154: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	37,  // 155: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	103, // 156: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	103, // 157: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	30,  // 158: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	103, // 159: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	39,  // 160: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	41,  // 161: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	43,  // 162: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	45,  // 163: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	103, // 164: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	48,  // 165: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	103, // 166: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	50,  // 167: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	52,  // 168: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	103, // 169: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	103, // 170: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	55,  // 171: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	57,  // 172: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	60,  // 173: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	63,  // 174: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	119, // [119:175] is the sub-list for method output_type
+	63,  // [63:119] is the sub-list for method input_type
+	63,  // [63:63] is the sub-list for extension type_name
+	63,  // [63:63] is the sub-list for extension extendee
+	0,   // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -6719,14 +4759,14 @@ func file_conductord_v1_service_proto_init() {
 	}
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_service_proto_msgTypes[45].OneofWrappers = []any{}
+	file_conductord_v1_service_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   107,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

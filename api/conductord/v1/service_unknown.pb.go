@@ -3,30 +3,6 @@ package conductordv1
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
-func (m *CreateBoardRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.CreateBoardRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *CreateBoardResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.CreateBoardResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
 func (m *GetBoardRequest) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
@@ -77,132 +53,6 @@ func (m *ListBoardsResponse) UnknownField() (name string, found bool) {
 		if name, found = item.UnknownField(); found {
 			return name, found
 		}
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *LimitBoardRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.LimitBoardRequest", true
-	}
-	if name, found = m.GetLimits().UnknownField(); found {
-		return name, found
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *LimitBoardResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.LimitBoardResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *AgeBoardRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.AgeBoardRequest", true
-	}
-	if name, found = unknownIn(m.GetStep()); found {
-		return name, found
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *AgeBoardResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.AgeBoardResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *PauseBoardRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.PauseBoardRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *PauseBoardResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.PauseBoardResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *ResumeBoardRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.ResumeBoardRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *ResumeBoardResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.ResumeBoardResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *DeleteBoardRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.DeleteBoardRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *DeleteBoardResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.DeleteBoardResponse", true
 	}
 	return "", false
 }
@@ -421,18 +271,6 @@ func (m *WatchResponse) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
-func (m *ClaimRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.ClaimRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
 func (m *ClaimResponse) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
@@ -483,36 +321,6 @@ func (m *ClaimNextResponse) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
-func (m *ExtendRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.ExtendRequest", true
-	}
-	if name, found = m.GetToken().UnknownField(); found {
-		return name, found
-	}
-	if name, found = unknownIn(m.GetExpiry()); found {
-		return name, found
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *ExtendResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.ExtendResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
 func (m *ListClaimsRequest) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
@@ -536,111 +344,6 @@ func (m *ListClaimsResponse) UnknownField() (name string, found bool) {
 		if name, found = item.UnknownField(); found {
 			return name, found
 		}
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *EndingRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.EndingRequest", true
-	}
-	if name, found = m.GetEnding().UnknownField(); found {
-		return name, found
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *EndingResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.EndingResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *OrderRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.OrderRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *OrderResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.OrderResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *ChangeRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.ChangeRequest", true
-	}
-	if name, found = m.GetChange().UnknownField(); found {
-		return name, found
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *ChangeResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.ChangeResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *InterveneRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.InterveneRequest", true
-	}
-	if name, found = m.GetIntervention().UnknownField(); found {
-		return name, found
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *InterveneResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.InterveneResponse", true
 	}
 	return "", false
 }
@@ -769,54 +472,6 @@ func (m *ExecuteResponse) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
-func (m *DrainConductorRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.DrainConductorRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *DrainConductorResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.DrainConductorResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *UndrainConductorRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.UndrainConductorRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *UndrainConductorResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.UndrainConductorResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
 func (m *ListDrainsRequest) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
@@ -888,69 +543,6 @@ func (m *KeepAliveRequest) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
-func (m *KeepAliveResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.KeepAliveResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *CloseRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.CloseRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *CloseResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.CloseResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *RegisterRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.RegisterRequest", true
-	}
-	if name, found = m.GetEntity().UnknownField(); found {
-		return name, found
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *RegisterResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.RegisterResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
 func (m *ListSessionsRequest) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
@@ -1003,33 +595,6 @@ func (m *ListEntitiesResponse) UnknownField() (name string, found bool) {
 		if name, found = item.UnknownField(); found {
 			return name, found
 		}
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *SaveBookRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.SaveBookRequest", true
-	}
-	if name, found = m.GetBook().UnknownField(); found {
-		return name, found
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *SaveBookResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.SaveBookResponse", true
 	}
 	return "", false
 }
@@ -1168,30 +733,6 @@ func (m *Verdict) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
-func (m *DestroyBookRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.DestroyBookRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *DestroyBookResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.DestroyBookResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
 func (m *SaveScheduleRequest) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
@@ -1216,30 +757,6 @@ func (m *SaveScheduleResponse) UnknownField() (name string, found bool) {
 	}
 	if name, found = m.GetSchedule().UnknownField(); found {
 		return name, found
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *DeleteScheduleRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.DeleteScheduleRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *DeleteScheduleResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.DeleteScheduleResponse", true
 	}
 	return "", false
 }
@@ -1312,48 +829,12 @@ func (m *ListSchedulesResponse) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
-func (m *PauseScheduleRequest) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.PauseScheduleRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *PauseScheduleResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.PauseScheduleResponse", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
 func (m *ResumeScheduleRequest) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
 	}
 	if len(m.unknownFields) > 0 {
 		return "conductord.v1.ResumeScheduleRequest", true
-	}
-	return "", false
-}
-
-// UnknownField names the first message in this one that holds a field which
-// this program does not know.
-func (m *ResumeScheduleResponse) UnknownField() (name string, found bool) {
-	if m == nil {
-		return "", false
-	}
-	if len(m.unknownFields) > 0 {
-		return "conductord.v1.ResumeScheduleResponse", true
 	}
 	return "", false
 }

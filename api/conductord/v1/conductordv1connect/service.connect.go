@@ -189,30 +189,30 @@ type BoardServiceClient interface {
 	// Explain says why a job does not run now, and what would change that.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
-	Claim(context.Context, *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error)
+	Claim(context.Context, *connect.Request[v1.ClaimCommand]) (*connect.Response[v1.ClaimResponse], error)
 	// ClaimNext answers when there is a job, or with none when the time to wait
 	// is over. At most 60 s; ask again, with the same nonce until jobs are given.
 	ClaimNext(context.Context, *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error)
 	// Extend gives a claim a time of its own from now on. Only its owner knows
 	// the token.
-	Extend(context.Context, *connect.Request[v1.ExtendRequest]) (*connect.Response[v1.ExtendResponse], error)
+	Extend(context.Context, *connect.Request[v1.ExtendClaimCommand]) (*connect.Response[v1.Done], error)
 	// ListClaims says who holds what, and, as only the leader knows, for how long.
 	ListClaims(context.Context, *connect.Request[v1.ListClaimsRequest]) (*connect.Response[v1.ListClaimsResponse], error)
-	Consume(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
-	Abandon(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
-	Trash(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
-	Suspend(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
-	Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
-	Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
-	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
+	Consume(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
+	Abandon(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
+	Trash(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
+	Suspend(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Resume(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Cancel(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
-	Intervene(context.Context, *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error)
+	Intervene(context.Context, *connect.Request[v1.Intervention]) (*connect.Response[v1.InterveneResult], error)
 	// Restore puts a job back on its board that was trashed, or has failed
 	// without a flow.
-	Restore(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Restore(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
 	// Purge removes a finished job before its time, with its book.
-	Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Purge(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
 	// Bulk does the same to each job of a page of a listing, or counts them.
@@ -221,18 +221,18 @@ type BoardServiceClient interface {
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
 	// CreateBoard makes a board before the first job is posted to it.
-	CreateBoard(context.Context, *connect.Request[v1.CreateBoardRequest]) (*connect.Response[v1.CreateBoardResponse], error)
+	CreateBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
 	GetBoard(context.Context, *connect.Request[v1.GetBoardRequest]) (*connect.Response[v1.GetBoardResponse], error)
 	ListBoards(context.Context, *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error)
 	// LimitBoard replaces the limits of a board.
-	LimitBoard(context.Context, *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error)
+	LimitBoard(context.Context, *connect.Request[v1.LimitBoardCommand]) (*connect.Response[v1.Done], error)
 	// AgeBoard has waiting raise the priority of a board's jobs, or ends that.
-	AgeBoard(context.Context, *connect.Request[v1.AgeBoardRequest]) (*connect.Response[v1.AgeBoardResponse], error)
+	AgeBoard(context.Context, *connect.Request[v1.AgeBoardCommand]) (*connect.Response[v1.Done], error)
 	// PauseBoard keeps everybody from claiming, until ResumeBoard.
-	PauseBoard(context.Context, *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error)
-	ResumeBoard(context.Context, *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error)
+	PauseBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
+	ResumeBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
 	// DeleteBoard forgets a board that no job and no schedule names.
-	DeleteBoard(context.Context, *connect.Request[v1.DeleteBoardRequest]) (*connect.Response[v1.DeleteBoardResponse], error)
+	DeleteBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
 }
 
 // NewBoardServiceClient constructs a client for the conductord.v1.BoardService service. By default,
@@ -282,7 +282,7 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
-		claim: connect.NewClient[v1.ClaimRequest, v1.ClaimResponse](
+		claim: connect.NewClient[v1.ClaimCommand, v1.ClaimResponse](
 			httpClient,
 			baseURL+BoardServiceClaimProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Claim")),
@@ -294,7 +294,7 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("ClaimNext")),
 			connect.WithClientOptions(opts...),
 		),
-		extend: connect.NewClient[v1.ExtendRequest, v1.ExtendResponse](
+		extend: connect.NewClient[v1.ExtendClaimCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceExtendProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Extend")),
@@ -306,61 +306,61 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("ListClaims")),
 			connect.WithClientOptions(opts...),
 		),
-		consume: connect.NewClient[v1.EndingRequest, v1.EndingResponse](
+		consume: connect.NewClient[v1.Ending, v1.Done](
 			httpClient,
 			baseURL+BoardServiceConsumeProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Consume")),
 			connect.WithClientOptions(opts...),
 		),
-		abandon: connect.NewClient[v1.EndingRequest, v1.EndingResponse](
+		abandon: connect.NewClient[v1.Ending, v1.Done](
 			httpClient,
 			baseURL+BoardServiceAbandonProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Abandon")),
 			connect.WithClientOptions(opts...),
 		),
-		trash: connect.NewClient[v1.EndingRequest, v1.EndingResponse](
+		trash: connect.NewClient[v1.Ending, v1.Done](
 			httpClient,
 			baseURL+BoardServiceTrashProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Trash")),
 			connect.WithClientOptions(opts...),
 		),
-		suspend: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+		suspend: connect.NewClient[v1.OrderCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceSuspendProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Suspend")),
 			connect.WithClientOptions(opts...),
 		),
-		resume: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+		resume: connect.NewClient[v1.OrderCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceResumeProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Resume")),
 			connect.WithClientOptions(opts...),
 		),
-		cancel: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+		cancel: connect.NewClient[v1.OrderCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceCancelProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Cancel")),
 			connect.WithClientOptions(opts...),
 		),
-		change: connect.NewClient[v1.ChangeRequest, v1.ChangeResponse](
+		change: connect.NewClient[v1.Change, v1.Done](
 			httpClient,
 			baseURL+BoardServiceChangeProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Change")),
 			connect.WithClientOptions(opts...),
 		),
-		intervene: connect.NewClient[v1.InterveneRequest, v1.InterveneResponse](
+		intervene: connect.NewClient[v1.Intervention, v1.InterveneResult](
 			httpClient,
 			baseURL+BoardServiceInterveneProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Intervene")),
 			connect.WithClientOptions(opts...),
 		),
-		restore: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+		restore: connect.NewClient[v1.OrderCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceRestoreProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Restore")),
 			connect.WithClientOptions(opts...),
 		),
-		purge: connect.NewClient[v1.OrderRequest, v1.OrderResponse](
+		purge: connect.NewClient[v1.OrderCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServicePurgeProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Purge")),
@@ -384,7 +384,7 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Execute")),
 			connect.WithClientOptions(opts...),
 		),
-		createBoard: connect.NewClient[v1.CreateBoardRequest, v1.CreateBoardResponse](
+		createBoard: connect.NewClient[v1.BoardCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceCreateBoardProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("CreateBoard")),
@@ -402,31 +402,31 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("ListBoards")),
 			connect.WithClientOptions(opts...),
 		),
-		limitBoard: connect.NewClient[v1.LimitBoardRequest, v1.LimitBoardResponse](
+		limitBoard: connect.NewClient[v1.LimitBoardCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceLimitBoardProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("LimitBoard")),
 			connect.WithClientOptions(opts...),
 		),
-		ageBoard: connect.NewClient[v1.AgeBoardRequest, v1.AgeBoardResponse](
+		ageBoard: connect.NewClient[v1.AgeBoardCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceAgeBoardProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("AgeBoard")),
 			connect.WithClientOptions(opts...),
 		),
-		pauseBoard: connect.NewClient[v1.PauseBoardRequest, v1.PauseBoardResponse](
+		pauseBoard: connect.NewClient[v1.BoardCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServicePauseBoardProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("PauseBoard")),
 			connect.WithClientOptions(opts...),
 		),
-		resumeBoard: connect.NewClient[v1.ResumeBoardRequest, v1.ResumeBoardResponse](
+		resumeBoard: connect.NewClient[v1.BoardCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceResumeBoardProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("ResumeBoard")),
 			connect.WithClientOptions(opts...),
 		),
-		deleteBoard: connect.NewClient[v1.DeleteBoardRequest, v1.DeleteBoardResponse](
+		deleteBoard: connect.NewClient[v1.BoardCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceDeleteBoardProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("DeleteBoard")),
@@ -443,31 +443,31 @@ type boardServiceClient struct {
 	waitJob     *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
 	explain     *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
 	watch       *connect.Client[v1.WatchRequest, v1.WatchResponse]
-	claim       *connect.Client[v1.ClaimRequest, v1.ClaimResponse]
+	claim       *connect.Client[v1.ClaimCommand, v1.ClaimResponse]
 	claimNext   *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
-	extend      *connect.Client[v1.ExtendRequest, v1.ExtendResponse]
+	extend      *connect.Client[v1.ExtendClaimCommand, v1.Done]
 	listClaims  *connect.Client[v1.ListClaimsRequest, v1.ListClaimsResponse]
-	consume     *connect.Client[v1.EndingRequest, v1.EndingResponse]
-	abandon     *connect.Client[v1.EndingRequest, v1.EndingResponse]
-	trash       *connect.Client[v1.EndingRequest, v1.EndingResponse]
-	suspend     *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	resume      *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	cancel      *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	change      *connect.Client[v1.ChangeRequest, v1.ChangeResponse]
-	intervene   *connect.Client[v1.InterveneRequest, v1.InterveneResponse]
-	restore     *connect.Client[v1.OrderRequest, v1.OrderResponse]
-	purge       *connect.Client[v1.OrderRequest, v1.OrderResponse]
+	consume     *connect.Client[v1.Ending, v1.Done]
+	abandon     *connect.Client[v1.Ending, v1.Done]
+	trash       *connect.Client[v1.Ending, v1.Done]
+	suspend     *connect.Client[v1.OrderCommand, v1.Done]
+	resume      *connect.Client[v1.OrderCommand, v1.Done]
+	cancel      *connect.Client[v1.OrderCommand, v1.Done]
+	change      *connect.Client[v1.Change, v1.Done]
+	intervene   *connect.Client[v1.Intervention, v1.InterveneResult]
+	restore     *connect.Client[v1.OrderCommand, v1.Done]
+	purge       *connect.Client[v1.OrderCommand, v1.Done]
 	listErrors  *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
 	bulk        *connect.Client[v1.BulkRequest, v1.BulkResponse]
 	execute     *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
-	createBoard *connect.Client[v1.CreateBoardRequest, v1.CreateBoardResponse]
+	createBoard *connect.Client[v1.BoardCommand, v1.Done]
 	getBoard    *connect.Client[v1.GetBoardRequest, v1.GetBoardResponse]
 	listBoards  *connect.Client[v1.ListBoardsRequest, v1.ListBoardsResponse]
-	limitBoard  *connect.Client[v1.LimitBoardRequest, v1.LimitBoardResponse]
-	ageBoard    *connect.Client[v1.AgeBoardRequest, v1.AgeBoardResponse]
-	pauseBoard  *connect.Client[v1.PauseBoardRequest, v1.PauseBoardResponse]
-	resumeBoard *connect.Client[v1.ResumeBoardRequest, v1.ResumeBoardResponse]
-	deleteBoard *connect.Client[v1.DeleteBoardRequest, v1.DeleteBoardResponse]
+	limitBoard  *connect.Client[v1.LimitBoardCommand, v1.Done]
+	ageBoard    *connect.Client[v1.AgeBoardCommand, v1.Done]
+	pauseBoard  *connect.Client[v1.BoardCommand, v1.Done]
+	resumeBoard *connect.Client[v1.BoardCommand, v1.Done]
+	deleteBoard *connect.Client[v1.BoardCommand, v1.Done]
 }
 
 // Post calls conductord.v1.BoardService.Post.
@@ -501,7 +501,7 @@ func (c *boardServiceClient) Watch(ctx context.Context, req *connect.Request[v1.
 }
 
 // Claim calls conductord.v1.BoardService.Claim.
-func (c *boardServiceClient) Claim(ctx context.Context, req *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error) {
+func (c *boardServiceClient) Claim(ctx context.Context, req *connect.Request[v1.ClaimCommand]) (*connect.Response[v1.ClaimResponse], error) {
 	return c.claim.CallUnary(ctx, req)
 }
 
@@ -511,7 +511,7 @@ func (c *boardServiceClient) ClaimNext(ctx context.Context, req *connect.Request
 }
 
 // Extend calls conductord.v1.BoardService.Extend.
-func (c *boardServiceClient) Extend(ctx context.Context, req *connect.Request[v1.ExtendRequest]) (*connect.Response[v1.ExtendResponse], error) {
+func (c *boardServiceClient) Extend(ctx context.Context, req *connect.Request[v1.ExtendClaimCommand]) (*connect.Response[v1.Done], error) {
 	return c.extend.CallUnary(ctx, req)
 }
 
@@ -521,52 +521,52 @@ func (c *boardServiceClient) ListClaims(ctx context.Context, req *connect.Reques
 }
 
 // Consume calls conductord.v1.BoardService.Consume.
-func (c *boardServiceClient) Consume(ctx context.Context, req *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error) {
+func (c *boardServiceClient) Consume(ctx context.Context, req *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error) {
 	return c.consume.CallUnary(ctx, req)
 }
 
 // Abandon calls conductord.v1.BoardService.Abandon.
-func (c *boardServiceClient) Abandon(ctx context.Context, req *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error) {
+func (c *boardServiceClient) Abandon(ctx context.Context, req *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error) {
 	return c.abandon.CallUnary(ctx, req)
 }
 
 // Trash calls conductord.v1.BoardService.Trash.
-func (c *boardServiceClient) Trash(ctx context.Context, req *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error) {
+func (c *boardServiceClient) Trash(ctx context.Context, req *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error) {
 	return c.trash.CallUnary(ctx, req)
 }
 
 // Suspend calls conductord.v1.BoardService.Suspend.
-func (c *boardServiceClient) Suspend(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (c *boardServiceClient) Suspend(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return c.suspend.CallUnary(ctx, req)
 }
 
 // Resume calls conductord.v1.BoardService.Resume.
-func (c *boardServiceClient) Resume(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (c *boardServiceClient) Resume(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return c.resume.CallUnary(ctx, req)
 }
 
 // Cancel calls conductord.v1.BoardService.Cancel.
-func (c *boardServiceClient) Cancel(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (c *boardServiceClient) Cancel(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return c.cancel.CallUnary(ctx, req)
 }
 
 // Change calls conductord.v1.BoardService.Change.
-func (c *boardServiceClient) Change(ctx context.Context, req *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error) {
+func (c *boardServiceClient) Change(ctx context.Context, req *connect.Request[v1.Change]) (*connect.Response[v1.Done], error) {
 	return c.change.CallUnary(ctx, req)
 }
 
 // Intervene calls conductord.v1.BoardService.Intervene.
-func (c *boardServiceClient) Intervene(ctx context.Context, req *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error) {
+func (c *boardServiceClient) Intervene(ctx context.Context, req *connect.Request[v1.Intervention]) (*connect.Response[v1.InterveneResult], error) {
 	return c.intervene.CallUnary(ctx, req)
 }
 
 // Restore calls conductord.v1.BoardService.Restore.
-func (c *boardServiceClient) Restore(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (c *boardServiceClient) Restore(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return c.restore.CallUnary(ctx, req)
 }
 
 // Purge calls conductord.v1.BoardService.Purge.
-func (c *boardServiceClient) Purge(ctx context.Context, req *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (c *boardServiceClient) Purge(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return c.purge.CallUnary(ctx, req)
 }
 
@@ -586,7 +586,7 @@ func (c *boardServiceClient) Execute(ctx context.Context, req *connect.Request[v
 }
 
 // CreateBoard calls conductord.v1.BoardService.CreateBoard.
-func (c *boardServiceClient) CreateBoard(ctx context.Context, req *connect.Request[v1.CreateBoardRequest]) (*connect.Response[v1.CreateBoardResponse], error) {
+func (c *boardServiceClient) CreateBoard(ctx context.Context, req *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error) {
 	return c.createBoard.CallUnary(ctx, req)
 }
 
@@ -601,27 +601,27 @@ func (c *boardServiceClient) ListBoards(ctx context.Context, req *connect.Reques
 }
 
 // LimitBoard calls conductord.v1.BoardService.LimitBoard.
-func (c *boardServiceClient) LimitBoard(ctx context.Context, req *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error) {
+func (c *boardServiceClient) LimitBoard(ctx context.Context, req *connect.Request[v1.LimitBoardCommand]) (*connect.Response[v1.Done], error) {
 	return c.limitBoard.CallUnary(ctx, req)
 }
 
 // AgeBoard calls conductord.v1.BoardService.AgeBoard.
-func (c *boardServiceClient) AgeBoard(ctx context.Context, req *connect.Request[v1.AgeBoardRequest]) (*connect.Response[v1.AgeBoardResponse], error) {
+func (c *boardServiceClient) AgeBoard(ctx context.Context, req *connect.Request[v1.AgeBoardCommand]) (*connect.Response[v1.Done], error) {
 	return c.ageBoard.CallUnary(ctx, req)
 }
 
 // PauseBoard calls conductord.v1.BoardService.PauseBoard.
-func (c *boardServiceClient) PauseBoard(ctx context.Context, req *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error) {
+func (c *boardServiceClient) PauseBoard(ctx context.Context, req *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error) {
 	return c.pauseBoard.CallUnary(ctx, req)
 }
 
 // ResumeBoard calls conductord.v1.BoardService.ResumeBoard.
-func (c *boardServiceClient) ResumeBoard(ctx context.Context, req *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error) {
+func (c *boardServiceClient) ResumeBoard(ctx context.Context, req *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error) {
 	return c.resumeBoard.CallUnary(ctx, req)
 }
 
 // DeleteBoard calls conductord.v1.BoardService.DeleteBoard.
-func (c *boardServiceClient) DeleteBoard(ctx context.Context, req *connect.Request[v1.DeleteBoardRequest]) (*connect.Response[v1.DeleteBoardResponse], error) {
+func (c *boardServiceClient) DeleteBoard(ctx context.Context, req *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error) {
 	return c.deleteBoard.CallUnary(ctx, req)
 }
 
@@ -636,30 +636,30 @@ type BoardServiceHandler interface {
 	// Explain says why a job does not run now, and what would change that.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
-	Claim(context.Context, *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error)
+	Claim(context.Context, *connect.Request[v1.ClaimCommand]) (*connect.Response[v1.ClaimResponse], error)
 	// ClaimNext answers when there is a job, or with none when the time to wait
 	// is over. At most 60 s; ask again, with the same nonce until jobs are given.
 	ClaimNext(context.Context, *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error)
 	// Extend gives a claim a time of its own from now on. Only its owner knows
 	// the token.
-	Extend(context.Context, *connect.Request[v1.ExtendRequest]) (*connect.Response[v1.ExtendResponse], error)
+	Extend(context.Context, *connect.Request[v1.ExtendClaimCommand]) (*connect.Response[v1.Done], error)
 	// ListClaims says who holds what, and, as only the leader knows, for how long.
 	ListClaims(context.Context, *connect.Request[v1.ListClaimsRequest]) (*connect.Response[v1.ListClaimsResponse], error)
-	Consume(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
-	Abandon(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
-	Trash(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error)
-	Suspend(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
-	Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
-	Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
-	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
+	Consume(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
+	Abandon(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
+	Trash(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
+	Suspend(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Resume(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Cancel(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
-	Intervene(context.Context, *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error)
+	Intervene(context.Context, *connect.Request[v1.Intervention]) (*connect.Response[v1.InterveneResult], error)
 	// Restore puts a job back on its board that was trashed, or has failed
 	// without a flow.
-	Restore(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Restore(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
 	// Purge removes a finished job before its time, with its book.
-	Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error)
+	Purge(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
 	// Bulk does the same to each job of a page of a listing, or counts them.
@@ -668,18 +668,18 @@ type BoardServiceHandler interface {
 	// with its own result. Commands of the leader, and claim_next, are refused.
 	Execute(context.Context, *connect.Request[v1.ExecuteRequest]) (*connect.Response[v1.ExecuteResponse], error)
 	// CreateBoard makes a board before the first job is posted to it.
-	CreateBoard(context.Context, *connect.Request[v1.CreateBoardRequest]) (*connect.Response[v1.CreateBoardResponse], error)
+	CreateBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
 	GetBoard(context.Context, *connect.Request[v1.GetBoardRequest]) (*connect.Response[v1.GetBoardResponse], error)
 	ListBoards(context.Context, *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error)
 	// LimitBoard replaces the limits of a board.
-	LimitBoard(context.Context, *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error)
+	LimitBoard(context.Context, *connect.Request[v1.LimitBoardCommand]) (*connect.Response[v1.Done], error)
 	// AgeBoard has waiting raise the priority of a board's jobs, or ends that.
-	AgeBoard(context.Context, *connect.Request[v1.AgeBoardRequest]) (*connect.Response[v1.AgeBoardResponse], error)
+	AgeBoard(context.Context, *connect.Request[v1.AgeBoardCommand]) (*connect.Response[v1.Done], error)
 	// PauseBoard keeps everybody from claiming, until ResumeBoard.
-	PauseBoard(context.Context, *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error)
-	ResumeBoard(context.Context, *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error)
+	PauseBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
+	ResumeBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
 	// DeleteBoard forgets a board that no job and no schedule names.
-	DeleteBoard(context.Context, *connect.Request[v1.DeleteBoardRequest]) (*connect.Response[v1.DeleteBoardResponse], error)
+	DeleteBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
 }
 
 // NewBoardServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -972,7 +972,7 @@ func (UnimplementedBoardServiceHandler) Watch(context.Context, *connect.Request[
 	return connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Watch is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Claim(context.Context, *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error) {
+func (UnimplementedBoardServiceHandler) Claim(context.Context, *connect.Request[v1.ClaimCommand]) (*connect.Response[v1.ClaimResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Claim is not implemented"))
 }
 
@@ -980,7 +980,7 @@ func (UnimplementedBoardServiceHandler) ClaimNext(context.Context, *connect.Requ
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ClaimNext is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Extend(context.Context, *connect.Request[v1.ExtendRequest]) (*connect.Response[v1.ExtendResponse], error) {
+func (UnimplementedBoardServiceHandler) Extend(context.Context, *connect.Request[v1.ExtendClaimCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Extend is not implemented"))
 }
 
@@ -988,43 +988,43 @@ func (UnimplementedBoardServiceHandler) ListClaims(context.Context, *connect.Req
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ListClaims is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Consume(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error) {
+func (UnimplementedBoardServiceHandler) Consume(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Consume is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Abandon(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error) {
+func (UnimplementedBoardServiceHandler) Abandon(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Abandon is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Trash(context.Context, *connect.Request[v1.EndingRequest]) (*connect.Response[v1.EndingResponse], error) {
+func (UnimplementedBoardServiceHandler) Trash(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Trash is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Suspend(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (UnimplementedBoardServiceHandler) Suspend(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Suspend is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Resume(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (UnimplementedBoardServiceHandler) Resume(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Resume is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Cancel(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (UnimplementedBoardServiceHandler) Cancel(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Cancel is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error) {
+func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Change is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Intervene(context.Context, *connect.Request[v1.InterveneRequest]) (*connect.Response[v1.InterveneResponse], error) {
+func (UnimplementedBoardServiceHandler) Intervene(context.Context, *connect.Request[v1.Intervention]) (*connect.Response[v1.InterveneResult], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Intervene is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Restore(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (UnimplementedBoardServiceHandler) Restore(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Restore is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Purge(context.Context, *connect.Request[v1.OrderRequest]) (*connect.Response[v1.OrderResponse], error) {
+func (UnimplementedBoardServiceHandler) Purge(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Purge is not implemented"))
 }
 
@@ -1040,7 +1040,7 @@ func (UnimplementedBoardServiceHandler) Execute(context.Context, *connect.Reques
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Execute is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) CreateBoard(context.Context, *connect.Request[v1.CreateBoardRequest]) (*connect.Response[v1.CreateBoardResponse], error) {
+func (UnimplementedBoardServiceHandler) CreateBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.CreateBoard is not implemented"))
 }
 
@@ -1052,38 +1052,38 @@ func (UnimplementedBoardServiceHandler) ListBoards(context.Context, *connect.Req
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ListBoards is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) LimitBoard(context.Context, *connect.Request[v1.LimitBoardRequest]) (*connect.Response[v1.LimitBoardResponse], error) {
+func (UnimplementedBoardServiceHandler) LimitBoard(context.Context, *connect.Request[v1.LimitBoardCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.LimitBoard is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) AgeBoard(context.Context, *connect.Request[v1.AgeBoardRequest]) (*connect.Response[v1.AgeBoardResponse], error) {
+func (UnimplementedBoardServiceHandler) AgeBoard(context.Context, *connect.Request[v1.AgeBoardCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.AgeBoard is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) PauseBoard(context.Context, *connect.Request[v1.PauseBoardRequest]) (*connect.Response[v1.PauseBoardResponse], error) {
+func (UnimplementedBoardServiceHandler) PauseBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.PauseBoard is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) ResumeBoard(context.Context, *connect.Request[v1.ResumeBoardRequest]) (*connect.Response[v1.ResumeBoardResponse], error) {
+func (UnimplementedBoardServiceHandler) ResumeBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ResumeBoard is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) DeleteBoard(context.Context, *connect.Request[v1.DeleteBoardRequest]) (*connect.Response[v1.DeleteBoardResponse], error) {
+func (UnimplementedBoardServiceHandler) DeleteBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.DeleteBoard is not implemented"))
 }
 
 // SessionServiceClient is a client for the conductord.v1.SessionService service.
 type SessionServiceClient interface {
 	Open(context.Context, *connect.Request[v1.OpenRequest]) (*connect.Response[v1.OpenResponse], error)
-	KeepAlive(context.Context, *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.KeepAliveResponse], error)
-	Close(context.Context, *connect.Request[v1.CloseRequest]) (*connect.Response[v1.CloseResponse], error)
-	Register(context.Context, *connect.Request[v1.RegisterRequest]) (*connect.Response[v1.RegisterResponse], error)
+	KeepAlive(context.Context, *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.Done], error)
+	Close(context.Context, *connect.Request[v1.CloseSessionCommand]) (*connect.Response[v1.Done], error)
+	Register(context.Context, *connect.Request[v1.RegisterCommand]) (*connect.Response[v1.Done], error)
 	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
 	ListEntities(context.Context, *connect.Request[v1.ListEntitiesRequest]) (*connect.Response[v1.ListEntitiesResponse], error)
 	// DrainConductor keeps the conductors of a name from claiming, until
 	// UndrainConductor.
-	DrainConductor(context.Context, *connect.Request[v1.DrainConductorRequest]) (*connect.Response[v1.DrainConductorResponse], error)
-	UndrainConductor(context.Context, *connect.Request[v1.UndrainConductorRequest]) (*connect.Response[v1.UndrainConductorResponse], error)
+	DrainConductor(context.Context, *connect.Request[v1.DrainCommand]) (*connect.Response[v1.Done], error)
+	UndrainConductor(context.Context, *connect.Request[v1.DrainCommand]) (*connect.Response[v1.Done], error)
 	ListDrains(context.Context, *connect.Request[v1.ListDrainsRequest]) (*connect.Response[v1.ListDrainsResponse], error)
 }
 
@@ -1104,19 +1104,19 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sessionServiceMethods.ByName("Open")),
 			connect.WithClientOptions(opts...),
 		),
-		keepAlive: connect.NewClient[v1.KeepAliveRequest, v1.KeepAliveResponse](
+		keepAlive: connect.NewClient[v1.KeepAliveRequest, v1.Done](
 			httpClient,
 			baseURL+SessionServiceKeepAliveProcedure,
 			connect.WithSchema(sessionServiceMethods.ByName("KeepAlive")),
 			connect.WithClientOptions(opts...),
 		),
-		close: connect.NewClient[v1.CloseRequest, v1.CloseResponse](
+		close: connect.NewClient[v1.CloseSessionCommand, v1.Done](
 			httpClient,
 			baseURL+SessionServiceCloseProcedure,
 			connect.WithSchema(sessionServiceMethods.ByName("Close")),
 			connect.WithClientOptions(opts...),
 		),
-		register: connect.NewClient[v1.RegisterRequest, v1.RegisterResponse](
+		register: connect.NewClient[v1.RegisterCommand, v1.Done](
 			httpClient,
 			baseURL+SessionServiceRegisterProcedure,
 			connect.WithSchema(sessionServiceMethods.ByName("Register")),
@@ -1134,13 +1134,13 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sessionServiceMethods.ByName("ListEntities")),
 			connect.WithClientOptions(opts...),
 		),
-		drainConductor: connect.NewClient[v1.DrainConductorRequest, v1.DrainConductorResponse](
+		drainConductor: connect.NewClient[v1.DrainCommand, v1.Done](
 			httpClient,
 			baseURL+SessionServiceDrainConductorProcedure,
 			connect.WithSchema(sessionServiceMethods.ByName("DrainConductor")),
 			connect.WithClientOptions(opts...),
 		),
-		undrainConductor: connect.NewClient[v1.UndrainConductorRequest, v1.UndrainConductorResponse](
+		undrainConductor: connect.NewClient[v1.DrainCommand, v1.Done](
 			httpClient,
 			baseURL+SessionServiceUndrainConductorProcedure,
 			connect.WithSchema(sessionServiceMethods.ByName("UndrainConductor")),
@@ -1158,13 +1158,13 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 // sessionServiceClient implements SessionServiceClient.
 type sessionServiceClient struct {
 	open             *connect.Client[v1.OpenRequest, v1.OpenResponse]
-	keepAlive        *connect.Client[v1.KeepAliveRequest, v1.KeepAliveResponse]
-	close            *connect.Client[v1.CloseRequest, v1.CloseResponse]
-	register         *connect.Client[v1.RegisterRequest, v1.RegisterResponse]
+	keepAlive        *connect.Client[v1.KeepAliveRequest, v1.Done]
+	close            *connect.Client[v1.CloseSessionCommand, v1.Done]
+	register         *connect.Client[v1.RegisterCommand, v1.Done]
 	listSessions     *connect.Client[v1.ListSessionsRequest, v1.ListSessionsResponse]
 	listEntities     *connect.Client[v1.ListEntitiesRequest, v1.ListEntitiesResponse]
-	drainConductor   *connect.Client[v1.DrainConductorRequest, v1.DrainConductorResponse]
-	undrainConductor *connect.Client[v1.UndrainConductorRequest, v1.UndrainConductorResponse]
+	drainConductor   *connect.Client[v1.DrainCommand, v1.Done]
+	undrainConductor *connect.Client[v1.DrainCommand, v1.Done]
 	listDrains       *connect.Client[v1.ListDrainsRequest, v1.ListDrainsResponse]
 }
 
@@ -1174,17 +1174,17 @@ func (c *sessionServiceClient) Open(ctx context.Context, req *connect.Request[v1
 }
 
 // KeepAlive calls conductord.v1.SessionService.KeepAlive.
-func (c *sessionServiceClient) KeepAlive(ctx context.Context, req *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.KeepAliveResponse], error) {
+func (c *sessionServiceClient) KeepAlive(ctx context.Context, req *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.Done], error) {
 	return c.keepAlive.CallUnary(ctx, req)
 }
 
 // Close calls conductord.v1.SessionService.Close.
-func (c *sessionServiceClient) Close(ctx context.Context, req *connect.Request[v1.CloseRequest]) (*connect.Response[v1.CloseResponse], error) {
+func (c *sessionServiceClient) Close(ctx context.Context, req *connect.Request[v1.CloseSessionCommand]) (*connect.Response[v1.Done], error) {
 	return c.close.CallUnary(ctx, req)
 }
 
 // Register calls conductord.v1.SessionService.Register.
-func (c *sessionServiceClient) Register(ctx context.Context, req *connect.Request[v1.RegisterRequest]) (*connect.Response[v1.RegisterResponse], error) {
+func (c *sessionServiceClient) Register(ctx context.Context, req *connect.Request[v1.RegisterCommand]) (*connect.Response[v1.Done], error) {
 	return c.register.CallUnary(ctx, req)
 }
 
@@ -1199,12 +1199,12 @@ func (c *sessionServiceClient) ListEntities(ctx context.Context, req *connect.Re
 }
 
 // DrainConductor calls conductord.v1.SessionService.DrainConductor.
-func (c *sessionServiceClient) DrainConductor(ctx context.Context, req *connect.Request[v1.DrainConductorRequest]) (*connect.Response[v1.DrainConductorResponse], error) {
+func (c *sessionServiceClient) DrainConductor(ctx context.Context, req *connect.Request[v1.DrainCommand]) (*connect.Response[v1.Done], error) {
 	return c.drainConductor.CallUnary(ctx, req)
 }
 
 // UndrainConductor calls conductord.v1.SessionService.UndrainConductor.
-func (c *sessionServiceClient) UndrainConductor(ctx context.Context, req *connect.Request[v1.UndrainConductorRequest]) (*connect.Response[v1.UndrainConductorResponse], error) {
+func (c *sessionServiceClient) UndrainConductor(ctx context.Context, req *connect.Request[v1.DrainCommand]) (*connect.Response[v1.Done], error) {
 	return c.undrainConductor.CallUnary(ctx, req)
 }
 
@@ -1216,15 +1216,15 @@ func (c *sessionServiceClient) ListDrains(ctx context.Context, req *connect.Requ
 // SessionServiceHandler is an implementation of the conductord.v1.SessionService service.
 type SessionServiceHandler interface {
 	Open(context.Context, *connect.Request[v1.OpenRequest]) (*connect.Response[v1.OpenResponse], error)
-	KeepAlive(context.Context, *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.KeepAliveResponse], error)
-	Close(context.Context, *connect.Request[v1.CloseRequest]) (*connect.Response[v1.CloseResponse], error)
-	Register(context.Context, *connect.Request[v1.RegisterRequest]) (*connect.Response[v1.RegisterResponse], error)
+	KeepAlive(context.Context, *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.Done], error)
+	Close(context.Context, *connect.Request[v1.CloseSessionCommand]) (*connect.Response[v1.Done], error)
+	Register(context.Context, *connect.Request[v1.RegisterCommand]) (*connect.Response[v1.Done], error)
 	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
 	ListEntities(context.Context, *connect.Request[v1.ListEntitiesRequest]) (*connect.Response[v1.ListEntitiesResponse], error)
 	// DrainConductor keeps the conductors of a name from claiming, until
 	// UndrainConductor.
-	DrainConductor(context.Context, *connect.Request[v1.DrainConductorRequest]) (*connect.Response[v1.DrainConductorResponse], error)
-	UndrainConductor(context.Context, *connect.Request[v1.UndrainConductorRequest]) (*connect.Response[v1.UndrainConductorResponse], error)
+	DrainConductor(context.Context, *connect.Request[v1.DrainCommand]) (*connect.Response[v1.Done], error)
+	UndrainConductor(context.Context, *connect.Request[v1.DrainCommand]) (*connect.Response[v1.Done], error)
 	ListDrains(context.Context, *connect.Request[v1.ListDrainsRequest]) (*connect.Response[v1.ListDrainsResponse], error)
 }
 
@@ -1322,15 +1322,15 @@ func (UnimplementedSessionServiceHandler) Open(context.Context, *connect.Request
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.Open is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) KeepAlive(context.Context, *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.KeepAliveResponse], error) {
+func (UnimplementedSessionServiceHandler) KeepAlive(context.Context, *connect.Request[v1.KeepAliveRequest]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.KeepAlive is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) Close(context.Context, *connect.Request[v1.CloseRequest]) (*connect.Response[v1.CloseResponse], error) {
+func (UnimplementedSessionServiceHandler) Close(context.Context, *connect.Request[v1.CloseSessionCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.Close is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) Register(context.Context, *connect.Request[v1.RegisterRequest]) (*connect.Response[v1.RegisterResponse], error) {
+func (UnimplementedSessionServiceHandler) Register(context.Context, *connect.Request[v1.RegisterCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.Register is not implemented"))
 }
 
@@ -1342,11 +1342,11 @@ func (UnimplementedSessionServiceHandler) ListEntities(context.Context, *connect
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.ListEntities is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) DrainConductor(context.Context, *connect.Request[v1.DrainConductorRequest]) (*connect.Response[v1.DrainConductorResponse], error) {
+func (UnimplementedSessionServiceHandler) DrainConductor(context.Context, *connect.Request[v1.DrainCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.DrainConductor is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) UndrainConductor(context.Context, *connect.Request[v1.UndrainConductorRequest]) (*connect.Response[v1.UndrainConductorResponse], error) {
+func (UnimplementedSessionServiceHandler) UndrainConductor(context.Context, *connect.Request[v1.DrainCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.SessionService.UndrainConductor is not implemented"))
 }
 
@@ -1356,14 +1356,14 @@ func (UnimplementedSessionServiceHandler) ListDrains(context.Context, *connect.R
 
 // LogbookServiceClient is a client for the conductord.v1.LogbookService service.
 type LogbookServiceClient interface {
-	SaveBook(context.Context, *connect.Request[v1.SaveBookRequest]) (*connect.Response[v1.SaveBookResponse], error)
+	SaveBook(context.Context, *connect.Request[v1.Book]) (*connect.Response[v1.Done], error)
 	GetBook(context.Context, *connect.Request[v1.GetBookRequest]) (*connect.Response[v1.GetBookResponse], error)
 	ListBooks(context.Context, *connect.Request[v1.ListBooksRequest]) (*connect.Response[v1.ListBooksResponse], error)
 	// GetFlow reads a flow and as many of its atoms, after those to skip, as
 	// fit into one answer; none of them, where the rest of the flow fills it.
 	GetFlow(context.Context, *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error)
 	UpdateFlows(context.Context, *connect.Request[v1.UpdateFlowsRequest]) (*connect.Response[v1.UpdateFlowsResponse], error)
-	DestroyBook(context.Context, *connect.Request[v1.DestroyBookRequest]) (*connect.Response[v1.DestroyBookResponse], error)
+	DestroyBook(context.Context, *connect.Request[v1.DestroyBookCommand]) (*connect.Response[v1.Done], error)
 }
 
 // NewLogbookServiceClient constructs a client for the conductord.v1.LogbookService service. By
@@ -1377,7 +1377,7 @@ func NewLogbookServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 	baseURL = strings.TrimRight(baseURL, "/")
 	logbookServiceMethods := v1.File_conductord_v1_service_proto.Services().ByName("LogbookService").Methods()
 	return &logbookServiceClient{
-		saveBook: connect.NewClient[v1.SaveBookRequest, v1.SaveBookResponse](
+		saveBook: connect.NewClient[v1.Book, v1.Done](
 			httpClient,
 			baseURL+LogbookServiceSaveBookProcedure,
 			connect.WithSchema(logbookServiceMethods.ByName("SaveBook")),
@@ -1407,7 +1407,7 @@ func NewLogbookServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(logbookServiceMethods.ByName("UpdateFlows")),
 			connect.WithClientOptions(opts...),
 		),
-		destroyBook: connect.NewClient[v1.DestroyBookRequest, v1.DestroyBookResponse](
+		destroyBook: connect.NewClient[v1.DestroyBookCommand, v1.Done](
 			httpClient,
 			baseURL+LogbookServiceDestroyBookProcedure,
 			connect.WithSchema(logbookServiceMethods.ByName("DestroyBook")),
@@ -1418,16 +1418,16 @@ func NewLogbookServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 
 // logbookServiceClient implements LogbookServiceClient.
 type logbookServiceClient struct {
-	saveBook    *connect.Client[v1.SaveBookRequest, v1.SaveBookResponse]
+	saveBook    *connect.Client[v1.Book, v1.Done]
 	getBook     *connect.Client[v1.GetBookRequest, v1.GetBookResponse]
 	listBooks   *connect.Client[v1.ListBooksRequest, v1.ListBooksResponse]
 	getFlow     *connect.Client[v1.GetFlowRequest, v1.GetFlowResponse]
 	updateFlows *connect.Client[v1.UpdateFlowsRequest, v1.UpdateFlowsResponse]
-	destroyBook *connect.Client[v1.DestroyBookRequest, v1.DestroyBookResponse]
+	destroyBook *connect.Client[v1.DestroyBookCommand, v1.Done]
 }
 
 // SaveBook calls conductord.v1.LogbookService.SaveBook.
-func (c *logbookServiceClient) SaveBook(ctx context.Context, req *connect.Request[v1.SaveBookRequest]) (*connect.Response[v1.SaveBookResponse], error) {
+func (c *logbookServiceClient) SaveBook(ctx context.Context, req *connect.Request[v1.Book]) (*connect.Response[v1.Done], error) {
 	return c.saveBook.CallUnary(ctx, req)
 }
 
@@ -1452,20 +1452,20 @@ func (c *logbookServiceClient) UpdateFlows(ctx context.Context, req *connect.Req
 }
 
 // DestroyBook calls conductord.v1.LogbookService.DestroyBook.
-func (c *logbookServiceClient) DestroyBook(ctx context.Context, req *connect.Request[v1.DestroyBookRequest]) (*connect.Response[v1.DestroyBookResponse], error) {
+func (c *logbookServiceClient) DestroyBook(ctx context.Context, req *connect.Request[v1.DestroyBookCommand]) (*connect.Response[v1.Done], error) {
 	return c.destroyBook.CallUnary(ctx, req)
 }
 
 // LogbookServiceHandler is an implementation of the conductord.v1.LogbookService service.
 type LogbookServiceHandler interface {
-	SaveBook(context.Context, *connect.Request[v1.SaveBookRequest]) (*connect.Response[v1.SaveBookResponse], error)
+	SaveBook(context.Context, *connect.Request[v1.Book]) (*connect.Response[v1.Done], error)
 	GetBook(context.Context, *connect.Request[v1.GetBookRequest]) (*connect.Response[v1.GetBookResponse], error)
 	ListBooks(context.Context, *connect.Request[v1.ListBooksRequest]) (*connect.Response[v1.ListBooksResponse], error)
 	// GetFlow reads a flow and as many of its atoms, after those to skip, as
 	// fit into one answer; none of them, where the rest of the flow fills it.
 	GetFlow(context.Context, *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error)
 	UpdateFlows(context.Context, *connect.Request[v1.UpdateFlowsRequest]) (*connect.Response[v1.UpdateFlowsResponse], error)
-	DestroyBook(context.Context, *connect.Request[v1.DestroyBookRequest]) (*connect.Response[v1.DestroyBookResponse], error)
+	DestroyBook(context.Context, *connect.Request[v1.DestroyBookCommand]) (*connect.Response[v1.Done], error)
 }
 
 // NewLogbookServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -1534,7 +1534,7 @@ func NewLogbookServiceHandler(svc LogbookServiceHandler, opts ...connect.Handler
 // UnimplementedLogbookServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedLogbookServiceHandler struct{}
 
-func (UnimplementedLogbookServiceHandler) SaveBook(context.Context, *connect.Request[v1.SaveBookRequest]) (*connect.Response[v1.SaveBookResponse], error) {
+func (UnimplementedLogbookServiceHandler) SaveBook(context.Context, *connect.Request[v1.Book]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.LogbookService.SaveBook is not implemented"))
 }
 
@@ -1554,7 +1554,7 @@ func (UnimplementedLogbookServiceHandler) UpdateFlows(context.Context, *connect.
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.LogbookService.UpdateFlows is not implemented"))
 }
 
-func (UnimplementedLogbookServiceHandler) DestroyBook(context.Context, *connect.Request[v1.DestroyBookRequest]) (*connect.Response[v1.DestroyBookResponse], error) {
+func (UnimplementedLogbookServiceHandler) DestroyBook(context.Context, *connect.Request[v1.DestroyBookCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.LogbookService.DestroyBook is not implemented"))
 }
 
@@ -1562,11 +1562,11 @@ func (UnimplementedLogbookServiceHandler) DestroyBook(context.Context, *connect.
 type ScheduleServiceClient interface {
 	// Save makes a schedule, or replaces the one of its board and name.
 	Save(context.Context, *connect.Request[v1.SaveScheduleRequest]) (*connect.Response[v1.SaveScheduleResponse], error)
-	Delete(context.Context, *connect.Request[v1.DeleteScheduleRequest]) (*connect.Response[v1.DeleteScheduleResponse], error)
+	Delete(context.Context, *connect.Request[v1.DeleteScheduleCommand]) (*connect.Response[v1.Done], error)
 	Get(context.Context, *connect.Request[v1.GetScheduleRequest]) (*connect.Response[v1.GetScheduleResponse], error)
 	List(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error)
-	Pause(context.Context, *connect.Request[v1.PauseScheduleRequest]) (*connect.Response[v1.PauseScheduleResponse], error)
-	Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error)
+	Pause(context.Context, *connect.Request[v1.PauseScheduleCommand]) (*connect.Response[v1.Done], error)
+	Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.Done], error)
 	// Run posts a job now, whatever the rule, the overlap policy and a pause say.
 	Run(context.Context, *connect.Request[v1.RunScheduleRequest]) (*connect.Response[v1.RunScheduleResponse], error)
 	// Backfill posts the slots of a time in the past that have no job, as many
@@ -1591,7 +1591,7 @@ func NewScheduleServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(scheduleServiceMethods.ByName("Save")),
 			connect.WithClientOptions(opts...),
 		),
-		delete: connect.NewClient[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse](
+		delete: connect.NewClient[v1.DeleteScheduleCommand, v1.Done](
 			httpClient,
 			baseURL+ScheduleServiceDeleteProcedure,
 			connect.WithSchema(scheduleServiceMethods.ByName("Delete")),
@@ -1609,13 +1609,13 @@ func NewScheduleServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(scheduleServiceMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
-		pause: connect.NewClient[v1.PauseScheduleRequest, v1.PauseScheduleResponse](
+		pause: connect.NewClient[v1.PauseScheduleCommand, v1.Done](
 			httpClient,
 			baseURL+ScheduleServicePauseProcedure,
 			connect.WithSchema(scheduleServiceMethods.ByName("Pause")),
 			connect.WithClientOptions(opts...),
 		),
-		resume: connect.NewClient[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse](
+		resume: connect.NewClient[v1.ResumeScheduleRequest, v1.Done](
 			httpClient,
 			baseURL+ScheduleServiceResumeProcedure,
 			connect.WithSchema(scheduleServiceMethods.ByName("Resume")),
@@ -1639,11 +1639,11 @@ func NewScheduleServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 // scheduleServiceClient implements ScheduleServiceClient.
 type scheduleServiceClient struct {
 	save     *connect.Client[v1.SaveScheduleRequest, v1.SaveScheduleResponse]
-	delete   *connect.Client[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse]
+	delete   *connect.Client[v1.DeleteScheduleCommand, v1.Done]
 	get      *connect.Client[v1.GetScheduleRequest, v1.GetScheduleResponse]
 	list     *connect.Client[v1.ListSchedulesRequest, v1.ListSchedulesResponse]
-	pause    *connect.Client[v1.PauseScheduleRequest, v1.PauseScheduleResponse]
-	resume   *connect.Client[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse]
+	pause    *connect.Client[v1.PauseScheduleCommand, v1.Done]
+	resume   *connect.Client[v1.ResumeScheduleRequest, v1.Done]
 	run      *connect.Client[v1.RunScheduleRequest, v1.RunScheduleResponse]
 	backfill *connect.Client[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse]
 }
@@ -1654,7 +1654,7 @@ func (c *scheduleServiceClient) Save(ctx context.Context, req *connect.Request[v
 }
 
 // Delete calls conductord.v1.ScheduleService.Delete.
-func (c *scheduleServiceClient) Delete(ctx context.Context, req *connect.Request[v1.DeleteScheduleRequest]) (*connect.Response[v1.DeleteScheduleResponse], error) {
+func (c *scheduleServiceClient) Delete(ctx context.Context, req *connect.Request[v1.DeleteScheduleCommand]) (*connect.Response[v1.Done], error) {
 	return c.delete.CallUnary(ctx, req)
 }
 
@@ -1669,12 +1669,12 @@ func (c *scheduleServiceClient) List(ctx context.Context, req *connect.Request[v
 }
 
 // Pause calls conductord.v1.ScheduleService.Pause.
-func (c *scheduleServiceClient) Pause(ctx context.Context, req *connect.Request[v1.PauseScheduleRequest]) (*connect.Response[v1.PauseScheduleResponse], error) {
+func (c *scheduleServiceClient) Pause(ctx context.Context, req *connect.Request[v1.PauseScheduleCommand]) (*connect.Response[v1.Done], error) {
 	return c.pause.CallUnary(ctx, req)
 }
 
 // Resume calls conductord.v1.ScheduleService.Resume.
-func (c *scheduleServiceClient) Resume(ctx context.Context, req *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error) {
+func (c *scheduleServiceClient) Resume(ctx context.Context, req *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.Done], error) {
 	return c.resume.CallUnary(ctx, req)
 }
 
@@ -1692,11 +1692,11 @@ func (c *scheduleServiceClient) Backfill(ctx context.Context, req *connect.Reque
 type ScheduleServiceHandler interface {
 	// Save makes a schedule, or replaces the one of its board and name.
 	Save(context.Context, *connect.Request[v1.SaveScheduleRequest]) (*connect.Response[v1.SaveScheduleResponse], error)
-	Delete(context.Context, *connect.Request[v1.DeleteScheduleRequest]) (*connect.Response[v1.DeleteScheduleResponse], error)
+	Delete(context.Context, *connect.Request[v1.DeleteScheduleCommand]) (*connect.Response[v1.Done], error)
 	Get(context.Context, *connect.Request[v1.GetScheduleRequest]) (*connect.Response[v1.GetScheduleResponse], error)
 	List(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error)
-	Pause(context.Context, *connect.Request[v1.PauseScheduleRequest]) (*connect.Response[v1.PauseScheduleResponse], error)
-	Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error)
+	Pause(context.Context, *connect.Request[v1.PauseScheduleCommand]) (*connect.Response[v1.Done], error)
+	Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.Done], error)
 	// Run posts a job now, whatever the rule, the overlap policy and a pause say.
 	Run(context.Context, *connect.Request[v1.RunScheduleRequest]) (*connect.Response[v1.RunScheduleResponse], error)
 	// Backfill posts the slots of a time in the past that have no job, as many
@@ -1790,7 +1790,7 @@ func (UnimplementedScheduleServiceHandler) Save(context.Context, *connect.Reques
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Save is not implemented"))
 }
 
-func (UnimplementedScheduleServiceHandler) Delete(context.Context, *connect.Request[v1.DeleteScheduleRequest]) (*connect.Response[v1.DeleteScheduleResponse], error) {
+func (UnimplementedScheduleServiceHandler) Delete(context.Context, *connect.Request[v1.DeleteScheduleCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Delete is not implemented"))
 }
 
@@ -1802,11 +1802,11 @@ func (UnimplementedScheduleServiceHandler) List(context.Context, *connect.Reques
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.List is not implemented"))
 }
 
-func (UnimplementedScheduleServiceHandler) Pause(context.Context, *connect.Request[v1.PauseScheduleRequest]) (*connect.Response[v1.PauseScheduleResponse], error) {
+func (UnimplementedScheduleServiceHandler) Pause(context.Context, *connect.Request[v1.PauseScheduleCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Pause is not implemented"))
 }
 
-func (UnimplementedScheduleServiceHandler) Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.ResumeScheduleResponse], error) {
+func (UnimplementedScheduleServiceHandler) Resume(context.Context, *connect.Request[v1.ResumeScheduleRequest]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Resume is not implemented"))
 }
 

@@ -1,0 +1,177 @@
+package command
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Permission is the class of a verb: what a caller must be allowed to do.
+type Permission string
+
+// The classes of verbs. Calls that only read have the class Read.
+const (
+	Read       Permission = "read"
+	Post       Permission = "post"       // put work on a board
+	Work       Permission = "work"       // hold a session, claim jobs, and record what becomes of them
+	Operate    Permission = "operate"    // steer jobs, schedules and conductors of others
+	Administer Permission = "administer" // make, limit and delete boards
+	Lead       Permission = "lead"       // the leader's own; no caller has it
+)
+
+// Verb is a row of the table of commands. Everything that depends on which
+// command it is follows from the row: its check, its call, its permission, and
+// its line in docs/protocol.md. Package fsm has the other half: how each is applied.
+type Verb struct {
+	Name       string // of its field in message Command
+	Permission Permission
+	// Call is the call that takes the command's message and does nothing else,
+	// such as "BoardService/Suspend". It is empty where there is none: the
+	// leader's own commands, and those whose call does more than to apply them.
+	Call string
+
+	check func(logbook.Limits, *v1.Command) error
+	field protoreflect.FieldDescriptor
+}
+
+// verbs is the table.
+var verbs = []Verb{
+	verb("post", Post, "", (*v1.Command).GetPost, checkPost),
+	verb("claim", Work, "", (*v1.Command).GetClaim, checkClaim),
+	verb("claim_next", Work, "", (*v1.Command).GetClaimNext, checkClaimNext),
+	verb("extend_claim", Work, "BoardService/Extend", (*v1.Command).GetExtendClaim, checkExtend),
+	verb("consume", Work, "BoardService/Consume", (*v1.Command).GetConsume, checkConsume),
+	verb("abandon", Work, "BoardService/Abandon", (*v1.Command).GetAbandon, checkAbandon),
+	verb("trash", Work, "BoardService/Trash", (*v1.Command).GetTrash, checkTrash),
+
+	verb("suspend", Operate, "BoardService/Suspend", (*v1.Command).GetSuspend, checkPlainOrder),
+	verb("resume", Operate, "BoardService/Resume", (*v1.Command).GetResume, checkPlainOrder),
+	verb("cancel", Operate, "BoardService/Cancel", (*v1.Command).GetCancel, checkOrder),
+	verb("change", Operate, "BoardService/Change", (*v1.Command).GetChange, checkChange),
+	verb("intervene", Operate, "BoardService/Intervene", (*v1.Command).GetIntervene, checkIntervention),
+	verb("restore", Operate, "BoardService/Restore", (*v1.Command).GetRestore, checkPlainOrder),
+	verb("purge", Operate, "BoardService/Purge", (*v1.Command).GetPurge, checkPlainOrder),
+
+	verb("create_board", Administer, "BoardService/CreateBoard", (*v1.Command).GetCreateBoard, checkBoardName),
+	verb("limit_board", Administer, "BoardService/LimitBoard", (*v1.Command).GetLimitBoard, checkLimitBoard),
+	verb("age_board", Operate, "BoardService/AgeBoard", (*v1.Command).GetAgeBoard, checkAgeBoard),
+	verb("pause_board", Operate, "BoardService/PauseBoard", (*v1.Command).GetPauseBoard, checkBoardOrder),
+	verb("resume_board", Operate, "BoardService/ResumeBoard", (*v1.Command).GetResumeBoard, checkBoardOrder),
+	verb("delete_board", Administer, "BoardService/DeleteBoard", (*v1.Command).GetDeleteBoard, checkBoardName),
+
+	verb("open_session", Work, "", (*v1.Command).GetOpenSession, checkOpening),
+	verb("close_session", Work, "SessionService/Close", (*v1.Command).GetCloseSession, checkCloseSession),
+	verb("register", Work, "SessionService/Register", (*v1.Command).GetRegister, checkRegister),
+	verb("drain_conductor", Operate, "SessionService/DrainConductor", (*v1.Command).GetDrainConductor, checkDrain),
+	verb("undrain_conductor", Operate, "SessionService/UndrainConductor", (*v1.Command).GetUndrainConductor, checkUndrain),
+
+	verb("save_book", Post, "LogbookService/SaveBook", (*v1.Command).GetSaveBook, checkBook),
+	verb("update_flow", Work, "", (*v1.Command).GetUpdateFlow, checkUpdate),
+	verb("destroy_book", Post, "LogbookService/DestroyBook", (*v1.Command).GetDestroyBook, checkDestroyBook),
+
+	verb("delete_schedule", Operate, "ScheduleService/Delete", (*v1.Command).GetDeleteSchedule, checkDeleteSchedule),
+	verb("pause_schedule", Operate, "ScheduleService/Pause", (*v1.Command).GetPauseSchedule, checkPauseSchedule),
+
+	verb("begin_leadership", Lead, "", (*v1.Command).GetBeginLeadership, checkBeginLeadership),
+	verb("expire_session", Lead, "", (*v1.Command).GetExpireSession, checkExpire),
+	verb("expire_claim", Lead, "", (*v1.Command).GetExpireClaim, checkExpireClaim),
+	verb("wake_due", Lead, "", (*v1.Command).GetWakeDue, checkWakeDue),
+	verb("sweep", Lead, "", (*v1.Command).GetSweep, checkSweep),
+	verb("save_schedule", Lead, "", (*v1.Command).GetSaveSchedule, checkSaveSchedule),
+	verb("resume_schedule", Lead, "", (*v1.Command).GetResumeSchedule, checkResumeSchedule),
+	verb("fire_schedule", Lead, "", (*v1.Command).GetFireSchedule, checkFireSchedule),
+	verb("run_schedule", Lead, "", (*v1.Command).GetRunSchedule, checkRunSchedule),
+	verb("backfill_schedule", Lead, "", (*v1.Command).GetBackfillSchedule, checkBackfillSchedule),
+}
+
+// byKind finds a verb by the type of Command's field.
+var byKind = verbsByKind()
+
+func verbsByKind() map[reflect.Type]*Verb {
+	found := make(map[reflect.Type]*Verb, len(verbs))
+	for i := range verbs {
+		found[reflect.TypeOf(verbs[i].Command(verbs[i].Request()).Kind)] = &verbs[i]
+	}
+	return found
+}
+
+// verb makes a row. The getter is that of the command's field.
+func verb[M proto.Message](
+	name string, permission Permission, call string,
+	get func(*v1.Command) M, check func(logbook.Limits, M) error,
+) Verb {
+	field := (&v1.Command{}).ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(name))
+	if field == nil {
+		panic(fmt.Sprintf("internal error: message Command has no field %s", name))
+	}
+	return Verb{
+		Name: name, Permission: permission, Call: call, field: field,
+		check: func(limits logbook.Limits, c *v1.Command) error { return check(limits, get(c)) },
+	}
+}
+
+// Verbs are the rows of the table, in its order.
+func Verbs() []Verb { return verbs }
+
+// VerbOf is the row of a command; nil if none is set, or one that this program
+// does not know.
+func VerbOf(c *v1.Command) *Verb { return byKind[reflect.TypeOf(c.GetKind())] }
+
+// Request makes an empty message of the command.
+func (v *Verb) Request() proto.Message {
+	return (&v1.Command{}).ProtoReflect().NewField(v.field).Message().Interface()
+}
+
+// Command makes the command of its message.
+func (v *Verb) Command(message proto.Message) *v1.Command {
+	c := &v1.Command{}
+	c.ProtoReflect().Set(v.field, protoreflect.ValueOfMessage(message.ProtoReflect()))
+	return c
+}
+
+// Answer makes an empty message of the type that the verb's call answers with.
+func (v *Verb) Answer() proto.Message {
+	service, method, _ := strings.Cut(v.Call, "/")
+	services := v1.File_conductord_v1_service_proto.Services()
+	name := services.ByName(protoreflect.Name(service)).Methods().ByName(protoreflect.Name(method)).Output().FullName()
+	known, err := protoregistry.GlobalTypes.FindMessageByName(name)
+	if err != nil {
+		panic(fmt.Sprintf("internal error: message %s of call %s is not generated", name, v.Call))
+	}
+	return known.New().Interface()
+}
+
+// AnswerOf is what a verb's call answers: what its result holds, or Done.
+func AnswerOf(result *v1.Result) proto.Message {
+	message := result.ProtoReflect()
+	field := message.WhichOneof(message.Descriptor().Oneofs().ByName("kind"))
+	if field == nil {
+		return &v1.Done{}
+	}
+	return message.Get(field).Message().Interface()
+}
+
+// Name is the word for a command in logs and metrics, such as "claim_next".
+func Name(c *v1.Command) string {
+	if known := VerbOf(c); known != nil {
+		return known.Name
+	}
+	return unknownName
+}
+
+// unknownName is the name of a command that this program does not know.
+const unknownName = "unknown"
+
+// LeaderOnly reports that only the leader itself may propose the command. From
+// a client it is refused with ErrNotAllowed.
+func LeaderOnly(c *v1.Command) bool {
+	known := VerbOf(c)
+	return known != nil && known.Permission == Lead
+}
