@@ -17,14 +17,14 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// makeLanes makes the ways of the writes. Updates and endings have one call
-// in flight, because an update that overtakes another of its flow is refused;
-// the rest, which has no order among callers, has two.
-func (c *core) makeLanes() {
-	c.posts = newLane(c, 2, c.sendPostings, func(p *v1.PostedJob) error { return command.ErrorFromProto(p.GetError()) })
+// makeBatchers makes the batchers of the writes. Updates and endings have one
+// call in flight, because an update that overtakes another of its flow is
+// refused. All other writes have no order among callers, and two calls.
+func (c *core) makeBatchers() {
+	c.posts = newBatcher(c, 2, c.sendPostings, func(p *v1.PostedJob) error { return command.ErrorFromProto(p.GetError()) })
 	verdict := func(r *v1.Result) error { return command.ErrorFromProto(r.GetError()) }
-	c.ordered = newLane(c, 1, c.sendCommands, verdict)
-	c.others = newLane(c, 2, c.sendCommands, verdict)
+	c.ordered = newBatcher(c, 1, c.sendCommands, verdict)
+	c.others = newBatcher(c, 2, c.sendCommands, verdict)
 }
 
 func (c *core) sendPostings(ctx context.Context, p *peer, postings []*v1.Posting) ([]*v1.PostedJob, *tryError) {
@@ -32,7 +32,7 @@ func (c *core) sendPostings(ctx context.Context, p *peer, postings []*v1.Posting
 	if failed != nil {
 		return nil, failed
 	}
-	return answer.GetPosted(), within(len(postings), len(answer.GetPosted()))
+	return answer.GetPosted(), checkCount(len(postings), len(answer.GetPosted()))
 }
 
 func (c *core) sendCommands(ctx context.Context, p *peer, commands []*v1.Command) ([]*v1.Result, *tryError) {
@@ -40,23 +40,23 @@ func (c *core) sendCommands(ctx context.Context, p *peer, commands []*v1.Command
 	if failed != nil {
 		return nil, failed
 	}
-	return answer.GetResults(), within(len(commands), len(answer.GetResults()))
+	return answer.GetResults(), checkCount(len(commands), len(answer.GetResults()))
 }
 
-// execute sends one command and gives its result.
-func execute(ctx context.Context, l *lane[*v1.Command, *v1.Result], name string, c *v1.Command) (*v1.Result, error) {
-	results, _, err := l.do(ctx, operation{name: name}, []*v1.Command{c})
+// execute sends one command and returns its result.
+func execute(ctx context.Context, b *batcher[*v1.Command, *v1.Result], name string, c *v1.Command) (*v1.Result, error) {
+	results, _, err := b.do(ctx, operation{name: name}, []*v1.Command{c})
 	if err != nil {
 		return nil, err
 	}
-	if err := l.verdict(results[0]); err != nil {
+	if err := b.verdict(results[0]); err != nil {
 		return nil, cannot(name, err)
 	}
 	return results[0], nil
 }
 
-// remove sends a command after which something is gone. To find it gone is an
-// error, except for the repeat of a try that may have done it.
+// remove sends a command that removes something. Finding it gone is an error,
+// except after an attempt whose result was ambiguous.
 func (c *Client) remove(ctx context.Context, name string, message *v1.Command, gone error) error {
 	results, repeated, err := c.others.do(ctx, operation{name: name}, []*v1.Command{message})
 	if err != nil {
@@ -106,8 +106,8 @@ func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 	return posted, nil
 }
 
-// checkPosting gives a posting that no node would accept its verdict here, so
-// that it does not stand in the way of the others.
+// checkPosting refuses here what no node would accept, so that it does not keep
+// the other postings from being sent.
 func checkPosting(posting *jobs.Posting, message *v1.Posting) error {
 	if size := command.SizeOf(message); size > wire.MaxCommand {
 		return &logbook.LimitError{Field: "posting", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
@@ -120,8 +120,8 @@ func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted) error {
 		return nil
 	}
 	job, err := command.JobFromProto(answer.GetJob())
-	// Nobody else knows an id that was made here: if that job existed, then by
-	// an earlier try of this very call.
+	// Only this call knows an id that it made: if that job existed, an earlier
+	// attempt posted it.
 	posted.Existed = answer.GetExisted() && (!own || job.ID != posted.Job.ID)
 	posted.Job = job
 	return unreadable(err)
@@ -139,8 +139,8 @@ func restore(job *jobs.Job, posting *jobs.Posting) {
 	}
 }
 
-// unreadable marks an answer that this program does not understand. What was
-// asked for has happened.
+// unreadable marks an answer that this program does not understand. The call has
+// happened.
 func unreadable(err error) error {
 	if err == nil {
 		return nil
@@ -236,8 +236,8 @@ func (c *Client) Claim(ctx context.Context, session jobs.SessionID, job jobs.Job
 	return c.claimed(ctx, session, answer.GetClaimed())
 }
 
-// claimed reads the answer to a claim, and the flow where it was too large
-// for that.
+// claimed reads the answer to a claim, and then the flow if it was too large for
+// the answer.
 func (c *Client) claimed(ctx context.Context, session jobs.SessionID, message *v1.Claimed) (jobs.Claimed, error) {
 	claimed, err := command.ClaimedFromProto(message)
 	if err != nil {
@@ -277,8 +277,8 @@ func (c *Client) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jo
 }
 
 // claimNext asks until it has an answer. Each try waits for what is left of the
-// time: one that is lost is followed by one that says, by its nonce, whether it
-// has claimed, and the caller is not left in doubt.
+// time. The one after a lost answer says, by the nonce, what that one claimed, so
+// the result is not ambiguous.
 func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, until time.Time) (*v1.ClaimNextResponse, error) {
 	fields := command.ClaimRequestToProto(&request)
 	message := &v1.ClaimNextRequest{

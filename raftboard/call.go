@@ -23,9 +23,9 @@ import (
 // Times of one try. A try that takes longer counts as one whose answer is
 // lost, and is repeated at another node.
 const (
-	// tryTime leaves room within the life of a session of the default length: a
-	// write to a node that has stopped is settled at another one before the
-	// claim that it is written under can be over.
+	// tryTime is well below the life of a session of the default length: a write
+	// to a node that has stopped is settled at another one before the claim
+	// that it is made under can expire.
 	tryTime       = 3 * time.Second
 	keepAliveTime = time.Second      // a session of the default length has three tries
 	pollTime      = 30 * time.Second // of a long poll; asked for again and again
@@ -35,7 +35,7 @@ const (
 // A write that hangs once must not cost a session.
 const _ = uint64(jobs.DefaultTTL - tryTime - keepAliveTime)
 
-// operation is what the machinery must know about a call.
+// operation is what retries and batches must know about a call.
 type operation struct {
 	name  string        // as it stands in "cannot …"
 	reads bool          // it changes nothing, so that it is never uncertain
@@ -55,11 +55,11 @@ type unary[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.
 func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req, at func(*peer) unary[Req, Res]) (*Res, error) {
 	bounded, cancel := c.bounded(ctx, forever)
 	defer cancel(nil)
-	h := c.newHunt(op.stale)
+	tries := c.newRetry(op.stale)
 	for {
-		p, err := h.next(bounded)
+		p, err := tries.next(bounded)
 		if err != nil {
-			return nil, h.giveUp(op, ctx, bounded)
+			return nil, tries.giveUp(op, ctx, bounded)
 		}
 		if op.each != nil {
 			op.try = op.each()
@@ -69,15 +69,15 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 			return answer, nil
 		}
 		if failed.final {
-			return nil, cannot(op.name, failed.forReads(op.reads))
+			return nil, cannot(op.name, failed.settled(op.reads))
 		}
 		if op.reads && cutOff(bounded, failed) {
 			continue // and find the context at its end
 		}
-		h.failed(bounded, p, failed)
-		// The patience ends between tries: one that is cut off would leave
-		// in doubt what the next moment would have settled.
-		if time.Since(h.since) > c.options.Patience {
+		tries.failed(bounded, p, failed)
+		// The patience ends between tries: to cut one off would make the
+		// result ambiguous that its answer would have settled.
+		if time.Since(tries.since) > c.options.Patience {
 			cancel(errPatience)
 		}
 	}
@@ -97,11 +97,11 @@ func cannot(name string, err error) error {
 // the caller's time is up: it counts in whole milliseconds, by its own clock.
 const deadlineSlack = 20 * time.Millisecond
 
-// cutOff tells that a try has ended because the caller's time was up while the
-// node was at work. That is no trouble of the node's.
+// cutOff reports whether a try has ended because the caller's time was up while
+// the node was at work. The node is not at fault.
 func cutOff(ctx context.Context, failed *tryError) bool {
 	if ctx.Err() != nil {
-		return failed.doubtful
+		return failed.ambiguous
 	}
 	deadline, ok := ctx.Deadline()
 	return ok && time.Until(deadline) < deadlineSlack && errors.Is(failed.err, context.DeadlineExceeded)
@@ -116,8 +116,8 @@ var (
 // forever is the time of what does not end by itself.
 const forever = time.Duration(math.MaxInt64)
 
-// bounded gives the context of all tries of a call: it ends with the caller's,
-// with the client, and when the time is over.
+// bounded is the context of all tries of a call. It ends with the caller's, with
+// the client, and after the limit.
 func (c *core) bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelCauseFunc) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	detach := context.AfterFunc(c.life, func() { cancel(errClosed) })
@@ -139,14 +139,14 @@ func (c *core) bounded(ctx context.Context, limit time.Duration) (context.Contex
 type tryError struct {
 	err       error
 	final     bool // the call is settled by it
-	doubtful  bool // it may have happened
+	ambiguous bool // it may have happened
 	unreached bool // the node could not even be asked
 }
 
-// forReads gives the error of a settled call. What only reads has not
-// happened, whatever became of it.
-func (e *tryError) forReads(reads bool) error {
-	if !reads && e.doubtful && !errors.Is(e.err, jobs.ErrUncertain) {
+// settled is the error of a settled call. A call that only reads has not
+// happened, whatever came of it.
+func (e *tryError) settled(reads bool) error {
+	if !reads && e.ambiguous && !errors.Is(e.err, jobs.ErrUncertain) {
 		return fmt.Errorf("%w: %w", jobs.ErrUncertain, e.err)
 	}
 	return e.err
@@ -162,27 +162,27 @@ func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation,
 	defer cancel()
 	if op.over != "" {
 		answer := new(Res)
-		failed, carried := c.carry(timed, p, op, message, answer)
-		if carried {
+		failed, sent := c.tryStream(timed, p, op, message, answer)
+		if sent {
 			return answer, failed
 		}
 	}
 	var reach reach
 	request := connect.NewRequest(message)
 	if op.stale {
-		c.askFor(request.Header())
+		c.setMinIndex(request.Header())
 	}
 	answer, err := do(reach.trace(timed), request)
 	if err == nil {
 		c.heard(p, answer.Header())
 		return answer.Msg, nil
 	}
-	return nil, c.judge(p, &reach, err)
+	return nil, c.classify(p, &reach, err)
 }
 
-// carry is one try on the stream to a node. It tells whether it went there;
-// otherwise nothing has happened.
-func (c *core) carry(ctx context.Context, p *peer, op operation, message, answer any) (failed *tryError, carried bool) {
+// tryStream is one try on the stream to a node. Sent is false when it did not go
+// there; then nothing has happened.
+func (c *core) tryStream(ctx context.Context, p *peer, op operation, message, answer any) (failed *tryError, sent bool) {
 	call := stream.Call{Procedure: op.over, Message: message.(proto.Message)}
 	if op.stale {
 		call.MinIndex = c.index.Load()
@@ -192,16 +192,16 @@ func (c *core) carry(ctx context.Context, p *peer, op operation, message, answer
 	case errors.Is(err, stream.ErrNotCarried):
 		return nil, false
 	case err != nil:
-		return c.judge(p, new(reach), err), true
+		return c.classify(p, new(reach), err), true
 	}
 	c.peers.heard(p, heard.Leader)
 	c.saw(heard.Index)
 	return nil, true
 }
 
-// askFor makes a node that answers for itself be as new as what this client
-// has seen.
-func (c *core) askFor(header http.Header) {
+// setMinIndex makes a node that answers from its own state wait until it has
+// applied what this client has seen.
+func (c *core) setMinIndex(header http.Header) {
 	if index := c.index.Load(); index > 0 {
 		header.Set(wire.HeaderMinIndex, strconv.FormatUint(index, 10))
 	}
@@ -215,8 +215,8 @@ func (c *core) heard(p *peer, header http.Header) {
 	}
 }
 
-// judge says what the error of a try means.
-func (c *core) judge(p *peer, reach *reach, err error) *tryError {
+// classify says what the error of a try means for the call.
+func (c *core) classify(p *peer, reach *reach, err error) *tryError {
 	var crossed *connect.Error
 	if errors.As(err, &crossed) {
 		c.heard(p, crossed.Meta())
@@ -231,20 +231,20 @@ func (c *core) judge(p *peer, reach *reach, err error) *tryError {
 	case reach.none(), errors.Is(plain, jobs.ErrUnavailable):
 		return &tryError{err: plain, unreached: !connect.IsWireError(err)}
 	case errors.Is(plain, jobs.ErrUncertain), errors.Is(plain, context.Canceled), errors.Is(plain, context.DeadlineExceeded):
-		return &tryError{err: plain, doubtful: true}
+		return &tryError{err: plain, ambiguous: true}
 	}
 	// An error of no known kind does not say whether the call happened, and
 	// would most likely come again.
 	unknown := connect.CodeOf(wire.ErrorToConnect(plain)) == connect.CodeInternal
-	return &tryError{err: plain, final: true, doubtful: unknown}
+	return &tryError{err: plain, final: true, ambiguous: unknown}
 }
 
-// reach notes how far a try has come, for that tells exactly whether the
-// other end can have heard of it.
+// reach records how far a try has come: without a connection, the node cannot
+// have heard of it.
 type reach struct{ asked, connected atomic.Bool }
 
-// trace makes a context that tells reach when a connection is asked for, and
-// when there is one.
+// trace makes a context that records when a connection is asked for, and when
+// there is one.
 func (r *reach) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { r.asked.Store(true) },
@@ -252,6 +252,6 @@ func (r *reach) trace(ctx context.Context) context.Context {
 	})
 }
 
-// none tells that there never was a connection. A client that does not trace
-// leaves that open.
+// none reports that there never was a connection. It is false for an HTTP client
+// that does not trace.
 func (r *reach) none() bool { return r.asked.Load() && !r.connected.Load() }

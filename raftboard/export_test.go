@@ -13,14 +13,14 @@ func NewTransport(dial func(ctx context.Context, network, address string) (net.C
 	return transport
 }
 
-// Waiting tells how many updates and endings wait for their call.
+// Waiting is how many calls of updates and endings wait to be sent.
 func Waiting(c *Client) int {
 	c.ordered.mu.Lock()
 	defer c.ordered.mu.Unlock()
 	return len(c.ordered.queue)
 }
 
-// WaitingPosts tells how many calls of Post wait for theirs.
+// WaitingPosts is how many calls of Post wait to be sent.
 func WaitingPosts(c *Client) int {
 	c.posts.mu.Lock()
 	defer c.posts.mu.Unlock()

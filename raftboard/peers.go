@@ -29,9 +29,9 @@ const (
 const (
 	// maxLearned bounds the nodes that are known from answers only.
 	maxLearned = 16
-	// shunTime is how long a learned address that could not be reached is
-	// not followed again. Nodes may know the leader by an address that is of
-	// no use here; they forward, so that nothing is lost but a hop.
+	// shunTime is how long a learned address that could not be reached is not
+	// tried again. Nodes may know the leader by an address that cannot be reached
+	// from here; other nodes forward to it, at the cost of a hop.
 	shunTime = 10 * time.Second
 )
 
@@ -47,9 +47,9 @@ type peer struct {
 
 	configured bool
 	shunned    time.Time // until then; guarded by peers.mu
-	// What this node has last said of the leader, and who that is; guarded by
-	// peers.mu. It says so with every answer.
-	told   string
+	// The leader's address in this node's last answer, and the peer at it;
+	// guarded by peers.mu.
+	hint   string
 	leader *peer
 }
 
@@ -58,7 +58,7 @@ func (p *peer) String() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.url, "http://"), "https://")
 }
 
-// peers are the nodes that a client knows, and which of them it tries first.
+// peers are the nodes that a client knows, and selects which of them is tried.
 type peers struct {
 	http connect.HTTPClient
 	// keep makes the stream to a node.
@@ -129,8 +129,8 @@ func (o Options) baseURL(endpoint string) (string, error) {
 	return parsed.Scheme + "://" + strings.ToLower(parsed.Host), nil
 }
 
-// pick gives the node to try next, or nil if all that are known have been
-// tried. The leader comes first, unless the call is spread over all nodes.
+// pick selects the node to try next; nil if all that are known have been tried.
+// The leader comes first, unless the call is spread over all nodes.
 func (s *peers) pick(tried map[*peer]bool, spread bool) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,8 +155,8 @@ func (s *peers) pick(tried map[*peer]bool, spread bool) *peer {
 	return nil
 }
 
-// failed notes that a node gave no usable answer. Unreached: it could not
-// even be asked.
+// failed records that a node gave no usable answer. Unreached: there was no
+// connection.
 func (s *peers) failed(p *peer, unreached bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *peers) failed(p *peer, unreached bool) {
 	}
 }
 
-// heard notes the address of the leader that an answer gives, if it does.
+// heard records the address of the leader that an answer names, if it does.
 func (s *peers) heard(from *peer, address string) {
 	if address == "" {
 		return
@@ -179,7 +179,7 @@ func (s *peers) heard(from *peer, address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := from.leader
-	if from.told != address || s.all[p.url] != p {
+	if from.hint != address || s.all[p.url] != p {
 		scheme, _, _ := strings.Cut(from.url, "://")
 		base, err := Options{}.baseURL(scheme + "://" + address)
 		if err != nil {
@@ -188,16 +188,15 @@ func (s *peers) heard(from *peer, address string) {
 		if p = s.all[base]; p == nil {
 			p = s.learnLocked(base)
 		}
-		from.told, from.leader = address, p
+		from.hint, from.leader = address, p
 	}
 	if s.leader != p && time.Now().After(p.shunned) {
 		s.leader = p
 	}
 }
 
-// learn notes another node of the cluster, so that a client which was given a
-// single endpoint goes on when that node is gone. An address that is of no use
-// here is only ever tried after all that were given.
+// learn adds another node of the cluster, so that a client with one endpoint goes
+// on when that node is gone. Learned addresses are tried after the given ones.
 func (s *peers) learn(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +225,7 @@ func (s *peers) known() []*peer {
 	return append(append([]*peer(nil), s.order...), s.learned...)
 }
 
-// at gives the node at an endpoint, also one that is not known so far.
+// at is the node at an endpoint, also one that is not known so far.
 func (s *peers) at(base string) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,21 +3,21 @@
 //
 //	client, err := raftboard.Dial(ctx, "10.0.0.1:7070", "10.0.0.2:7070", "10.0.0.3:7070")
 //
-// A Client knows some endpoints of one cluster. It calls the leader where it
-// knows it and any other node where it does not, for every node takes every
-// call. What a call cannot settle at one node it repeats at the next: every
-// call carries ids, nonces or tokens that make a repeat harmless. So a method
-// returns when it knows what has become of the call, when its context ends,
+// A Client knows some endpoints of one cluster. It calls the leader if it knows
+// one, and otherwise any node: every node takes every call. A call that one node
+// does not settle is tried at the next; its ids, nonces or tokens make a repeat
+// harmless. So a method returns when the call is settled, when its context ends,
 // or after Options.Patience without a usable answer.
 //
 // Guarantees. An error that wraps jobs.ErrUnavailable: nothing has happened,
-// because every try was refused or never left this process. An error that
-// wraps jobs.ErrUncertain: some try may have been carried out. Either may wrap
-// the context's error besides. Calls that only read never return ErrUncertain.
+// because every attempt was refused or never left this process. An error that
+// wraps jobs.ErrUncertain: the result is ambiguous, some attempt may have been
+// carried out. Either may wrap the context's error besides. Calls that only read
+// never return ErrUncertain.
 //
-// Writes of concurrent callers travel together: whatever waits goes into one
-// call, without a timer, as soon as an earlier call is back. Updates of flows
-// and the endings of jobs keep the order in which they were asked for.
+// Writes of concurrent callers are batched: everything that waits goes into one
+// call, without a timer, when an earlier call is back. Updates of flows and the
+// endings of jobs keep the order in which the calls were made.
 //
 // The package links neither raft nor the state machine.
 package raftboard
@@ -110,7 +110,7 @@ var (
 	_ logbook.Connection = (*Client)(nil)
 )
 
-// core is what a client and its stale view share.
+// core is what a client and its stale views share.
 type core struct {
 	options Options
 	log     hclog.Logger
@@ -120,17 +120,17 @@ type core struct {
 	// A stale read is never older.
 	index atomic.Uint64
 
-	posts   *lane[*v1.Posting, *v1.PostedJob]
-	ordered *lane[*v1.Command, *v1.Result] // updates and endings
-	others  *lane[*v1.Command, *v1.Result] // all other writes
+	posts   *batcher[*v1.Posting, *v1.PostedJob]
+	ordered *batcher[*v1.Command, *v1.Result] // updates and endings
+	others  *batcher[*v1.Command, *v1.Result] // all other writes
 
 	life context.Context // ends with Close
 	stop context.CancelFunc
-	idle func() // closes connections that nobody uses
+	idle func() // closes idle connections
 
 	mu     sync.Mutex
 	closed bool
-	work   sync.WaitGroup // the lanes' goroutines
+	work   sync.WaitGroup // the goroutines of batchers and streams
 }
 
 // Dial is Open with no options but the endpoints.
@@ -138,10 +138,10 @@ func Dial(ctx context.Context, endpoints ...string) (*Client, error) {
 	return Open(ctx, Options{Endpoints: endpoints})
 }
 
-// Open makes a client and waits until one node, of whatever rank, has
-// answered: so a wrong address is found here. ErrInvalid names every fault of
-// the options; ErrUnavailable says which nodes were tried, once the patience
-// or the context has come to an end.
+// Open makes a client and waits until one node, leader or not, has answered, so
+// a wrong address is found here. ErrInvalid names every fault of the options.
+// ErrUnavailable, after the patience or the end of the context, says which nodes
+// were tried.
 func Open(ctx context.Context, options Options) (*Client, error) {
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("cannot open a client: %w", err)
@@ -157,7 +157,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	c.peers = newPeers(c.options, c.http, func(node conductordv1connect.StreamServiceClient) *stream.Caller {
 		return stream.NewCaller(stream.CallerOptions{Node: node, Life: c.life, Spawn: c.spawn})
 	})
-	c.makeLanes()
+	c.makeBatchers()
 	client := &Client{core: c}
 	if err := client.greet(ctx); err != nil {
 		client.Close()
@@ -166,9 +166,8 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	return client, nil
 }
 
-// newTransport makes connections of HTTP/2 only, one to each node, which many
-// long polls can share. The pings find out within seconds that a node is gone
-// that has not said so.
+// newTransport makes connections of HTTP/2 only: one to each node, which all long
+// polls share. Pings find within seconds a node that has died silently.
 func newTransport(secure *tls.Config) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -184,14 +183,13 @@ func newTransport(secure *tls.Config) *http.Transport {
 	}
 }
 
-// noRedirect keeps a call from being sent where nobody has asked for: a node
-// forwards, and never redirects.
+// noRedirect refuses redirects: nodes forward calls and never redirect them.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Stale gives a view of the client whose reads are answered by any node, from
-// its own state, without asking the others. They may be behind, but never
-// behind what this client has written or read. Writes are the client's own.
-// Closing the view closes the client.
+// Stale returns a view of the client whose reads any node answers from its own
+// state, without asking the others. They may be behind, but never behind what
+// this client has written or read. Writes are as before. Closing the view closes
+// the client.
 func (c *Client) Stale() *Client { return &Client{core: c.core, stale: true} }
 
 // Close ends all calls, with errors that say so and whether they may have
@@ -206,8 +204,8 @@ func (c *Client) Close() {
 	c.idle()
 }
 
-// spawn runs a goroutine that ends by itself or with the client's life. It
-// tells whether it did, for a closed client starts nothing.
+// spawn runs a goroutine that ends by itself or with the client's life. A closed
+// client starts nothing, and returns false.
 func (c *core) spawn(run func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +215,7 @@ func (c *core) spawn(run func()) bool {
 	return !c.closed
 }
 
-// saw notes the log index that an answer includes.
+// saw records the log index that an answer includes.
 func (c *core) saw(index uint64) {
 	for {
 		old := c.index.Load()

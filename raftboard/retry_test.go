@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// writes are calls of each kind of write: alone, and packed in each lane.
+// writes are calls of each kind of write: alone, and in each batcher.
 var writes = map[string]func(context.Context, *raftboard.Client) error{
 	"post": func(ctx context.Context, c *raftboard.Client) error {
 		_, err := c.Post(ctx, jobs.Posting{Name: "j"})
@@ -126,7 +126,7 @@ type logger struct {
 
 func (l logger) Debug(string, ...any) { l.failed() }
 
-// A context that ends between tries leaves nothing in doubt.
+// A context that ends between tries makes nothing ambiguous.
 func TestRefusedUntilTheContextEnds(t *testing.T) {
 	for name, write := range writes {
 		t.Run(name, func(t *testing.T) {

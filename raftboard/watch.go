@@ -36,7 +36,7 @@ type watcher struct {
 	client  *Client
 	yield   func(jobs.Event, error) bool
 	request *v1.WatchRequest // its After is how far the watch has come
-	begin   bool             // its beginning is yet to be told
+	begin   bool             // EventBegun is yet to be yielded
 }
 
 // errEnough says that the reader wants no more.
@@ -46,13 +46,13 @@ var errEnough = errors.New("the reader has stopped")
 // the reader wants no more.
 func (w *watcher) run(ctx context.Context) error {
 	op := operation{name: "watch", reads: true}
-	h := w.client.newHunt(w.client.stale)
+	tries := w.client.newRetry(w.client.stale)
 	bounded, cancel := w.client.bounded(ctx, w.client.options.Patience)
 	defer func() { cancel(nil) }()
 	for {
-		p, err := h.next(bounded)
+		p, err := tries.next(bounded)
 		if err != nil {
-			return h.giveUp(op, ctx, bounded)
+			return tries.giveUp(op, ctx, bounded)
 		}
 		began := time.Now()
 		heard, failed := w.follow(ctx, p)
@@ -68,14 +68,14 @@ func (w *watcher) run(ctx context.Context) error {
 			cancel(nil)
 			bounded, cancel = w.client.bounded(ctx, w.client.options.Patience)
 			if time.Since(began) > lastPause {
-				h.settled()
+				tries.settled()
 			}
 		}
-		h.failed(bounded, p, failed)
+		tries.failed(bounded, p, failed)
 	}
 }
 
-// follow reads one stream to its end. It tells whether the node was heard.
+// follow reads one stream to its end. Heard: the node has sent something.
 func (w *watcher) follow(ctx context.Context, p *peer) (heard bool, failed *tryError) {
 	c := w.client
 	ctx, cancel := context.WithCancel(ctx)
@@ -84,11 +84,11 @@ func (w *watcher) follow(ctx context.Context, p *peer) (heard bool, failed *tryE
 	silence := time.AfterFunc(wire.WatchSilence, cancel)
 	defer silence.Stop()
 	request := connect.NewRequest(w.request)
-	c.askFor(request.Header())
+	c.setMinIndex(request.Header())
 	var reach reach
 	stream, err := p.board.Watch(reach.trace(ctx), request)
 	if err != nil {
-		return false, c.judge(p, &reach, err)
+		return false, c.classify(p, &reach, err)
 	}
 	defer func() {
 		cancel() // so that closing does not wait for the rest of the stream
@@ -106,7 +106,7 @@ func (w *watcher) follow(ctx context.Context, p *peer) (heard bool, failed *tryE
 		silence.Reset(wire.WatchSilence)
 	}
 	if err := stream.Err(); err != nil {
-		return heard, c.judge(p, &reach, err)
+		return heard, c.classify(p, &reach, err)
 	}
 	return heard, &tryError{err: errors.New("the node has ended the stream")}
 }
@@ -137,8 +137,8 @@ func (w *watcher) pass(message *v1.WatchResponse) error {
 	return nil
 }
 
-// advance notes how far the watch has come. It tells whether that is further
-// than before.
+// advance records how far the watch has come, and reports whether that is
+// further than before.
 func (w *watcher) advance(to jobs.Position) bool {
 	if w.request.After != nil {
 		from := command.PositionFromProto(w.request.After)

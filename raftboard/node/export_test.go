@@ -459,23 +459,6 @@ func Within(numbers []int, bound int) int { return within(numbers, bound) }
 // LastSnapshot is the last entry of the latest snapshot; 0 if there is none.
 func LastSnapshot(n *Node) uint64 { return n.growth.index.Load() }
 
-// Bounds of what goes beside another entry.
-const (
-	EntriesInFlight = entriesInFlight
-	MuchCommands    = muchCommands
-	MuchBytes       = muchBytes
-	FewCommands     = fewCommands
-)
-
-// MayGo tells whether an entry of one proposal would go now.
-func MayGo(entries, afloat, commands, bytes int) bool {
-	l := loading{entries: entries, afloat: afloat, commands: commands, bytes: bytes}
-	if commands > 0 {
-		l.batch = []*proposal{{bytes: bytes}}
-	}
-	return l.mayGo()
-}
-
 // InTurn does the parts of a call.
 func InTurn(parts int, do func(part int) error) error { return inTurn(parts, do) }
 

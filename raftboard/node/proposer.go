@@ -13,22 +13,17 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Bounds of the proposer. An entry takes what is waiting, up to these; a
-// single command may be as large as the limits allow.
+// Bounds of the proposer. An entry takes what waits, up to these; a single
+// command may be as large as the limits allow.
 const (
 	maxEntryCommands = 512
 	maxEntryBytes    = 512 << 10 // raft advises against larger entries: heartbeats share the connection
 	// entriesInFlight lets one entry fill while another is being written. More
 	// would only make entries smaller.
 	entriesInFlight = 2
-	// An entry costs every node fsyncs and a transaction, whatever it holds. So
-	// one goes beside another only if it holds much, or if both hold so few
-	// commands that their callers gain more than it costs.
-	muchCommands    = maxEntryCommands / 8
-	muchBytes       = maxEntryBytes / 4
-	fewCommands     = 4
 	maxWaiting      = 4096 // proposals in the queue; beyond it callers are told to come back
 	maxWaitingBytes = 64 << 20
 	enqueueTimeout  = 2 * time.Second
@@ -40,10 +35,19 @@ const (
 	settlePatience = time.Second
 )
 
+// entryRule is that of log entries. An entry costs every node fsyncs and a
+// transaction, whatever it holds.
+var entryRule = wire.BatchRule{
+	Max:      wire.Load{Commands: maxEntryCommands, Bytes: maxEntryBytes},
+	Much:     wire.Load{Commands: maxEntryCommands / 8, Bytes: maxEntryBytes / 4},
+	Few:      4,
+	InFlight: entriesInFlight,
+}
+
 // proposal is commands that go into one entry, in order.
 type proposal struct {
 	commands []*conductordv1.Command
-	bytes    int
+	load     wire.Load
 	shares   []share // of the commands, in their order
 }
 
@@ -58,12 +62,12 @@ func (p *proposal) join(answer chan proposed, commands ...*conductordv1.Command)
 	p.shares = append(p.shares, share{len(commands), answer})
 	p.commands = append(p.commands, commands...)
 	for _, c := range commands {
-		p.bytes += command.Size(c)
+		p.load = p.load.Plus(wire.Load{Commands: 1, Bytes: command.Size(c)})
 	}
 }
 
-// tell gives each share its own part of what there is to tell.
-func (p *proposal) tell(answer proposed) {
+// answer sends each share its own part of the answer.
+func (p *proposal) answer(answer proposed) {
 	results := answer.results
 	for _, one := range p.shares {
 		if results != nil {
@@ -80,9 +84,9 @@ type proposed struct {
 	err     error
 }
 
-// proposer packs the commands that are waiting into one log entry, and those
-// that come while that entry is on its way into the next. There is no timer:
-// under load entries fill by themselves, without load a command goes at once.
+// proposer batches the commands that wait into one log entry, and those that come
+// while that entry is in flight into the next. There is no timer: under load
+// entries fill by themselves, without load a command goes at once.
 type proposer struct {
 	raft    *raft.Raft
 	now     func() time.Time
@@ -120,8 +124,8 @@ func (p *proposer) propose(ctx context.Context, commands ...*conductordv1.Comman
 	return p.proposeWith(ctx, nil, commands...)
 }
 
-// proposeWith has claims that wait for what the commands bring travel behind
-// them, in the same entry. They are told by themselves what came of it.
+// proposeWith appends claims that wait for what the commands post to the same
+// entry. The claims get their results on their own channels.
 func (p *proposer) proposeWith(ctx context.Context, riders []*claimWaiter, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
 	answer := make(chan proposed, 1)
 	var one proposal
@@ -130,7 +134,7 @@ func (p *proposer) proposeWith(ctx context.Context, riders []*claimWaiter, comma
 		one.join(rider.ridden, rider.claim)
 	}
 	if err := p.enqueue(&one); err != nil {
-		one.tell(proposed{err: err})
+		one.answer(proposed{err: err})
 		return 0, nil, err // for certain, though the node may be stopping
 	}
 	got := p.await(ctx, answer)
@@ -156,7 +160,7 @@ func (p *proposer) enqueue(one *proposal) error {
 		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
 	default:
 	}
-	size := int64(one.bytes)
+	size := int64(one.load.Bytes)
 	if total := p.waiting.Add(size); total > maxWaitingBytes {
 		p.waiting.Add(-size)
 		return fmt.Errorf("%w: proposals of %d bytes are waiting already", jobs.ErrUnavailable, total-size)
@@ -170,8 +174,8 @@ func (p *proposer) enqueue(one *proposal) error {
 	}
 }
 
-// close refuses what waits, and gives what is in flight a moment to be
-// answered. What is in flight after that is answered by the end of raft.
+// close refuses what waits, and waits a moment for what is in flight. What is in
+// flight after that is answered when raft ends.
 func (p *proposer) close() {
 	p.stopping.Do(func() { close(p.stopped) })
 	p.done.Wait()
@@ -186,90 +190,79 @@ func (p *proposer) close() {
 	}
 }
 
-// loading is what the proposer's goroutine knows: the next entry as far as it is
-// filled, and the entries that are on their way.
-type loading struct {
-	batch           []*proposal
-	commands, bytes int
-	held            *proposal // does not fit any more, and is the first of the entry after
-	entries, afloat int       // on their way, and the commands in them
+// batching is the state of the proposer's goroutine: the next entry as far as it
+// is filled, and the entries in flight.
+type batching struct {
+	next     []*proposal
+	load     wire.Load // of next
+	held     *proposal // did not fit, and is the first of the entry after
+	inFlight int       // entries
+	commands int       // in them
 }
 
 func (p *proposer) run() {
 	defer p.refuseWaiting()
-	var l loading
+	var b batching
 	for {
-		p.fill(&l)
-		if l.mayGo() {
-			p.send(l.depart())
+		p.fill(&b)
+		if entryRule.SendNow(b.load, b.held != nil, b.inFlight, b.commands) {
+			p.send(b.depart())
 			continue
 		}
 		var queue chan *proposal
-		if l.open() {
+		if b.open() {
 			queue = p.queue
 		}
 		select {
 		case one := <-queue:
-			p.waiting.Add(-int64(one.bytes))
-			l.add(one)
+			p.waiting.Add(-int64(one.load.Bytes))
+			b.add(one)
 		case commands := <-p.landed:
-			l.entries, l.afloat = l.entries-1, l.afloat-commands
+			b.inFlight, b.commands = b.inFlight-1, b.commands-commands
 		case <-p.stopped:
-			if l.held != nil {
-				l.batch = append(l.batch, l.held)
+			if b.held != nil {
+				b.next = append(b.next, b.held)
 			}
-			answerAll(l.batch, proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
+			answerAll(b.next, proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
 			return
 		}
 	}
 }
 
-// fill takes what is waiting, without waiting for more.
-func (p *proposer) fill(l *loading) {
-	for l.open() {
+// fill takes what waits, without waiting for more.
+func (p *proposer) fill(b *batching) {
+	for b.open() {
 		select {
 		case one := <-p.queue:
-			p.waiting.Add(-int64(one.bytes))
-			l.add(one)
+			p.waiting.Add(-int64(one.load.Bytes))
+			b.add(one)
 		default:
 			return
 		}
 	}
 }
 
-// open tells whether the entry can still take what comes. While no entry may
-// go, everything stays in the queue, which is bounded.
-func (l *loading) open() bool { return l.held == nil && l.entries < entriesInFlight }
+// open reports whether the entry takes more. While no entry may go, everything
+// stays in the queue, which is bounded.
+func (b *batching) open() bool { return b.held == nil && b.inFlight < entriesInFlight }
 
-func (l *loading) add(one *proposal) {
-	if len(l.batch) > 0 && (l.commands+len(one.commands) > maxEntryCommands || l.bytes+one.bytes > maxEntryBytes) {
-		l.held = one
+func (b *batching) add(one *proposal) {
+	if entryRule.Full(b.load, one.load) {
+		b.held = one
 		return
 	}
-	l.batch = append(l.batch, one)
-	l.commands += len(one.commands)
-	l.bytes += one.bytes
+	b.next = append(b.next, one)
+	b.load = b.load.Plus(one.load)
 }
 
-// mayGo tells whether the entry is to be proposed now.
-func (l *loading) mayGo() bool {
-	switch {
-	case len(l.batch) == 0 || l.entries == entriesInFlight:
-		return false
-	case l.entries == 0 || l.held != nil || l.commands >= muchCommands || l.bytes >= muchBytes:
-		return true
+// depart returns the entry, and begins the next.
+func (b *batching) depart() []*proposal {
+	batch := b.next
+	after := batching{inFlight: b.inFlight + 1, commands: b.commands + b.load.Commands}
+	if b.held != nil {
+		after.add(b.held)
 	}
-	return l.commands <= fewCommands && l.afloat <= fewCommands
-}
-
-// depart gives the entry, and begins the next.
-func (l *loading) depart() []*proposal {
-	batch := l.batch
-	next := loading{entries: l.entries + 1, afloat: l.afloat + l.commands}
-	if l.held != nil {
-		next.add(l.held)
-	}
-	*l = next
+	*b = after
 	return batch
 }
 
@@ -312,7 +305,7 @@ func (p *proposer) send(batch []*proposal) {
 		}
 		for _, one := range batch {
 			n := len(one.commands)
-			one.tell(proposed{index: future.Index(), results: results[:n:n]})
+			one.answer(proposed{index: future.Index(), results: results[:n:n]})
 			results = results[n:]
 		}
 	}()
@@ -333,7 +326,7 @@ func (p *proposer) refuseWaiting() {
 	for {
 		select {
 		case one := <-p.queue:
-			one.tell(proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
+			one.answer(proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
 		default:
 			return
 		}
@@ -342,12 +335,12 @@ func (p *proposer) refuseWaiting() {
 
 func answerAll(batch []*proposal, answer proposed) {
 	for _, one := range batch {
-		one.tell(answer)
+		one.answer(answer)
 	}
 }
 
-// proposalError tells what did not happen from what may have. raft gives up
-// before it has taken an entry into its log with the errors listed first.
+// proposalError separates what did not happen from what may have. With the errors
+// listed first, raft has not taken the entry into its log.
 func proposalError(err error) error {
 	for _, refused := range []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout} {
 		if errors.Is(err, refused) {

@@ -121,32 +121,6 @@ func TestProposerPacks(t *testing.T) {
 	}
 }
 
-// TestWhatGoesBesideAnotherEntry has a row for each reason to go or to wait.
-func TestWhatGoesBesideAnotherEntry(t *testing.T) {
-	const few, many = node.FewCommands, node.MuchCommands
-	for _, row := range []struct {
-		name                             string
-		entries, afloat, commands, bytes int
-		want                             bool
-	}{
-		{"nothing waits", 0, 0, 0, 0, false},
-		{"nothing is on its way", 0, 0, 1, 100, true},
-		{"few beside few", 1, few, few, 400, true},
-		{"few beside more", 1, few + 1, 1, 100, false},
-		{"more beside few", 1, 1, few + 1, 500, false},
-		{"many", 1, 500, many, 500, true},
-		{"not quite as many", 1, 500, many - 1, 500, false},
-		{"large", 1, 500, 1, node.MuchBytes, true},
-		{"not quite as large", 1, 500, 1, node.MuchBytes - 1, false},
-		{"too many entries on their way", node.EntriesInFlight, 2, 1, 100, false},
-		{"too many for many", node.EntriesInFlight, 2, many, node.MuchBytes, false},
-	} {
-		if got := node.MayGo(row.entries, row.afloat, row.commands, row.bytes); got != row.want {
-			t.Errorf("%s: %t, want %t", row.name, got, row.want)
-		}
-	}
-}
-
 func TestProposerRefusesWhenFull(t *testing.T) {
 	for _, row := range []struct {
 		name string

@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// holding is a script whose packed calls wait for the test.
+// holding is a script whose batched calls wait for the test.
 func holding(faults ...fault) *script {
 	return &script{faults: faults, hold: make(chan struct{}), entered: make(chan struct{}, 1000)}
 }
@@ -90,7 +90,7 @@ func TestLittleWaitsForACallThatCarriesMore(t *testing.T) {
 	})
 }
 
-// TestFewGoBesideFew: whoever calls beside a single other one does not wait for it.
+// TestFewGoBesideFew: a call beside a single other one does not wait for it.
 func TestFewGoBesideFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := holding()
@@ -160,6 +160,20 @@ func TestCallsAreBoundedInBytes(t *testing.T) {
 		}
 		if calls := s.count("a", "Post"); calls != 5 {
 			t.Errorf("%d calls, want 5 of two postings each", calls)
+		}
+		var updates []logbook.Update
+		for n := range 10 {
+			attempt := logbook.Attempt{Action: logbook.ActionExecute, Number: 1, EndedAt: time.Now(), Result: large}
+			updates = append(updates, logbook.Update{Flow: logbook.NewFlowID(), Sequence: uint64(n + 1), Atoms: []logbook.AtomChange{
+				{Name: "step", Kind: logbook.KindTask, Attempts: []logbook.Attempt{attempt}},
+			}})
+		}
+		verdicts, err := client.Update(t.Context(), updates...)
+		if err != nil || errors.Join(verdicts...) != nil {
+			t.Fatal(verdicts, err)
+		}
+		if calls := s.count("a", "Execute"); calls != 5 {
+			t.Errorf("%d calls, want 5 of two updates each", calls)
 		}
 	})
 }

@@ -1,0 +1,408 @@
+package raftboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// maxQueued bounds the requests of one batcher. Later callers wait until one of
+// them is settled, within their own contexts.
+const maxQueued = 4096
+
+// batchRule is that of calls; how many may be in flight is the batcher's.
+var batchRule = wire.BatchRule{
+	Max:  wire.Load{Commands: wire.PackCommands, Bytes: wire.PackBytes},
+	Much: wire.Load{Commands: wire.PackCommands / 2, Bytes: wire.PackBytes / 2},
+	Few:  4,
+}
+
+// batcher packs the writes of concurrent callers into calls: everything that
+// waits when a call can start goes with it. With one call in flight it keeps
+// the order in which its callers came.
+//
+// A call that settles nothing puts its requests back to the front of the queue;
+// they go again with whatever waits by then. So what is known of each request is
+// exact: one whose caller leaves while it waits is not sent again, and has
+// happened only if an earlier call of its own may have.
+type batcher[Item proto.Message, Result any] struct {
+	core *core
+	rule wire.BatchRule
+	// send makes the call. It answers with one result for each item.
+	send func(context.Context, *peer, []Item) ([]Result, *tryError)
+	// verdict is the error within a result, nil if there is none.
+	verdict func(Result) error
+	queued  chan struct{} // holds one for each request that is not settled
+
+	mu       sync.Mutex
+	queue    []*request[Item, Result]
+	workers  int
+	inFlight int // calls
+	commands int // in them
+}
+
+// request is what one caller sends: items that go in one call, in order.
+type request[Item, Result any] struct {
+	items []Item
+	load  wire.Load
+	done  chan struct{} // closed when settled
+
+	// Written before done is closed, read after.
+	results []Result
+	err     error
+
+	// Guarded by batcher.mu until done is closed, and then fixed.
+	batch     *batch[Item, Result] // nil while it waits
+	alone     bool                 // goes alone, for it may be what a call was refused for
+	gone      bool                 // its caller has left
+	last      bool                 // its patience is over: it is not sent again
+	ambiguous bool                 // an earlier call may have delivered it
+	attempts  string               // what was tried
+}
+
+// batch is the requests of one call.
+type batch[Item, Result any] struct {
+	requests []*request[Item, Result]
+	load     wire.Load
+	ctx      context.Context
+	cancel   context.CancelFunc
+	over     chan struct{}  // closed when the call is back
+	waking   sync.WaitGroup // callers whose requests the call has settled, until they run
+	ended    bool           // no longer counts as in flight; guarded by batcher.mu
+	left     int            // callers that have left; guarded by batcher.mu
+}
+
+func newBatcher[Item proto.Message, Result any](c *core, inFlight int,
+	send func(context.Context, *peer, []Item) ([]Result, *tryError), verdict func(Result) error,
+) *batcher[Item, Result] {
+	rule := batchRule
+	rule.InFlight = inFlight
+	return &batcher[Item, Result]{core: c, rule: rule, send: send, verdict: verdict, queued: make(chan struct{}, maxQueued)}
+}
+
+// do sends items and waits for their results, one for each. Repeated: they may
+// have been delivered more than once. Items that are too many for one call go in
+// several, in order; then an error of the whole is uncertain as soon as one of
+// these calls has been settled.
+func (b *batcher[Item, Result]) do(ctx context.Context, op operation, items []Item) (results []Result, repeated bool, err error) {
+	requests, err := b.pack(items)
+	if err != nil {
+		return nil, false, fmt.Errorf("cannot %s: %w", op.name, err)
+	}
+	results = make([]Result, 0, len(items))
+	for settled, r := range requests {
+		ambiguous, err := b.settle(ctx, op, r)
+		if err != nil {
+			return nil, false, afterSome(err, settled > 0)
+		}
+		results, repeated = append(results, r.results...), repeated || ambiguous
+	}
+	return results, repeated, nil
+}
+
+// afterSome makes the error of a later part the error of the whole.
+func afterSome(err error, some bool) error {
+	if some && errors.Is(err, jobs.ErrUnavailable) {
+		return fmt.Errorf("%w: the first part of it has: then %v", jobs.ErrUncertain, err)
+	}
+	return err
+}
+
+// pack divides items into requests within the bounds of a call.
+func (b *batcher[Item, Result]) pack(items []Item) ([]*request[Item, Result], error) {
+	var requests []*request[Item, Result]
+	var last *request[Item, Result]
+	for _, item := range items {
+		size := command.SizeOf(item)
+		if size > wire.MaxCommand {
+			return nil, &logbook.LimitError{Field: "command", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
+		}
+		load := wire.Load{Commands: 1, Bytes: size}
+		if last == nil || b.rule.Full(last.load, load) {
+			last = &request[Item, Result]{done: make(chan struct{})}
+			requests = append(requests, last)
+		}
+		last.items = append(last.items, item)
+		last.load = last.load.Plus(load)
+	}
+	return requests, nil
+}
+
+// settle sends one request until it is settled or its caller gives up.
+// Ambiguous: an earlier call may have delivered it.
+func (b *batcher[Item, Result]) settle(ctx context.Context, op operation, r *request[Item, Result]) (ambiguous bool, err error) {
+	bounded, cancel := b.core.bounded(ctx, forever)
+	defer cancel(nil)
+	patience := time.AfterFunc(b.core.options.Patience, func() { b.patienceOver(r, cancel) })
+	defer patience.Stop()
+	select {
+	case b.queued <- struct{}{}:
+	case <-bounded.Done():
+		return false, giveUp(op, ctx, bounded, false, "")
+	}
+	defer func() { <-b.queued }()
+	if ctx.Err() != nil { // select takes either when both are ready
+		return false, giveUp(op, ctx, bounded, false, "")
+	}
+	b.enqueue(r)
+	select {
+	case <-r.done:
+		r.batch.waking.Done()
+	case <-bounded.Done():
+		if ambiguous, attempts, settled := b.leave(r); !settled {
+			return ambiguous, giveUp(op, ctx, bounded, ambiguous, attempts)
+		}
+	}
+	if r.err != nil {
+		return false, fmt.Errorf("cannot %s: %w", op.name, r.err)
+	}
+	return r.ambiguous, nil
+}
+
+// patienceOver ends a request: at once while it waits, or else when its call is
+// back, which may settle it.
+func (b *batcher[Item, Result]) patienceOver(r *request[Item, Result], cancel context.CancelCauseFunc) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r.last = true
+	if r.batch == nil {
+		cancel(errPatience)
+	}
+}
+
+func (b *batcher[Item, Result]) enqueue(r *request[Item, Result]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue = append(b.queue, r)
+	if _, _, now := b.nextLocked(); now && b.workers < b.rule.InFlight && b.core.spawn(b.work) {
+		b.workers++
+	}
+}
+
+// leave takes a request back, and reports whether it may have been delivered,
+// unless it turns out to be settled. The last caller to leave a call ends it and
+// waits for what is known of it; for the others the result is ambiguous, as
+// their requests may be delivered yet.
+func (b *batcher[Item, Result]) leave(r *request[Item, Result]) (ambiguous bool, attempts string, settled bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.settled() {
+		r.batch.waking.Done()
+		return r.ambiguous, r.attempts, true
+	}
+	r.gone = true
+	if t := r.batch; t != nil {
+		t.left++
+		if t.left < len(t.requests) {
+			return true, r.attempts, false
+		}
+		t.cancel()
+		b.mu.Unlock()
+		<-t.over
+		b.mu.Lock()
+		return r.ambiguous, r.attempts, r.settled()
+	}
+	for i := range b.queue {
+		if b.queue[i] == r {
+			b.queue = append(b.queue[:i], b.queue[i+1:]...)
+			break
+		}
+	}
+	return r.ambiguous, r.attempts, false
+}
+
+func (r *request[Item, Result]) settled() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// work makes calls as long as something waits. It ends when nothing does, or
+// with the client.
+func (b *batcher[Item, Result]) work() {
+	tries := b.core.newRetry(false)
+	var t *batch[Item, Result]
+	for {
+		node, err := tries.next(b.core.life)
+		if t = b.depart(t, err == nil); t == nil {
+			return
+		}
+		results, failed := b.send(t.ctx, node, t.items())
+		if failed = b.arrive(tries, node, t, results, failed); failed == nil {
+			tries.settled()
+			// Those that call again at once go with the next call: by the time
+			// the last of them runs, most of the others have done so.
+			t.waking.Wait()
+		}
+	}
+}
+
+// depart ends the worker's last call and begins another with what waits;
+// without anything, or when the client has been closed, the worker is done.
+func (b *batcher[Item, Result]) depart(last *batch[Item, Result], open bool) *batch[Item, Result] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if last != nil {
+		b.endLocked(last)
+	}
+	count, load, now := b.nextLocked()
+	if !open || !now {
+		b.workers--
+		return nil
+	}
+	t := &batch[Item, Result]{over: make(chan struct{}), load: load}
+	t.ctx, t.cancel = context.WithCancel(b.core.life)
+	t.requests = append(t.requests, b.queue[:count]...)
+	b.queue = append(b.queue[:0], b.queue[count:]...)
+	for _, r := range t.requests {
+		r.batch = t
+	}
+	b.inFlight++
+	b.commands += load.Commands
+	return t
+}
+
+// endLocked makes way for other calls.
+func (b *batcher[Item, Result]) endLocked(t *batch[Item, Result]) {
+	if !t.ended {
+		t.ended = true
+		b.inFlight--
+		b.commands -= t.load.Commands
+	}
+}
+
+// nextLocked is the next batch: how many of the requests that wait, their load,
+// and whether it is sent now. If not, a worker whose call comes back sends it.
+func (b *batcher[Item, Result]) nextLocked() (count int, load wire.Load, now bool) {
+	full := false
+	for _, r := range b.queue {
+		full = b.rule.Full(load, r.load)
+		if count > 0 && (full || r.alone || b.queue[0].alone) {
+			break
+		}
+		count, load = count+1, load.Plus(r.load)
+	}
+	return count, load, b.rule.SendNow(load, full, b.inFlight, b.commands)
+}
+
+func (t *batch[Item, Result]) items() []Item {
+	var items []Item
+	for _, r := range t.requests {
+		items = append(items, r.items...)
+	}
+	return items
+}
+
+// arrive settles the requests of a call that is back, as far as it can, and puts
+// the others back in front. It returns what the node has failed at.
+func (b *batcher[Item, Result]) arrive(tries *retry, node *peer, t *batch[Item, Result], results []Result, failed *tryError) *tryError {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer close(t.over)
+	var again []*request[Item, Result]
+	if failed != nil {
+		again = b.refusedLocked(t, failed)
+	} else {
+		again, failed = b.answeredLocked(t, results)
+	}
+	if failed != nil {
+		tries.failed(t.ctx, node, failed)
+		b.endLocked(t) // its worker may pause now, and others must not wait for that
+	}
+	t.cancel()
+	var back []*request[Item, Result]
+	for _, r := range again {
+		r.attempts = tries.attempts()
+		switch {
+		case r.last && !r.gone:
+			r.settleLocked(nil, unsettled(r.ambiguous, errPatience, r.attempts))
+		case !r.gone:
+			r.batch = nil
+			back = append(back, r)
+		}
+	}
+	b.queue = append(back, b.queue...)
+	return failed
+}
+
+// refusedLocked deals with a call that failed as a whole, and returns the
+// requests that must go again. A final refusal may be for one of them only; so
+// each goes alone then.
+func (b *batcher[Item, Result]) refusedLocked(t *batch[Item, Result], failed *tryError) []*request[Item, Result] {
+	for _, r := range t.requests {
+		r.ambiguous = r.ambiguous || failed.ambiguous
+		r.alone = r.alone || failed.final
+	}
+	if failed.final && len(t.requests) == 1 {
+		t.requests[0].settleLocked(nil, failed.settled(false))
+		return nil
+	}
+	return t.requests
+}
+
+// answeredLocked hands out results. A request with an item that is not settled
+// goes again as a whole, which is harmless.
+func (b *batcher[Item, Result]) answeredLocked(t *batch[Item, Result], results []Result) (again []*request[Item, Result], failed *tryError) {
+	for _, r := range t.requests {
+		own := results[:len(r.items)]
+		results = results[len(r.items):]
+		if fault := b.unsettledOf(own); fault != nil {
+			r.ambiguous = r.ambiguous || fault.ambiguous
+			again, failed = append(again, r), fault
+			continue
+		}
+		r.settleLocked(own, nil)
+	}
+	return again, failed
+}
+
+// unsettledOf finds what keeps a request from being settled. If only a part of
+// it was refused, the rest has happened.
+func (b *batcher[Item, Result]) unsettledOf(results []Result) *tryError {
+	var fault *tryError
+	happened := false
+	for _, result := range results {
+		switch err := b.verdict(result); {
+		case errors.Is(err, jobs.ErrUncertain):
+			return &tryError{err: err, ambiguous: true}
+		case errors.Is(err, jobs.ErrUnavailable):
+			fault = &tryError{err: err}
+		default:
+			happened = true
+		}
+	}
+	if fault != nil {
+		fault.ambiguous = happened
+	}
+	return fault
+}
+
+// settleLocked wakes the request's caller, unless it has left.
+func (r *request[Item, Result]) settleLocked(results []Result, err error) {
+	r.results, r.err = results, err
+	if !r.gone {
+		r.batch.waking.Add(1)
+	}
+	close(r.done)
+}
+
+// checkCount reports an answer that does not have one result for each command.
+func checkCount(want, got int) *tryError {
+	if want == got {
+		return nil
+	}
+	err := fmt.Errorf("%w: the node answered %d commands with %d results", jobs.ErrUncertain, want, got)
+	return &tryError{err: err, final: true, ambiguous: true}
+}
