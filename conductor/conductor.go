@@ -1,26 +1,25 @@
 // Package conductor claims jobs from boards and sees each one through: it
 // builds the job's flow, runs it in an engine, and ends the job.
 //
-// A Conductor lives by a session. While the session is kept alive it parks on
-// the board and takes as many jobs as it has free places; every flow that it
-// runs writes to the logbook through one journal, under the token of its
-// claim. When the session is lost, so are the claims: the runs are stopped,
+// A Conductor holds its claims by a session. While the session is kept alive it
+// waits on the board for jobs and takes as many as it has free worker slots. Each
+// flow that it runs writes to the logbook through a journal, under the token of
+// its claim. When the session is lost, so are the claims: the runs are stopped,
 // and the conductor starts over with a new session.
 //
 // It follows the board's events about its claims. A job that a person wants
-// suspended or cancelled is suspended or reverted in its engine, and then let
-// go of; a run whose claim somebody else has ended is stopped at once. A
+// suspended or cancelled is suspended or reverted in its engine, and then
+// released. A run whose claim has been ended by another is stopped at once. A
 // conductor that is drained on the board hands over what it holds, as one that
-// stops, or sees it through; it is given no jobs until the drain ends, and
-// stays known meanwhile.
+// stops does, or finishes it; the board gives it no jobs until the drain ends, and
+// keeps its entity meanwhile.
 //
 // Guarantees: it never holds more than MaxJobs jobs, nor runs more than
-// MaxDispatches; it starts no step while
-// it does not know that its session lives, and stops its steps before others
-// may claim its jobs; it needs no watch to be safe, and none that breaks
-// makes it miss an order for good; whatever goes wrong with a job, the job gets an ending
-// (outcome.go holds the table) or stays claimable; no error of the board or
-// the logbook ends the conductor.
+// MaxDispatches; it starts no step while it does not know that its session lives,
+// and stops its steps before others may claim its jobs; it is safe without a
+// watch, and an order that a broken watch has missed is found later; a job that
+// goes wrong gets an ending (outcome.go holds the table) or stays claimable; no
+// error of the board or the logbook ends the conductor.
 //
 // It assumes that a step stops soon after its context has ended. One that
 // does not may still be at work while another conductor starts the step
@@ -50,8 +49,8 @@ const (
 	// DefaultMaxJobs is more than a small machine has processors, since the
 	// steps of most flows wait for something outside.
 	DefaultMaxJobs = 8
-	// DefaultPark is far more than what giving a job back and claiming it again
-	// takes, and short enough that waiting flows keep no job from its place.
+	// DefaultPark is far more than it takes to give a job back and claim it again,
+	// and short enough that waiting flows do not hold worker slots for long.
 	DefaultPark = 30 * time.Second
 	// DefaultSteps is half of what the default jobs could run if each used all
 	// of its workers, which few flows do for long.

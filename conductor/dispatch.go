@@ -25,13 +25,13 @@ type run struct {
 	*steering
 	claimed  jobs.Claimed
 	began    time.Time // when it was claimed; of boottime
-	unwanted error     // why it is given back at once; nil: it is not
+	unwanted error     // why it is given back unbegun; nil: it is run
 	token    jobs.Token
 	logger   hclog.Logger
 }
 
-// seeThrough takes a job from its claim to its ending.
-// One that is unwanted is given back without being begun, for that reason.
+// seeThrough takes a job from its claim to its ending. With a reason why it is
+// unwanted, it is given back without being begun.
 func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed, unwanted error) {
 	r := &run{shift: s, tenure: t, claimed: claimed, began: boottime.Now(), unwanted: unwanted, token: claimed.Job.Claim.Token, steering: newSteering(t.alive, s.claiming)}
 	defer r.steering.end()
@@ -47,9 +47,9 @@ func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed, unwanted error) {
 	defer stop(nil)
 	defer context.AfterFunc(r.working, func() { stop(context.Cause(r.working)) })()
 
-	line := s.journal.open(r.alive)
-	defer line.close()
-	result := r.carryOut(ctx, line)
+	journal := newJournal(r.alive, s.options.Logbook, r.logger)
+	defer journal.close()
+	result := r.carryOut(ctx, journal)
 	if errors.Is(result.err, errDoubt) {
 		// Giving the job back now, we might be the ones who claim it again:
 		// so not before the doubt is over, one way or the other.
@@ -57,7 +57,7 @@ func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed, unwanted error) {
 	}
 	// The last update is written with the job's ending, so all before it must
 	// have been.
-	line.flush(r.alive)
+	journal.flush(r.alive)
 	result.order = r.standing()
 	r.end(s.options.decide(&r.claimed.Job, r.token, result), result)
 }
@@ -83,8 +83,8 @@ func (r *run) steer(order *jobs.StandingOrder) {
 	r.notify(Notice{Moment: MomentOrdered, Order: order})
 }
 
-// handOver gives the job back for another conductor, since a person has drained
-// this one: as a conductor does that stops.
+// handOver gives the job back for another conductor, as a conductor that stops
+// does, because a person has drained this one.
 func (r *run) handOver() { r.giveUp(r.shift.options.Grace) }
 
 // carryOut builds the flow and runs it as far as it can.
@@ -126,7 +126,7 @@ func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
 	return result{end: end, err: err}
 }
 
-// cannotBuild tells what becomes of a flow that cannot be built here.
+// cannotBuild decides what becomes of a flow that cannot be built here.
 func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why error) result {
 	options := r.shift.options
 	if options.Elsewhere == nil {
@@ -155,9 +155,9 @@ func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why e
 	return result{err: fmt.Errorf("%w: %s, and here: %w", errElsewhere, whoCan(able, drains), why)}
 }
 
-// whoCan names a conductor that could build a flow. One that is drained is
-// alive, and a person may let it claim again, so the job is left to it; but who
-// asks why the job waits is to read of the drain.
+// whoCan names a conductor that could build a flow. A drained one counts, because
+// a person may let it claim again; then the text names the drain, as the reason
+// why the job waits.
 func whoCan(able []jobs.Entity, drains []jobs.Drain) string {
 	drained := make(map[string]jobs.Drain, len(drains))
 	for _, drain := range drains {
@@ -239,13 +239,13 @@ func (r *run) now() time.Time {
 	return r.claimed.Job.ModifiedAt.Add(boottime.Since(r.began))
 }
 
-// revertCause is why the flow reverts, where an order has turned it round.
+// revertCause is why the flow reverts after an order to cancel.
 func (r *run) revertCause() *logbook.Failure {
 	failure := &logbook.Failure{Kind: logbook.FailureOperator, Message: saidOf(r.standing()), Permanent: true}
 	return flow.FitFailure(failure, r.shift.options.Limits)
 }
 
-// notify fills in what every notice of a job says.
+// notify fills in the fields of every notice of a job.
 func (r *run) notify(n Notice) {
 	n.Session, n.Job, n.Name = r.tenure.id, r.claimed.Job.ID, r.claimed.Job.Name
 	n.Token, n.Claims = r.token, r.claimed.Job.Claims

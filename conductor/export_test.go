@@ -24,11 +24,6 @@ var (
 	ErrElsewhere  = errElsewhere
 )
 
-const (
-	MaxCallUpdates = maxCallUpdates
-	MaxCallBytes   = maxCallBytes
-)
-
 func (s standing) String() string {
 	return [...]string{"sound", "doubtful", "failing", "lost"}[s]
 }
@@ -68,17 +63,12 @@ func DecideUnbuildable(o Options, job jobs.Job, err error) (string, jobs.Ending)
 	return string(d.verb), d.ending
 }
 
-type Journal struct{ j *journal }
+// Journal is that of one run.
+type Journal struct{ *journal }
 
-func NewJournal(connection logbook.Connection) Journal {
-	return Journal{newJournal(connection, hclog.NewNullLogger())}
+func NewJournal(alive context.Context, connection logbook.Connection) Journal {
+	return Journal{newJournal(alive, connection, hclog.NewNullLogger())}
 }
 
-func (j Journal) Run(ctx context.Context) { j.j.run(ctx) }
-
-func (j Journal) Open(alive context.Context) Line { return Line{j.j.open(alive)} }
-
-type Line struct{ *line }
-
-func (l Line) Flush(ctx context.Context) { l.flush(ctx) }
-func (l Line) Close()                    { l.close() }
+func (j Journal) Flush(ctx context.Context) { j.flush(ctx) }
+func (j Journal) Close()                    { j.close() }

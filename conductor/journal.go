@@ -9,256 +9,194 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/logbook"
 )
 
-// Bounds of the journal.
+// Bounds of a journal.
 const (
-	// maxCallUpdates and maxCallBytes keep one call to the logbook well below
-	// a cluster's limit for one message, and short enough not to hold up the
-	// flows that wait for the next.
-	maxCallUpdates = 128
-	maxCallBytes   = 512 << 10
-	// maxWaiting is what jobs.MaxClaims engines may have outstanding; it is passed
-	// only if one of them has run wild.
-	maxWaiting = 64 << 10
+	// maxWaiting is far more than an engine has outstanding; only one that has
+	// run wild reaches it.
+	maxWaiting = 4096
 	// journalCallTime bounds one call, so that a lost answer is asked for
-	// again while the claims are still held.
+	// again while the claim is still held.
 	journalCallTime = 5 * time.Second
 )
 
 // errRunEnded is the answer to updates that wait when their run has ended.
 var errRunEnded = errors.New("the run has ended")
 
-// journal writes the updates of all running flows, in as few calls as
-// possible: whatever is waiting when a call returns goes into the next one.
-// One call is in flight at a time, which keeps the updates of each flow in
-// order. There is no timer: a lone update goes out at once.
+// journal writes the updates of one run, in order: one call is in flight at a
+// time, and whatever waits when it returns goes into the next one. Batching
+// updates of several runs, and bounding calls, is the connection's work. There
+// is no timer: a lone update goes out at once. It is an engine.Journal.
 type journal struct {
 	connection logbook.Connection
 	logger     hclog.Logger
-	wake       chan struct{} // holds one: something waits
+	ctx        context.Context // of the calls; ends when the claim is lost, or with close
+	stop       context.CancelCauseFunc
+	writing    sync.WaitGroup // of write
 
 	mu      sync.Mutex
-	waiting []*entry // in the order of their recording
+	waiting []entry       // without a verdict, in the order of their recording
+	active  bool          // write runs
+	refused error         // why nothing more of this run is written; nil while it is
+	idle    chan struct{} // closed when nothing waits any more; nil: flush does not wait for it
 }
 
 // entry is an update that is not yet durable.
 type entry struct {
-	line    *line
 	update  logbook.Update
-	bytes   int
 	verdict chan error // holds one
 }
 
-// line is the journal as one run sees it; it is an engine.Journal.
-type line struct {
-	journal *journal
-	alive   context.Context // ends when the claim is lost
-
-	// Guarded by journal.mu.
-	refused error         // why nothing more of this run is written; nil while it is
-	pending int           // entries without a verdict
-	idle    chan struct{} // closed when pending reaches 0; nil: nobody waits for it
-}
-
-func newJournal(connection logbook.Connection, logger hclog.Logger) *journal {
-	return &journal{connection: connection, logger: logger, wake: make(chan struct{}, 1)}
-}
-
-// open gives a run its line.
-func (j *journal) open(alive context.Context) *line {
-	return &line{journal: j, alive: alive}
+// newJournal makes a journal whose claim ends with alive. Close it.
+func newJournal(alive context.Context, connection logbook.Connection, logger hclog.Logger) *journal {
+	j := &journal{connection: connection, logger: logger}
+	j.ctx, j.stop = context.WithCancelCause(alive)
+	return j
 }
 
 // Record hands over the run's next update; see engine.Journal.
-func (l *line) Record(update logbook.Update) <-chan error {
-	e := &entry{line: l, update: update, bytes: engine.UpdateSize(&update), verdict: make(chan error, 1)}
-	j := l.journal
+func (j *journal) Record(update logbook.Update) <-chan error {
+	verdict := make(chan error, 1)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	l.pending++
-	if l.refused == nil && len(j.waiting) >= maxWaiting {
-		l.refused = &logbook.LimitError{Field: "journal", Limit: maxWaiting, Size: maxWaiting + 1, Unit: "updates"}
+	if j.refused == nil && len(j.waiting) >= maxWaiting {
+		j.refused = &logbook.LimitError{Field: "journal", Limit: maxWaiting, Size: maxWaiting + 1, Unit: "updates"}
 	}
-	if l.refused != nil {
-		e.answerLocked(l.refused)
-		return e.verdict
+	if j.refused != nil {
+		verdict <- j.refused
+		return verdict
 	}
-	j.waiting = append(j.waiting, e)
-	j.stir()
-	return e.verdict
+	j.waiting = append(j.waiting, entry{update, verdict})
+	if !j.active {
+		j.active = true
+		j.writing.Go(j.write) // ends when nothing waits, or with ctx
+	}
+	return verdict
 }
 
 // flush waits until every update of the run has its verdict.
-func (l *line) flush(ctx context.Context) {
-	l.journal.mu.Lock()
-	if l.pending == 0 {
-		l.journal.mu.Unlock()
+func (j *journal) flush(ctx context.Context) {
+	j.mu.Lock()
+	if len(j.waiting) == 0 {
+		j.mu.Unlock()
 		return
 	}
-	if l.idle == nil {
-		l.idle = make(chan struct{})
+	if j.idle == nil {
+		j.idle = make(chan struct{})
 	}
-	idle := l.idle
-	l.journal.mu.Unlock()
+	idle := j.idle
+	j.mu.Unlock()
 	select {
 	case <-idle:
 	case <-ctx.Done():
 	}
 }
 
-// close drops what still waits: after a run nothing of it is sent any more.
-func (l *line) close() {
-	l.journal.mu.Lock()
-	defer l.journal.mu.Unlock()
-	if l.refused == nil {
-		l.refused = errRunEnded
+// close refuses what still waits: after a run nothing of it is sent any more.
+func (j *journal) close() {
+	j.mu.Lock()
+	if j.refused == nil {
+		j.refused = errRunEnded
 	}
-	l.journal.stir()
+	j.mu.Unlock()
+	j.stop(errRunEnded)
+	j.writing.Wait()
 }
 
-// answerLocked gives the entry its verdict. A refusal holds for all that
-// follows in the same run, because the numbers of updates leave no gaps.
-func (e *entry) answerLocked(verdict error) {
-	l := e.line
-	if verdict != nil && l.refused == nil {
-		l.refused = verdict
-	}
-	e.verdict <- verdict
-	l.pending--
-	if l.pending == 0 && l.idle != nil {
-		close(l.idle)
-		l.idle = nil
-	}
-}
-
-func (j *journal) stir() {
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run writes until ctx ends, and then answers all that waits with its cause.
-func (j *journal) run(ctx context.Context) {
+// write makes calls until nothing waits, or ctx ends. Then all that waits is
+// answered with its cause.
+func (j *journal) write() {
 	wait := newBackoff(journalBackoff)
-	for ctx.Err() == nil {
-		batch := j.take()
-		if len(batch) == 0 {
-			select {
-			case <-j.wake:
-			case <-ctx.Done():
-			}
-			continue
+	apart := false // the last call was refused as a whole: send the next update alone
+	for {
+		updates := j.next(apart)
+		if len(updates) == 0 {
+			return
 		}
-		again := j.send(ctx, batch)
-		if len(again) == 0 {
-			wait.Reset()
-			continue
-		}
-		j.putBack(again)
-		pause(ctx, wait.NextBackOff())
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, e := range j.waiting {
-		e.answerLocked(context.Cause(ctx))
-	}
-	j.waiting = nil
-}
-
-// take removes the next call's entries from those that wait, and answers
-// those whose run is over.
-func (j *journal) take() []*entry {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var batch, rest []*entry
-	bytes := 0
-	for i, e := range j.waiting {
-		if err := e.line.overLocked(); err != nil {
-			e.answerLocked(err)
-			continue
-		}
-		if len(batch) == maxCallUpdates || (len(batch) > 0 && bytes+e.bytes > maxCallBytes) {
-			// Stopping here, rather than looking for a smaller one further
-			// on, is what keeps each flow's order.
-			rest = j.waiting[i:]
-			break
-		}
-		batch = append(batch, e)
-		bytes += e.bytes
-	}
-	j.waiting = rest
-	return batch
-}
-
-func (l *line) overLocked() error {
-	if l.refused == nil && l.alive.Err() != nil {
-		return context.Cause(l.alive)
-	}
-	return l.refused
-}
-
-func (j *journal) putBack(entries []*entry) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.waiting = append(entries, j.waiting...)
-}
-
-// send makes one call and returns the entries that must be sent again.
-func (j *journal) send(ctx context.Context, batch []*entry) []*entry {
-	updates := make([]logbook.Update, len(batch))
-	for i, e := range batch {
-		updates[i] = e.update
-	}
-	callCtx, cancel := context.WithTimeout(ctx, journalCallTime)
-	verdicts, err := j.connection.Update(callCtx, updates...)
-	cancel()
-	if err == nil && len(verdicts) != len(batch) {
-		err = fmt.Errorf("%w: %d verdicts for %d updates", logbook.ErrUncertain, len(verdicts), len(batch))
-	}
-	switch {
-	case err == nil:
-		return j.deliver(batch, verdicts)
-	case repeatable(err) || ctx.Err() != nil:
-		j.logger.Debug("cannot record updates now", "updates", len(batch), "error", err)
-		return batch
-	case len(batch) > 1:
-		return j.sendApart(ctx, batch)
-	}
-	return j.deliver(batch, []error{err})
-}
-
-// sendApart follows a call that was refused as a whole: one update's fault
-// must not become that of the others.
-func (j *journal) sendApart(ctx context.Context, batch []*entry) []*entry {
-	for i := range batch {
-		if again := j.send(ctx, batch[i:i+1]); len(again) > 0 {
-			return batch[i:]
-		}
-	}
-	return nil
-}
-
-// deliver hands out verdicts. Where one says that nothing, or nothing
-// certain, happened, the later ones of the same flow mean only that an
-// earlier number was missing: they are sent again together.
-func (j *journal) deliver(batch []*entry, verdicts []error) (again []*entry) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	open := map[*line]bool{}
-	for i, e := range batch {
+		verdicts, err := j.call(updates)
 		switch {
-		case e.line.refused != nil && verdicts[i] != nil:
-			e.answerLocked(e.line.refused)
-		case open[e.line] || repeatable(verdicts[i]):
-			open[e.line] = true
-			again = append(again, e)
-		default:
-			e.answerLocked(verdicts[i])
+		case repeatable(err) && j.ctx.Err() == nil:
+			j.logger.Debug("cannot record updates now", "updates", len(updates), "error", err)
+		case err != nil && len(updates) > 1:
+			apart = true // one update's fault must not become that of the others
+			continue
+		case err != nil:
+			verdicts = []error{err}
 		}
+		if j.deliver(verdicts) == len(updates) {
+			wait.Reset()
+			apart = false
+			continue
+		}
+		pause(j.ctx, wait.NextBackOff())
 	}
-	return again
+}
+
+// next is the updates of the next call: all that wait, or only the first. None:
+// the journal is idle.
+func (j *journal) next(apart bool) []logbook.Update {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.refused == nil && j.ctx.Err() != nil {
+		j.refused = context.Cause(j.ctx)
+	}
+	if j.refused != nil {
+		for _, e := range j.waiting {
+			e.verdict <- j.refused
+		}
+		j.waiting = nil
+	}
+	if len(j.waiting) == 0 {
+		j.waiting, j.active = nil, false
+		if j.idle != nil {
+			close(j.idle)
+			j.idle = nil
+		}
+		return nil
+	}
+	count := len(j.waiting)
+	if apart {
+		count = 1
+	}
+	updates := make([]logbook.Update, count)
+	for i := range updates {
+		updates[i] = j.waiting[i].update
+	}
+	return updates
+}
+
+func (j *journal) call(updates []logbook.Update) ([]error, error) {
+	ctx, cancel := context.WithTimeout(j.ctx, journalCallTime)
+	defer cancel()
+	verdicts, err := j.connection.Update(ctx, updates...)
+	if err == nil && len(verdicts) != len(updates) {
+		return nil, fmt.Errorf("%w: %d verdicts for %d updates", logbook.ErrUncertain, len(verdicts), len(updates))
+	}
+	return verdicts, err
+}
+
+// deliver hands out the verdicts of the updates that wait longest, and returns
+// how many. It ends at one that did not happen or is ambiguous, which is sent
+// again: the verdicts of later ones mean only that an earlier number was
+// missing. A refusal holds for all that follows, because the numbers of updates
+// leave no gaps.
+func (j *journal) deliver(verdicts []error) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, verdict := range verdicts {
+		switch {
+		case j.refused != nil && verdict != nil:
+			verdict = j.refused
+		case repeatable(verdict):
+			j.waiting = j.waiting[i:]
+			return i
+		case verdict != nil:
+			j.refused = verdict
+		}
+		j.waiting[i].verdict <- verdict
+	}
+	j.waiting = j.waiting[len(verdicts):]
+	return len(verdicts)
 }

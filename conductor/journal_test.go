@@ -2,10 +2,8 @@ package conductor_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,13 +72,10 @@ func update(id logbook.FlowID, n int) logbook.Update {
 	return logbook.Update{Flow: id, Sequence: uint64(n), Atoms: []logbook.AtomChange{{Name: fmt.Sprint("step ", n), Kind: logbook.KindTask}}}
 }
 
-// start runs a journal over the connection for as long as the test.
-func start(t *testing.T, connection logbook.Connection) conductor.Journal {
-	journal := conductor.NewJournal(connection)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { journal.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
+// open gives a run a journal for as long as the test.
+func open(t *testing.T, connection logbook.Connection) conductor.Journal {
+	journal := conductor.NewJournal(context.Background(), connection)
+	t.Cleanup(journal.Close)
 	return journal
 }
 
@@ -110,7 +105,9 @@ func sequence(t *testing.T, connection logbook.Connection, id logbook.FlowID) in
 	return int(detail.Sequence)
 }
 
-func TestJournalPacks(t *testing.T) {
+// What waits while a call is in flight goes in one call, and no run waits for the
+// call of another.
+func TestJournalHasOneCallInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, release := make(chan struct{}), make(chan struct{})
 		connection := &faulty{Connection: memory.New(logbook.Limits{})}
@@ -121,57 +118,16 @@ func TestJournalPacks(t *testing.T) {
 			}
 			return nil
 		}
-		const flows, each = 30, 10
-		ids := save(t, connection, flows)
-		journal := start(t, connection)
-		first := journal.Open(t.Context()).Record(update(save(t, connection, 1)[0], 1))
+		const each = 300
+		ids := save(t, connection, 2)
+		journal := open(t, connection)
+		answers := []<-chan error{journal.Record(update(ids[0], 1))}
 		<-held
-		var answers []<-chan error
-		for _, id := range ids {
-			line := journal.Open(t.Context())
-			for n := range each {
-				answers = append(answers, line.Record(update(id, n+1)))
-			}
+		for n := 1; n < each; n++ {
+			answers = append(answers, journal.Record(update(ids[0], n+1)))
 		}
-		close(release)
-		for _, answer := range append(answers, first) {
-			if err := verdict(t, answer); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, id := range ids {
-			if got := sequence(t, connection, id); got != each {
-				t.Errorf("flow has %d updates, want %d", got, each)
-			}
-		}
-		if calls := len(connection.seen()); calls != 1+(flows*each+conductor.MaxCallUpdates-1)/conductor.MaxCallUpdates {
-			t.Errorf("%d calls for %d updates that waited", calls, flows*each)
-		}
-	})
-}
-
-func TestJournalBoundsBytes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		held, release := make(chan struct{}), make(chan struct{})
-		connection := &faulty{Connection: memory.New(logbook.Limits{})}
-		connection.before = func(call int, _ []logbook.Update) error {
-			if call == 1 {
-				close(held)
-				<-release
-			}
-			return nil
-		}
-		id := save(t, connection, 1)[0]
-		line := start(t, connection).Open(t.Context())
-		large := json.RawMessage(`"` + strings.Repeat("x", 200<<10) + `"`)
-		var answers []<-chan error
-		for n := range 8 {
-			u := update(id, n+1)
-			u.Atoms[0].Attempts = []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, EndedAt: time.Now(), Result: large}}
-			answers = append(answers, line.Record(u))
-			if n == 0 {
-				<-held
-			}
+		if err := verdict(t, open(t, connection).Record(update(ids[1], 1))); err != nil {
+			t.Errorf("another run: %v", err)
 		}
 		close(release)
 		for _, answer := range answers {
@@ -179,10 +135,11 @@ func TestJournalBoundsBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for i, call := range connection.seen() {
-			if size := len(call) * len(large); size > conductor.MaxCallBytes {
-				t.Errorf("call %d has %d bytes", i+1, size)
-			}
+		if got := sequence(t, connection, ids[0]); got != each {
+			t.Errorf("flow has %d updates, want %d", got, each)
+		}
+		if calls := len(connection.seen()); calls != 3 {
+			t.Errorf("%d calls, want 3: the first, that of the other run, and one for all that waited", calls)
 		}
 	})
 }
@@ -235,12 +192,11 @@ func TestJournalRepeatsThroughFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				connection := &faulty{Connection: memory.New(logbook.Limits{}), before: row.before, after: row.after}
 				ids := save(t, connection, 3)
-				journal := start(t, connection)
 				var answers []<-chan error
 				for _, id := range ids {
-					line := journal.Open(t.Context())
+					journal := open(t, connection)
 					for n := range 5 {
-						answers = append(answers, line.Record(update(id, n+1)))
+						answers = append(answers, journal.Record(update(id, n+1)))
 					}
 				}
 				for _, answer := range answers {
@@ -284,10 +240,10 @@ func TestJournalRepeatsWhatFollowsAGap(t *testing.T) {
 			}
 			return verdicts, nil
 		}
-		line := start(t, connection).Open(t.Context())
-		answers := []<-chan error{line.Record(update(id, 1))}
+		journal := open(t, connection)
+		answers := []<-chan error{journal.Record(update(id, 1))}
 		<-held
-		answers = append(answers, line.Record(update(id, 2)), line.Record(update(id, 3)))
+		answers = append(answers, journal.Record(update(id, 2)), journal.Record(update(id, 3)))
 		close(release)
 		for _, answer := range answers {
 			if err := verdict(t, answer); err != nil {
@@ -304,8 +260,7 @@ func TestJournalRefusesOneRunOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connection := &faulty{Connection: memory.New(logbook.Limits{})}
 		ids := save(t, connection, 2)
-		journal := start(t, connection)
-		stale, sane := journal.Open(t.Context()), journal.Open(t.Context())
+		stale, sane := open(t, connection), open(t, connection)
 		fenced := update(ids[0], 1)
 		fenced.Token = logbook.Token{Generation: 1, Index: 5} // memory knows no claims
 		if err := verdict(t, stale.Record(fenced)); !errors.Is(err, logbook.ErrFenced) {
@@ -329,15 +284,11 @@ func TestJournalEnds(t *testing.T) {
 		gone := errors.New("the claim is gone")
 		connection := &faulty{Connection: memory.New(logbook.Limits{})}
 		connection.before = func(int, []logbook.Update) error { return logbook.ErrUnavailable }
-		ids := save(t, connection, 3)
-		journal := conductor.NewJournal(connection)
-		ctx, cancel := context.WithCancelCause(context.Background())
-		var running sync.WaitGroup
-		running.Go(func() { journal.Run(ctx) })
-
+		ids := save(t, connection, 2)
 		alive, lose := context.WithCancelCause(context.Background())
-		lost, closed, last := journal.Open(alive), journal.Open(t.Context()), journal.Open(t.Context())
-		answers := []<-chan error{lost.Record(update(ids[0], 1)), closed.Record(update(ids[1], 1)), last.Record(update(ids[2], 1))}
+		lost, closed := conductor.NewJournal(alive, connection), open(t, connection)
+		defer lost.Close()
+		answers := []<-chan error{lost.Record(update(ids[0], 1)), closed.Record(update(ids[1], 1))}
 		lose(gone)
 		if err := verdict(t, answers[0]); !errors.Is(err, gone) {
 			t.Errorf("after the claim was lost: %v", err)
@@ -346,11 +297,6 @@ func TestJournalEnds(t *testing.T) {
 		closed.Close()
 		if err := verdict(t, answers[1]); err == nil {
 			t.Error("an update of a closed run was accepted")
-		}
-		cancel(gone)
-		running.Wait()
-		if err := verdict(t, answers[2]); !errors.Is(err, gone) {
-			t.Errorf("after the journal's end: %v", err)
 		}
 	})
 }

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// claimWait bounds one parking on the board, so that a connection that
-	// died in silence is noticed.
+	// claimWait bounds one long poll for jobs, so that a connection that died
+	// silently is noticed.
 	claimWait = 30 * time.Second
-	// closeTime bounds the closing of a session. If it does not work in that
-	// time, the session's expiry does the same.
+	// closeTime bounds the closing of a session. If that fails, the session
+	// expires.
 	closeTime = 2 * time.Second
 	// handOverTime bounds what follows the grace of a drain: the last seconds
 	// of stopped steps, which an engine waits for, and the writes that give
@@ -31,11 +31,10 @@ const (
 type shift struct {
 	options *Options
 	logger  hclog.Logger
-	journal *journal
 	pool    *engine.Pool
 	pauses  *pauses
-	free    chan struct{}  // holds a token for every job that may yet be claimed
-	runs    sync.WaitGroup // of the jobs that are seen through
+	slots   chan struct{}  // the free worker slots
+	runs    sync.WaitGroup // of the jobs that are being run
 	done    chan struct{}  // closed when Run returns
 
 	// Three contexts, each within the one before: of all calls to the board,
@@ -60,12 +59,11 @@ func newShift(ctx context.Context, options *Options, pool *engine.Pool, pauses *
 		pool:    pool,
 		pauses:  pauses,
 		left:    options.MaxDispatches,
-		journal: newJournal(options.Logbook, options.Logger),
-		free:    make(chan struct{}, options.MaxJobs),
+		slots:   make(chan struct{}, options.MaxJobs),
 		done:    make(chan struct{}),
 	}
 	for range options.MaxJobs {
-		s.free <- struct{}{}
+		s.slots <- struct{}{}
 	}
 	// What is held when ctx ends must still be handed over.
 	s.base, s.stop = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -81,9 +79,6 @@ func newShift(ctx context.Context, options *Options, pool *engine.Pool, pauses *
 
 // work lives through one session after the other until the drain.
 func (s *shift) work() error {
-	var journal sync.WaitGroup
-	journal.Go(func() { s.journal.run(s.base) })
-	defer journal.Wait()
 	defer s.stop(errHandOver)
 	if s.options.MaxDuration > 0 {
 		s.until = time.Now().Add(s.options.MaxDuration)
@@ -149,8 +144,8 @@ func (s *shift) awaitRuns() {
 	s.runs.Wait()
 }
 
-// drained tells that a person has drained the conductor, or has let it claim
-// again: nil.
+// drained reports that a person has drained the conductor, or with nil that the
+// drain is over.
 func (s *shift) drained(session jobs.SessionID, drain *jobs.Drain) {
 	if drain == nil {
 		s.logger.Info("undrained")
@@ -193,24 +188,24 @@ func (s *shift) entity() jobs.Entity {
 	}
 }
 
-// claim takes jobs while there are free places, until ctx ends or a limit is
-// reached.
+// claim takes jobs while there are free worker slots, until ctx ends or a limit
+// is reached.
 func (s *shift) claim(ctx context.Context, t *tenure) {
 	taking, stop := s.untilOver(ctx)
 	defer stop()
 	wait := newBackoff(boardBackoff)
 	for s.left > 0 {
-		// A job that is claimed in doubt could only be given back.
+		// A job claimed while the session is doubtful could only be given back.
 		if t.admit(taking) != nil || !s.pauses.wait(taking) {
 			return
 		}
-		places := s.takePlaces(taking)
-		if places == 0 {
+		slots := s.takeSlots(taking)
+		if slots == 0 {
 			return
 		}
-		claimed := s.claimNext(ctx, t, min(places, s.left), wait)
-		for range places - len(claimed) {
-			s.free <- struct{}{}
+		claimed := s.claimNext(ctx, t, min(slots, s.left), wait)
+		for range slots - len(claimed) {
+			s.slots <- struct{}{}
 		}
 		unwanted := s.unwanted()
 		if unwanted == nil {
@@ -218,17 +213,17 @@ func (s *shift) claim(ctx context.Context, t *tenure) {
 		}
 		for _, c := range claimed {
 			s.runs.Go(func() {
-				defer func() { s.free <- struct{}{} }()
+				defer func() { s.slots <- struct{}{} }()
 				s.seeThrough(t, c, unwanted)
 			})
 		}
 	}
 }
 
-// unwanted is why a job that was asked for before is given back at once; nil: it
-// is not. A question that the board has may have been answered already, so that
-// it cannot be taken back; and one that waits for an answer which was lost must
-// be repeated, until it is known what was claimed.
+// unwanted is why a claimed job is given back at once; nil: it is run. A claim
+// that was sent before a pause or the end of the time cannot be taken back, as it
+// may have been granted; and after a lost answer it must be repeated until it is
+// known what was claimed.
 func (s *shift) unwanted() error {
 	switch {
 	case s.pauses.paused():
@@ -239,10 +234,10 @@ func (s *shift) unwanted() error {
 	return nil
 }
 
-// spent tells whether a limit is reached.
+// spent reports whether a limit is reached.
 func (s *shift) spent() bool { return s.left == 0 || s.over.Err() != nil }
 
-// finish waits, where a limit was reached, until what was taken is done, or ctx
+// finish waits, if a limit was reached, until all that was taken is done, or ctx
 // ends.
 func (s *shift) finish(ctx context.Context, t *tenure) {
 	if !s.spent() || ctx.Err() != nil {
@@ -252,14 +247,14 @@ func (s *shift) finish(ctx context.Context, t *tenure) {
 	s.notify(Notice{Moment: MomentSpent, Session: t.id})
 	for range s.options.MaxJobs {
 		select {
-		case <-s.free:
+		case <-s.slots:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// claimWait is how long one question may wait for jobs: not beyond MaxDuration.
+// claimWait is how long one long poll waits for jobs: not beyond MaxDuration.
 func (s *shift) claimWait() time.Duration {
 	if s.until.IsZero() {
 		return claimWait
@@ -267,34 +262,34 @@ func (s *shift) claimWait() time.Duration {
 	return min(claimWait, max(0, time.Until(s.until)))
 }
 
-// takePlaces waits for a free place and takes all that there are. It returns
-// 0 when ctx ends.
-func (s *shift) takePlaces(ctx context.Context) int {
+// takeSlots waits for a free worker slot and takes all that there are. It
+// returns 0 when ctx ends.
+func (s *shift) takeSlots(ctx context.Context) int {
 	if ctx.Err() != nil {
 		return 0
 	}
 	select {
-	case <-s.free:
+	case <-s.slots:
 	case <-ctx.Done():
 		return 0
 	}
-	for places := 1; ; places++ {
+	for slots := 1; ; slots++ {
 		select {
-		case <-s.free:
+		case <-s.slots:
 		default:
-			return places
+			return slots
 		}
 	}
 }
 
-// claimNext asks for jobs until it has an answer. The time has room for a call
-// whose node stops at the last moment, and for another that settles it. The
+// claimNext asks for jobs until it has an answer. Its time allows for a call whose
+// node stops at the last moment, and for another that settles it. The
 // nonce stays the same until something is claimed, also after an empty answer:
 // an earlier try may still arrive and claim, and the next call returns its claims.
-func (s *shift) claimNext(ctx context.Context, t *tenure, places int, wait backoffs) []jobs.Claimed {
+func (s *shift) claimNext(ctx context.Context, t *tenure, slots int, wait backoffs) []jobs.Claimed {
 	request := jobs.ClaimRequest{
 		Session: t.id, Nonce: t.nonce, Boards: s.options.Boards, Labels: s.options.Labels,
-		Kinds: s.options.Registry.Kinds(), Max: places, Begins: true,
+		Kinds: s.options.Registry.Kinds(), Max: slots, Begins: true,
 	}
 	for ctx.Err() == nil {
 		request.Wait = s.claimWait()
