@@ -115,6 +115,14 @@ func checkPosting(posting *jobs.Posting, message *v1.Posting) error {
 	return jobs.CheckPosting(logbook.MaxLimits, posting)
 }
 
+// checkSize refuses a command that no node would accept.
+func checkSize(message *v1.Command) error {
+	if size := command.Size(message); size > wire.MaxCommand {
+		return &logbook.LimitError{Field: "command", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
+	}
+	return nil
+}
+
 func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted) error {
 	if posted.Err = command.ErrorFromProto(answer.GetError()); posted.Err != nil {
 		return nil
@@ -280,11 +288,7 @@ func (c *Client) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jo
 // time. The one after a lost answer says, by the nonce, what that one claimed, so
 // the result is not ambiguous.
 func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, until time.Time) (*v1.ClaimNextResponse, error) {
-	fields := command.ClaimRequestToProto(&request)
-	message := &v1.ClaimNextRequest{
-		Session: fields.GetSession(), Nonce: fields.GetNonce(), Boards: fields.GetBoards(), Kinds: fields.GetKinds(),
-		Labels: fields.GetLabels(), Max: fields.GetMax(), Expiry: fields.GetExpiry(), Begins: fields.GetBegins(),
-	}
+	message := &v1.ClaimNextRequest{Claim: command.ClaimRequestToProto(&request)}
 	op := operation{name: "claim jobs", over: conductordv1connect.BoardServiceClaimNextProcedure}
 	op.each = func() time.Duration {
 		wait := max(0, min(time.Until(until), pollTime))

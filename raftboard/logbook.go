@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxRereads is how often a flow that changes while it is read in parts is
-// read anew.
+// maxRereads is how often a flow that changes while it is read in parts is read
+// again.
 const maxRereads = 8
 
 // SaveBook implements logbook.Connection.
@@ -27,8 +27,8 @@ func (c *Client) SaveBook(ctx context.Context, book logbook.Book) error {
 	return err
 }
 
-// Book implements logbook.Connection, in as many parts as its flows take. Flows
-// are added behind those that a book has, and none is taken from it.
+// Book implements logbook.Connection, in as many calls as its flows take. A book's
+// flows are only ever appended to.
 func (c *Client) Book(ctx context.Context, id logbook.BookID) (logbook.Book, error) {
 	op := operation{name: "read book " + id.String(), reads: true, stale: c.stale}
 	var whole logbook.Book
@@ -54,8 +54,8 @@ func (c *Client) Book(ctx context.Context, id logbook.BookID) (logbook.Book, err
 	}
 }
 
-// endless is the error of a list whose node says that more follows, and gives
-// no more.
+// endless is the error of a list whose node returns nothing and says that more
+// follows.
 func endless(op operation) error {
 	return fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
 }
@@ -96,9 +96,9 @@ func (c *Client) Books(ctx context.Context, after logbook.BookID, limit int) ([]
 	return books, nil
 }
 
-// FlowDetail implements logbook.Connection, in as many parts as the flow
-// takes. A flow that has changed between the parts is read anew, for a mixture
-// of two states never was.
+// FlowDetail implements logbook.Connection, in as many calls as the flow takes. If
+// the flow changes between them it is read again, because a mixture of two states
+// never existed.
 func (c *Client) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error) {
 	op := operation{name: "read flow " + id.String(), reads: true, stale: c.stale, over: conductordv1connect.LogbookServiceGetFlowProcedure}
 	for range maxRereads {
@@ -141,15 +141,18 @@ func (c *Client) flowOnce(ctx context.Context, op operation, id logbook.FlowID) 
 	}
 }
 
-// Update implements logbook.Connection. Updates that are refused here, for
-// their size, get their verdict without a call.
+// Update implements logbook.Connection. Updates that are refused here get their
+// verdict without a call.
 func (c *Client) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
 	verdicts := make([]error, len(updates))
 	var commands []*v1.Command
 	var places []int // of the commands, in verdicts
 	for i := range updates {
+		if verdicts[i] = logbook.MaxLimits.CheckUpdate(&updates[i]); verdicts[i] != nil {
+			continue
+		}
 		message := &v1.Command{Kind: &v1.Command_UpdateFlow{UpdateFlow: command.UpdateToProto(&updates[i])}}
-		if verdicts[i] = command.Check(logbook.MaxLimits, message); verdicts[i] == nil {
+		if verdicts[i] = checkSize(message); verdicts[i] == nil {
 			commands, places = append(commands, message), append(places, i)
 		}
 	}

@@ -556,7 +556,7 @@ func (n boardService) Claim(ctx context.Context, request *connect.Request[v1.Cla
 }
 
 func (n boardService) ClaimNext(ctx context.Context, request *connect.Request[v1.ClaimNextRequest]) (*connect.Response[v1.ClaimNextResponse], error) {
-	n.script.apply("nonce " + request.Msg.GetNonce())
+	n.script.apply("nonce " + request.Msg.GetClaim().GetNonce())
 	n.script.asked(request.Msg.GetWait().AsDuration())
 	return polled[v1.ClaimNextRequest, v1.ClaimNextResponse](ctx, n.node, "ClaimNext", request)
 }

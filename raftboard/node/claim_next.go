@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -24,7 +23,7 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 	if err != nil {
 		return nil, 0, err
 	}
-	claim := claimNextCommand(message)
+	claim := claimNextCommand(message.GetClaim())
 	if err := command.Check(s.options.Limits, claim); err != nil {
 		return nil, 0, err
 	}
@@ -147,15 +146,16 @@ func (s *boardService) grantedNow(granted []*conductordv1.Granted, index uint64,
 	return &conductordv1.ClaimNextResponse{Claimed: claimed}, index, err
 }
 
-func claimNextCommand(message *conductordv1.ClaimNextRequest) *conductordv1.Command {
-	boards := slices.Clone(message.Boards)
-	if len(boards) == 0 {
-		boards = []string{jobs.DefaultBoard}
+// claimNextCommand is the claim as it is proposed, with the defaults of the API.
+func claimNextCommand(claim *conductordv1.ClaimNextCommand) *conductordv1.Command {
+	if claim == nil {
+		claim = &conductordv1.ClaimNextCommand{}
 	}
-	return &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{ClaimNext: &conductordv1.ClaimNextCommand{
-		Session: message.Session, Nonce: message.Nonce, Boards: boards, Kinds: message.Kinds, Max: max(message.Max, 1),
-		Labels: message.Labels, Expiry: message.Expiry, Begins: message.Begins,
-	}}}
+	if len(claim.Boards) == 0 {
+		claim.Boards = []string{jobs.DefaultBoard}
+	}
+	claim.Max = max(claim.Max, 1)
+	return &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{ClaimNext: claim}}
 }
 
 // errClaimantDrained: whoever asks may take nothing. It is answered to nobody.

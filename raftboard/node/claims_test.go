@@ -186,7 +186,8 @@ func TestClaimThatRidesIsInDoubtWithItsPosting(t *testing.T) {
 		told := make(chan error, 1)
 		go func() { // ends with the answer
 			answer, err := there.board.ClaimNext(t.Context(), connect.NewRequest(&conductordv1.ClaimNextRequest{
-				Session: session.String(), Nonce: jobs.NewNonce().String(), Kinds: []string{"k"}, Max: 1, Wait: durationpb.New(patience),
+				Claim: &conductordv1.ClaimNextCommand{Session: session.String(), Nonce: jobs.NewNonce().String(), Kinds: []string{"k"}, Max: 1},
+				Wait:  durationpb.New(patience),
 			}))
 			if err == nil && len(answer.Msg.Claimed) == 0 {
 				err = errors.New("told that there is nothing")

@@ -104,7 +104,8 @@ func TestRepeatedClaimEndsTheEarlierTry(t *testing.T) {
 	poster := c.client()
 	session := opened(t, poster, jobs.MaxTTL)
 	request := &conductordv1.ClaimNextRequest{
-		Session: session.String(), Nonce: jobs.NewNonce().String(), Kinds: []string{"rare"}, Wait: durationpb.New(patience),
+		Claim: &conductordv1.ClaimNextCommand{Session: session.String(), Nonce: jobs.NewNonce().String(), Kinds: []string{"rare"}},
+		Wait:  durationpb.New(patience),
 	}
 	type answer struct {
 		claimed int

@@ -884,12 +884,12 @@ type ClaimNextCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Nonce         string                 `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Boards        []string               `protobuf:"bytes,3,rep,name=boards,proto3" json:"boards,omitempty"`
-	Kinds         []string               `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
-	Labels        []string               `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty"`
+	Boards        []string               `protobuf:"bytes,3,rep,name=boards,proto3" json:"boards,omitempty"`  // none: the default board
+	Kinds         []string               `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`    // none: any
+	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`       // 0: 1
+	Labels        []string               `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty"`  // what the session offers
 	Expiry        *durationpb.Duration   `protobuf:"bytes,7,opt,name=expiry,proto3" json:"expiry,omitempty"`  // of each claim by itself; unset: it ends with its session
-	Begins        bool                   `protobuf:"varint,8,opt,name=begins,proto3" json:"begins,omitempty"` // whoever is given a job begins its flow before anything of that is recorded
+	Begins        bool                   `protobuf:"varint,8,opt,name=begins,proto3" json:"begins,omitempty"` // the owner begins the flow of a job before anything of that is recorded: see Claim.begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -1158,15 +1158,8 @@ func (x *ClaimResponse) GetClaimed() *Claimed {
 
 type ClaimNextRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	Nonce         string                 `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Boards        []string               `protobuf:"bytes,3,rep,name=boards,proto3" json:"boards,omitempty"`
-	Kinds         []string               `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
-	Wait          *durationpb.Duration   `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
-	Labels        []string               `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`  // what the session offers
-	Expiry        *durationpb.Duration   `protobuf:"bytes,8,opt,name=expiry,proto3" json:"expiry,omitempty"`  // of each claim by itself; unset: it ends with its session
-	Begins        bool                   `protobuf:"varint,9,opt,name=begins,proto3" json:"begins,omitempty"` // it begins the flow of a job before anything of that is recorded: see Claim.begins
+	Claim         *ClaimNextCommand      `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
+	Wait          *durationpb.Duration   `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"` // until there is a job, at most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1201,39 +1194,11 @@ func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *ClaimNextRequest) GetSession() string {
+func (x *ClaimNextRequest) GetClaim() *ClaimNextCommand {
 	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *ClaimNextRequest) GetNonce() string {
-	if x != nil {
-		return x.Nonce
-	}
-	return ""
-}
-
-func (x *ClaimNextRequest) GetBoards() []string {
-	if x != nil {
-		return x.Boards
+		return x.Claim
 	}
 	return nil
-}
-
-func (x *ClaimNextRequest) GetKinds() []string {
-	if x != nil {
-		return x.Kinds
-	}
-	return nil
-}
-
-func (x *ClaimNextRequest) GetMax() uint32 {
-	if x != nil {
-		return x.Max
-	}
-	return 0
 }
 
 func (x *ClaimNextRequest) GetWait() *durationpb.Duration {
@@ -1241,27 +1206,6 @@ func (x *ClaimNextRequest) GetWait() *durationpb.Duration {
 		return x.Wait
 	}
 	return nil
-}
-
-func (x *ClaimNextRequest) GetLabels() []string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *ClaimNextRequest) GetExpiry() *durationpb.Duration {
-	if x != nil {
-		return x.Expiry
-	}
-	return nil
-}
-
-func (x *ClaimNextRequest) GetBegins() bool {
-	if x != nil {
-		return x.Begins
-	}
-	return false
 }
 
 type ClaimNextResponse struct {
@@ -4163,17 +4107,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x06events\x18\x01 \x03(\v2\x14.conductord.v1.EventR\x06events\x123\n" +
 	"\bposition\x18\x02 \x01(\v2\x17.conductord.v1.PositionR\bposition\"A\n" +
 	"\rClaimResponse\x120\n" +
-	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x94\x02\n" +
-	"\x10ClaimNextRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x16\n" +
-	"\x06boards\x18\x03 \x03(\tR\x06boards\x12\x14\n" +
-	"\x05kinds\x18\x04 \x03(\tR\x05kinds\x12\x10\n" +
-	"\x03max\x18\x05 \x01(\rR\x03max\x12-\n" +
-	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
-	"\x06labels\x18\a \x03(\tR\x06labels\x121\n" +
-	"\x06expiry\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x16\n" +
-	"\x06begins\x18\t \x01(\bR\x06begins\"E\n" +
+	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"x\n" +
+	"\x10ClaimNextRequest\x125\n" +
+	"\x05claim\x18\x01 \x01(\v2\x1f.conductord.v1.ClaimNextCommandR\x05claim\x12-\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"E\n" +
 	"\x11ClaimNextResponse\x120\n" +
 	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x85\x01\n" +
 	"\x11ListClaimsRequest\x12\x14\n" +
@@ -4538,36 +4475,37 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*Position)(nil),                 // 72: conductord.v1.Position
 	(*Event)(nil),                    // 73: conductord.v1.Event
 	(*Claimed)(nil),                  // 74: conductord.v1.Claimed
-	(*HeldClaim)(nil),                // 75: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 76: conductord.v1.JobError
-	(*Command)(nil),                  // 77: conductord.v1.Command
-	(*Result)(nil),                   // 78: conductord.v1.Result
-	(*Drain)(nil),                    // 79: conductord.v1.Drain
-	(*Opening)(nil),                  // 80: conductord.v1.Opening
-	(*Session)(nil),                  // 81: conductord.v1.Session
-	(*Entity)(nil),                   // 82: conductord.v1.Entity
-	(*Book)(nil),                     // 83: conductord.v1.Book
-	(*FlowDetail)(nil),               // 84: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 85: conductord.v1.Update
-	(*Schedule)(nil),                 // 86: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 87: conductord.v1.SlotRecord
-	(*ClaimCommand)(nil),             // 88: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 89: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 90: conductord.v1.Ending
-	(*OrderCommand)(nil),             // 91: conductord.v1.OrderCommand
-	(*Change)(nil),                   // 92: conductord.v1.Change
-	(*Intervention)(nil),             // 93: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 94: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 95: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 96: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 97: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 98: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 99: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 100: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 101: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 102: conductord.v1.PauseScheduleCommand
-	(*Done)(nil),                     // 103: conductord.v1.Done
-	(*InterveneResult)(nil),          // 104: conductord.v1.InterveneResult
+	(*ClaimNextCommand)(nil),         // 75: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 76: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 77: conductord.v1.JobError
+	(*Command)(nil),                  // 78: conductord.v1.Command
+	(*Result)(nil),                   // 79: conductord.v1.Result
+	(*Drain)(nil),                    // 80: conductord.v1.Drain
+	(*Opening)(nil),                  // 81: conductord.v1.Opening
+	(*Session)(nil),                  // 82: conductord.v1.Session
+	(*Entity)(nil),                   // 83: conductord.v1.Entity
+	(*Book)(nil),                     // 84: conductord.v1.Book
+	(*FlowDetail)(nil),               // 85: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 86: conductord.v1.Update
+	(*Schedule)(nil),                 // 87: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 88: conductord.v1.SlotRecord
+	(*ClaimCommand)(nil),             // 89: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 90: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 91: conductord.v1.Ending
+	(*OrderCommand)(nil),             // 92: conductord.v1.OrderCommand
+	(*Change)(nil),                   // 93: conductord.v1.Change
+	(*Intervention)(nil),             // 94: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 95: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 96: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 97: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 98: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 99: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 100: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 101: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 102: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 103: conductord.v1.PauseScheduleCommand
+	(*Done)(nil),                     // 104: conductord.v1.Done
+	(*InterveneResult)(nil),          // 105: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
 	66,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
@@ -4589,41 +4527,41 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	73,  // 16: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
 	72,  // 17: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
 	74,  // 18: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	71,  // 19: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	71,  // 20: conductord.v1.ClaimNextRequest.expiry:type_name -> google.protobuf.Duration
+	75,  // 19: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	71,  // 20: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
 	74,  // 21: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	75,  // 22: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	76,  // 22: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
 	70,  // 23: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
 	70,  // 24: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
 	72,  // 25: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	76,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	77,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	72,  // 27: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
 	9,   // 28: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	26,  // 29: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
 	69,  // 30: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	77,  // 31: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	78,  // 32: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	79,  // 33: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	80,  // 34: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	81,  // 35: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	81,  // 36: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	82,  // 37: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	83,  // 38: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	83,  // 39: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	84,  // 40: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	85,  // 41: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	78,  // 31: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	79,  // 32: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	80,  // 33: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	81,  // 34: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	82,  // 35: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	82,  // 36: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	83,  // 37: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	84,  // 38: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	84,  // 39: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	85,  // 40: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	86,  // 41: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	46,  // 42: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
 	69,  // 43: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	86,  // 44: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	86,  // 45: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	86,  // 46: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	87,  // 44: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	87,  // 45: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	87,  // 46: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
 	70,  // 47: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	87,  // 48: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	86,  // 49: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	87,  // 50: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	88,  // 48: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	87,  // 49: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	88,  // 50: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
 	70,  // 51: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
 	70,  // 52: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	87,  // 53: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	88,  // 53: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
 	70,  // 54: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
 	59,  // 55: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
 	61,  // 56: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
@@ -4639,51 +4577,51 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	11,  // 66: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
 	13,  // 67: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
 	15,  // 68: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	88,  // 69: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	89,  // 69: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
 	18,  // 70: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	89,  // 71: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	90,  // 71: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
 	20,  // 72: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	90,  // 73: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	90,  // 74: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	90,  // 75: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	91,  // 76: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderCommand
-	91,  // 77: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderCommand
-	91,  // 78: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderCommand
-	92,  // 79: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	93,  // 80: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	91,  // 81: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderCommand
-	91,  // 82: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderCommand
+	91,  // 73: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	91,  // 74: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	91,  // 75: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	92,  // 76: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderCommand
+	92,  // 77: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderCommand
+	92,  // 78: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderCommand
+	93,  // 79: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	94,  // 80: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	92,  // 81: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderCommand
+	92,  // 82: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderCommand
 	22,  // 83: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
 	24,  // 84: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
 	27,  // 85: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	94,  // 86: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	95,  // 86: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
 	0,   // 87: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
 	2,   // 88: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	95,  // 89: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	96,  // 90: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	94,  // 91: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	94,  // 92: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	94,  // 93: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	96,  // 89: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	97,  // 90: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	95,  // 91: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	95,  // 92: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	95,  // 93: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
 	31,  // 94: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
 	33,  // 95: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	97,  // 96: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	98,  // 97: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	98,  // 96: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	99,  // 97: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
 	34,  // 98: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
 	36,  // 99: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	99,  // 100: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	99,  // 101: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	100, // 100: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	100, // 101: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
 	29,  // 102: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	83,  // 103: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	84,  // 103: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
 	38,  // 104: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
 	40,  // 105: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
 	42,  // 106: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
 	44,  // 107: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	100, // 108: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	101, // 108: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
 	47,  // 109: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	101, // 110: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	102, // 110: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
 	49,  // 111: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
 	51,  // 112: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	102, // 113: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	103, // 113: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
 	53,  // 114: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
 	54,  // 115: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
 	56,  // 116: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
@@ -4697,50 +4635,50 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	16,  // 124: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
 	17,  // 125: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
 	19,  // 126: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	103, // 127: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	104, // 127: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
 	21,  // 128: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	103, // 129: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	103, // 130: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	103, // 131: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	103, // 132: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	103, // 133: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	103, // 134: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	103, // 135: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	104, // 136: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	103, // 137: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	103, // 138: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	104, // 129: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	104, // 130: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	104, // 131: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	104, // 132: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	104, // 133: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	104, // 134: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	104, // 135: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	105, // 136: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	104, // 137: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	104, // 138: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
 	23,  // 139: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
 	25,  // 140: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
 	28,  // 141: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	103, // 142: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	104, // 142: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
 	1,   // 143: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
 	3,   // 144: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	103, // 145: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	103, // 146: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	103, // 147: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	103, // 148: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	103, // 149: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	104, // 145: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	104, // 146: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	104, // 147: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	104, // 148: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	104, // 149: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
 	32,  // 150: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	103, // 151: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	103, // 152: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	103, // 153: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	104, // 151: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	104, // 152: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	104, // 153: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
 	35,  // 154: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
 	37,  // 155: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	103, // 156: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	103, // 157: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	104, // 156: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	104, // 157: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
 	30,  // 158: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	103, // 159: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	104, // 159: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
 	39,  // 160: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
 	41,  // 161: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
 	43,  // 162: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
 	45,  // 163: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	103, // 164: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	104, // 164: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
 	48,  // 165: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	103, // 166: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	104, // 166: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
 	50,  // 167: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
 	52,  // 168: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	103, // 169: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	103, // 170: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	104, // 169: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	104, // 170: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
 	55,  // 171: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
 	57,  // 172: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
 	60,  // 173: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse

@@ -293,10 +293,10 @@ func (m *ClaimNextRequest) UnknownField() (name string, found bool) {
 	if len(m.unknownFields) > 0 {
 		return "conductord.v1.ClaimNextRequest", true
 	}
-	if name, found = unknownIn(m.GetWait()); found {
+	if name, found = m.GetClaim().UnknownField(); found {
 		return name, found
 	}
-	if name, found = unknownIn(m.GetExpiry()); found {
+	if name, found = unknownIn(m.GetWait()); found {
 		return name, found
 	}
 	return "", false
