@@ -13,17 +13,18 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// maxEarly bounds the events that are kept for runs which have yet to begin:
-// many more than jobs can be claimed in the time that an answer takes.
+// maxEarly bounds the events that are kept for runs that have yet to begin: many
+// more than a conductor has claims in flight.
 const maxEarly = 256
 
-// follower hears from the board what others do to the claims of one session:
-// orders on their jobs, and claims that are over. It has the runs act on that.
+// follower watches the board for what others do to the claims of one session:
+// orders on their jobs, and claims that have ended. It passes that to the runs.
 //
-// It follows one watch, and where that breaks, goes on behind the last event.
-// What it can have missed it reads: when a watch begins anew, the jobs of all
-// runs, and whether a person has drained the conductor. No run depends on it: one that hears nothing is still stopped by the
-// session, and refused by its token.
+// When its watch breaks, another one resumes after the last event. When a watch
+// begins without a last event, it reads what it can have missed: the jobs of all
+// runs, and whether a person has drained the conductor. No run depends on it for
+// safety: one that hears nothing is stopped by the session and refused by its
+// token.
 type follower struct {
 	board interface {
 		jobs.Reader
@@ -31,13 +32,13 @@ type follower struct {
 	}
 	logger  hclog.Logger
 	owner   string            // the name of the conductor
-	drained func(*jobs.Drain) // is told when a drain begins, is another, or ends: nil
+	drained func(*jobs.Drain) // called when a drain begins or changes, and with nil when it ends
 	watch   jobs.Watch        // only follow touches it
 
 	mu   sync.Mutex
 	held map[holding]*run
-	// early are events of claims that no run has joined: the answer to a claim
-	// may be slower than what happens to it. Oldest first.
+	// early are events of claims that no run has joined, oldest first: an event
+	// may arrive before the answer to the claim.
 	early     []jobs.Event
 	forgotten uint64      // log index of the last early event that was dropped
 	drain     *jobs.Drain // the drain that the conductor is under; nil: none
@@ -123,8 +124,8 @@ func (f *follower) hear(event jobs.Event) {
 	}
 }
 
-// join makes a run known, and tells it what has been heard of its claim
-// already. Leave it when the run is over.
+// join adds a run, and passes it the early events of its claim. Call leave when
+// the run is over.
 func (f *follower) join(r *run) {
 	own := holding{r.claimed.Job.ID, r.token}
 	var early []jobs.Event
@@ -155,7 +156,7 @@ func (f *follower) leave(r *run) {
 	delete(f.held, holding{r.claimed.Job.ID, r.token})
 }
 
-// review looks at the jobs of all runs, and at the drain.
+// review reads the drain, and the jobs of all runs.
 func (f *follower) review(ctx context.Context) error {
 	if err := f.readDrain(ctx); err != nil {
 		return err
@@ -178,8 +179,8 @@ func (f *follower) runs() []*run {
 	return runs
 }
 
-// readDrain finds out whether a person has drained the conductor, and acts on
-// it. That it claims nothing meanwhile is the board's to see to.
+// readDrain finds out whether a person has drained the conductor, and acts on it.
+// The board itself gives a drained conductor no jobs.
 func (f *follower) readDrain(ctx context.Context) error {
 	var drains []jobs.Drain
 	err := repeat(ctx, func(ctx context.Context) (err error) {
@@ -211,7 +212,7 @@ func (f *follower) readDrain(ctx context.Context) error {
 
 func handsOver(drain *jobs.Drain) bool { return drain != nil && !drain.Finish }
 
-// look reads the job of a run, and has it act on what it finds.
+// look reads the job of a run, and passes on an order or the end of its claim.
 func (f *follower) look(ctx context.Context, r *run) error {
 	var job jobs.Job
 	err := repeat(ctx, func(ctx context.Context) (err error) {
@@ -232,11 +233,11 @@ func (f *follower) look(ctx context.Context, r *run) error {
 	return nil
 }
 
-// steering is how a run is told from outside what is wanted of it.
+// steering passes orders from outside to a run.
 type steering struct {
-	suspend context.CancelFunc      // nothing more starts
-	turn    context.CancelFunc      // what was done is undone
-	cut     context.CancelCauseFunc // no step runs any more; what was recorded is given back
+	suspend context.CancelFunc      // no more steps start
+	turn    context.CancelFunc      // the flow reverts
+	cut     context.CancelCauseFunc // steps are stopped, and the job is given back
 	lose    context.CancelCauseFunc
 
 	// The same, as the run sees it. Working ends with alive.
@@ -244,12 +245,12 @@ type steering struct {
 
 	mu    sync.Mutex
 	order *jobs.StandingOrder // the latest; nil: none, or it was lifted
-	limit *time.Timer         // of a hand-over: cuts what has not ended by then; nil: none is asked for
+	limit *time.Timer         // of a hand-over: stops steps that still run then; nil: none was asked for
 	ended bool                // the run is over
 }
 
-// newSteering makes the steering of a run whose claim ends with alive, and
-// which is suspended at the latest when claiming ends.
+// newSteering makes the steering of a run whose claim ends with alive. The run is
+// suspended when claiming ends, if not before.
 func newSteering(alive, claiming context.Context) *steering {
 	s := &steering{}
 	s.alive, s.lose = context.WithCancelCause(alive)
@@ -271,7 +272,7 @@ func (s *steering) end() {
 	s.turn()
 }
 
-// giveUp suspends the run, and stops after a grace the steps that it still has.
+// giveUp suspends the run, and after a grace stops the steps that still run.
 func (s *steering) giveUp(grace time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,16 +283,16 @@ func (s *steering) giveUp(grace time.Duration) {
 	s.limit = time.AfterFunc(grace, func() { s.cut(errDrained) }) // ends with the run
 }
 
-// givenUp tells whether that has been asked for.
+// givenUp reports whether giveUp was called.
 func (s *steering) givenUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.limit != nil
 }
 
-// take follows an order; nil lifts the one before. A flow that has been told
-// to stop stops all the same then: its job is given back, and goes on at once
-// under another claim. It tells whether there is anything new.
+// take follows an order; nil lifts the one before. A flow that was suspended by it
+// still stops then: its job is given back, and goes on at once under another
+// claim. It reports whether the order is new.
 func (s *steering) take(order *jobs.StandingOrder) bool {
 	s.mu.Lock()
 	last := s.order
@@ -315,7 +316,6 @@ func (s *steering) standing() *jobs.StandingOrder {
 	return s.order
 }
 
-// over stops the run, which may not write any more. That it is told of the
-// end that it has itself given its job does not matter: it has nothing left
-// to write.
+// over stops the run, which may write nothing any more. It is harmless after the
+// run itself has ended its job, as nothing is left to write.
 func (s *steering) over(why string) { s.lose(fmt.Errorf("%w: %s", errClaimEnded, why)) }

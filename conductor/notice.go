@@ -7,7 +7,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Moment says what has happened to a conductor or to one of its jobs.
+// Moment is what has happened to a conductor or to one of its jobs.
 type Moment string
 
 // The moments, in the order of a job's life. Every job that was claimed ends
@@ -17,21 +17,21 @@ const (
 	MomentRegistered    Moment = "registered" // the board knows what it can do
 	MomentClaimed       Moment = "claimed"
 	MomentStarted       Moment = "started"    // its flow was built and is given to an engine
-	MomentOrdered       Moment = "ordered"    // a person has steered the job; Order says how, nil: as before
+	MomentOrdered       Moment = "ordered"    // a person has given the job an order, or lifted it: then Order is nil
 	MomentFlowEnded     Moment = "flow ended" // or was suspended, or could not go on; FlowState and Err say which
 	MomentConsumed      Moment = "consumed"
 	MomentAbandoned     Moment = "abandoned"
 	MomentTrashed       Moment = "trashed"
-	MomentClaimLost     Moment = "claim lost" // the job is somebody else's, or nobody's
+	MomentClaimLost     Moment = "claim lost" // another owner has the job, or none
 	MomentSessionLost   Moment = "session lost"
 
 	// Of the conductor itself, at any time.
 
-	MomentDrained   Moment = "drained"   // a person has drained it: it is given no jobs; Drain says who and how
-	MomentUndrained Moment = "undrained" // that is over
+	MomentDrained   Moment = "drained"   // a person has drained it: the board gives it no jobs; Drain says who and how
+	MomentUndrained Moment = "undrained" // the drain is over
 	MomentPaused    Moment = "paused"    // Pause was called
 	MomentUnpaused  Moment = "unpaused"
-	MomentSpent     Moment = "spent" // MaxDispatches or MaxDuration is reached: it claims nothing more
+	MomentSpent     Moment = "spent" // MaxDispatches or MaxDuration is reached: it claims no more jobs
 )
 
 // Notice is one moment.
@@ -49,8 +49,7 @@ type Notice struct {
 	Err       error               // what was wrong, if anything
 }
 
-// notify tells the program. A panic of the program's function is not
-// allowed to harm a job.
+// notify calls the program's function. A panic in it must not harm a job.
 func (o *Options) notify(notice Notice) {
 	if o.Notify == nil {
 		return

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// pauses is whether a program has paused its conductor. It outlives shifts.
+// pauses is whether a program has paused its conductor, over all calls of Run.
 type pauses struct {
 	mu   sync.Mutex
 	over chan struct{} // closed when the pause ends; nil: there is none
 }
 
-// begin tells whether there was no pause.
+// begin begins a pause; false if there is one.
 func (p *pauses) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -22,7 +22,7 @@ func (p *pauses) begin() bool {
 	return true
 }
 
-// end tells whether there was a pause.
+// end ends the pause; false if there is none.
 func (p *pauses) end() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 type pace struct{ first, most time.Duration }
 
 var (
-	// boardBackoff is for calls that nobody's claim depends on.
+	// boardBackoff is for calls that no claim depends on.
 	boardBackoff = pace{100 * time.Millisecond, 2 * time.Second}
-	// journalBackoff is for writes under a claim: steps wait for them, and the
-	// time to live runs.
+	// journalBackoff is for writes under a claim: steps wait for them, while the
+	// session's time runs.
 	journalBackoff = pace{20 * time.Millisecond, 500 * time.Millisecond}
 )
 
@@ -44,8 +44,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// repeatable tells whether making the same call again is right: it did not
-// happen, or nobody knows. The end of a call's own time is of the second kind.
+// repeatable reports whether the same call is to be made again: it did not happen,
+// or its result is ambiguous, as after the end of its own time.
 func repeatable(err error) bool {
 	return errors.Is(err, logbook.ErrUnavailable) || errors.Is(err, logbook.ErrUncertain) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
@@ -54,8 +54,8 @@ func repeatable(err error) bool {
 // callTime bounds one try of a call that is repeated.
 const callTime = 5 * time.Second
 
-// repeat makes a call until it has an answer, and returns the cause of ctx's
-// end if that comes first.
+// repeat makes a call until it is answered, and returns the cause of ctx's end if
+// that comes first.
 func repeat(ctx context.Context, call func(context.Context) error) error {
 	wait := newBackoff(journalBackoff)
 	for ctx.Err() == nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// codes says which connect code a kind of failure has. The first row that
-// matches decides; so the special stand before the general, and uncertain
-// before everything, because it must never be read as "did not happen".
+// codes is the connect code of each kind of failure. The first row that matches
+// decides. So special kinds come before general ones, and uncertain comes first,
+// because it must never be read as "did not happen".
 var codes = []struct {
 	kind error
 	code connect.Code
@@ -36,10 +36,9 @@ var codes = []struct {
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 }
 
-// ErrorToConnect puts an error into the form in which it crosses: the code
-// that HTTP and gRPC know, and a conductord.v1.Error as its detail. An error
-// of no known kind is internal. A context's error has no detail: its code says
-// all that the other end can know. Nil stays nil.
+// ErrorToConnect encodes an error: the code that HTTP and gRPC know, and a
+// conductord.v1.Error as its detail. An error of no known kind is internal. A
+// context's error has no detail, because its code says everything. Nil stays nil.
 func ErrorToConnect(err error) *connect.Error {
 	if err == nil {
 		return nil
@@ -61,12 +60,12 @@ func ErrorToConnect(err error) *connect.Error {
 	return crossing
 }
 
-// ErrorFromConnect is the way back. The detail decides where there is one.
-// Without it, the error comes from connect, a proxy or the network:
+// ErrorFromConnect decodes an error. The detail decides if there is one. Without
+// it, the error comes from connect, a proxy or the network:
 //
-//   - the context's own errors stay what they are, with ErrUncertain beside
-//     them where the other end reports them, for then the call was on its way;
-//   - a connection that never came about is ErrUnavailable;
+//   - the context's own errors stay as they are, and wrap ErrUncertain too if the
+//     other end reports them, because then the call was sent;
+//   - a connection that was never made is ErrUnavailable;
 //   - an answer that can only be a refusal is ErrInvalid, ErrLimit,
 //     ErrNotAllowed or, from a server without the call, ErrUnavailable;
 //   - everything else is ErrUncertain.
@@ -90,11 +89,11 @@ func ErrorFromConnect(err error) error {
 	return fromCode(crossed)
 }
 
-// fromNetwork judges an error that this end has made itself.
+// fromNetwork classifies an error that this end has made.
 func fromNetwork(err error) error {
 	var operation *net.OpError
 	switch {
-	// Before the context's errors, for a dial that takes too long is one too.
+	// Before the context's errors: a dial that takes too long is one of them too.
 	case errors.As(err, &operation) && operation.Op == "dial", errors.Is(err, syscall.ECONNREFUSED):
 		if crossed := new(connect.Error); errors.As(err, &crossed) {
 			err = crossed.Unwrap() // whose text has no second "unavailable"
@@ -114,7 +113,7 @@ func fromNetwork(err error) error {
 	return fmt.Errorf("%w: %w", jobs.ErrUncertain, err)
 }
 
-// fromCode judges a bare code that the other end has sent.
+// fromCode classifies a code without a detail that the other end has sent.
 func fromCode(crossed *connect.Error) error {
 	switch crossed.Code() {
 	case connect.CodeInvalidArgument:

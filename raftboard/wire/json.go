@@ -35,8 +35,8 @@ func (JSONCodec) Marshal(message any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write JSON of %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
 	}
-	// protojson varies its white space on purpose. It must go before the
-	// values come in, for theirs stays.
+	// protojson varies its white space on purpose. It is removed before the
+	// values are put in, because theirs stays.
 	var tight bytes.Buffer
 	if err := json.Compact(&tight, loose); err != nil {
 		return nil, fmt.Errorf("internal error: protojson wrote no JSON: %w", err)
@@ -70,7 +70,7 @@ func (JSONCodec) IsBinary() bool { return false }
 func (c JSONCodec) MarshalStable(message any) ([]byte, error) { return c.Marshal(message) }
 
 // charsetCodec is the codec under the second name that connect registers for
-// JSON; left alone, that one would speak plain protojson.
+// JSON, which would otherwise be plain protojson.
 type charsetCodec struct{ JSONCodec }
 
 func (charsetCodec) Name() string { return "json; charset=utf-8" }
@@ -161,8 +161,8 @@ type walker struct {
 	change func(*bytes.Buffer, []byte) error
 }
 
-// message copies a message of the given type. What is no object where the
-// type wants one is left to protojson, which says so better.
+// message copies a message of the given type. A value that is not the object that
+// the type wants is left to protojson, which has the better error.
 func (w *walker) message(kind protoreflect.MessageDescriptor) error {
 	switch {
 	case kind.FullName() == valueName:
@@ -231,7 +231,7 @@ func (w *walker) members(opening, closing byte, member func(key string) error) e
 	return nil
 }
 
-// peek skips white space and gives the byte that follows.
+// peek skips white space and returns the byte that follows.
 func (w *walker) peek() byte {
 	for {
 		switch c := w.data[w.at]; c {
@@ -243,7 +243,7 @@ func (w *walker) peek() byte {
 	}
 }
 
-// next gives the bytes of one JSON value and goes behind it.
+// next returns the bytes of one JSON value and goes behind it.
 func (w *walker) next() []byte {
 	first := w.peek()
 	start := w.at
@@ -260,7 +260,7 @@ func (w *walker) next() []byte {
 	return w.data[start:w.at]
 }
 
-// endOfString gives the index behind the string that begins at start, or the
+// endOfString is the index behind the string that begins at start, or the
 // length of the data if it never ends.
 func endOfString(data []byte, start int) int {
 	for i := start + 1; i < len(data); i++ {
@@ -274,7 +274,7 @@ func endOfString(data []byte, start int) int {
 	return len(data)
 }
 
-// endOfGroup gives the index behind the object or array that begins at start.
+// endOfGroup is the index behind the object or array that begins at start.
 func endOfGroup(data []byte, start int) int {
 	depth := 0
 	for i := start; i < len(data); i++ {

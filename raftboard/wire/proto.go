@@ -8,9 +8,9 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 )
 
-// ProtoCodec is protobuf's binary form of the API's messages, for those who call.
-// What they send is written by package proto, which refuses text that is not
-// UTF-8, and the answers are read by generated code.
+// ProtoCodec is protobuf's binary form of the API's messages, for clients.
+// Package proto encodes requests, as it refuses text that is not UTF-8. Generated
+// code decodes answers.
 type ProtoCodec struct{}
 
 // Name is the codec's name in content types: application/proto.
@@ -19,7 +19,7 @@ func (ProtoCodec) Name() string { return "proto" }
 // Marshal writes a message.
 func (c ProtoCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
-// MarshalAppend writes a message behind what is there.
+// MarshalAppend appends a message.
 func (ProtoCodec) MarshalAppend(to []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -37,7 +37,7 @@ func (ProtoCodec) MarshalStable(message any) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// IsBinary tells connect that the form is no text.
+// IsBinary tells connect that the form is not text.
 func (ProtoCodec) IsBinary() bool { return true }
 
 // Unmarshal reads a message. The data may change afterwards.
@@ -56,9 +56,9 @@ func decode(data []byte, message any, by func([]byte, proto.Message) error) erro
 	return nil
 }
 
-// answerCodec is ProtoCodec for those who answer: what they read comes from
-// outside, and package proto refuses text in it that is not UTF-8; what they send
-// was decoded so, or is made by themselves.
+// answerCodec is ProtoCodec for nodes. Package proto decodes requests, which come
+// from outside, and refuses text that is not UTF-8. What a node sends was decoded
+// that way, or made by itself.
 type answerCodec struct{ ProtoCodec }
 
 func (answerCodec) Unmarshal(data []byte, message any) error {
@@ -75,10 +75,10 @@ func (answerCodec) MarshalAppend(to []byte, message any) ([]byte, error) {
 	return command.AppendMessage(to, m, command.SizeOf(m))
 }
 
-// DecodeCall reads a message as those do who answer.
+// DecodeCall decodes a request, as a node does.
 func DecodeCall(data []byte, message proto.Message) error {
 	return answerCodec{}.Unmarshal(data, message)
 }
 
-// EncodeAnswer writes a message as those do who answer.
+// EncodeAnswer encodes an answer, as a node does.
 func EncodeAnswer(message proto.Message) ([]byte, error) { return answerCodec{}.Marshal(message) }

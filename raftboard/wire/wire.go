@@ -1,10 +1,10 @@
 // Package wire is what both ends of a conductord call agree on beyond the
-// messages of package conductordv1: header names, sizes and times, the way an
-// error crosses, and the JSON form of messages.
+// messages of package conductordv1: header names, sizes and times, the rule of
+// batches, how errors are encoded, and the JSON form of messages.
 //
-// Errors cross as a connect code, for programs that know only HTTP or gRPC,
-// with a conductord.v1.Error as their detail, for those that know conductord:
-// the detail alone decides which sentinel comes out at the other end.
+// An error has a connect code, for programs that know only HTTP or gRPC, and a
+// conductord.v1.Error as its detail. The detail alone decides which sentinel the
+// client library returns.
 package wire
 
 import (
@@ -22,39 +22,38 @@ const (
 	HeaderLeader = "Conductord-Leader"
 	// HeaderIndex of an answer is a log index that the answer includes.
 	HeaderIndex = "Conductord-Index"
-	// HeaderMinIndex of a request makes a node that answers for itself wait
-	// until it has applied that index.
+	// HeaderMinIndex of a request makes a node that answers from its own state
+	// wait until it has applied that index.
 	HeaderMinIndex = "Conductord-Min-Index"
-	// HeaderHops of a request counts how often it has been forwarded, so
-	// that two nodes which each take the other for the leader stop.
+	// HeaderHops of a request counts how often it has been forwarded. It stops
+	// two nodes that each take the other for the leader.
 	HeaderHops = "Conductord-Hops"
 )
 
 // Prefix stands before a call's name, such as "BoardService/Post", in its URL.
 const Prefix = "/conductord.v1."
 
-// MaxHops is how often a call may be forwarded: from the node that the caller
-// knows to the leader, and no further.
+// MaxHops is how often a call may be forwarded: once, to the leader.
 const MaxHops = 1
 
 // Sizes, in bytes of a message's encoding.
 const (
-	// MaxMessage bounds every request and every answer. It has room for a
-	// full pack and one command of the largest size besides.
+	// MaxMessage bounds every request and every answer. A full batch and one
+	// command of the largest size fit into it.
 	MaxMessage = 4 << 20
-	// PageBytes is where a node ends a page and says that more follows:
-	// small enough that one large item more still fits into MaxMessage.
+	// PageBytes is where a node ends a page and says that more follows. One
+	// large item more still fits into MaxMessage.
 	PageBytes = 1 << 20
-	// PackBytes and PackCommands are where a client ends a pack of
-	// commands. A larger command travels alone. A full pack still fits into
-	// one log entry of the largest size.
+	// PackBytes and PackCommands bound a client's batch of commands. A larger
+	// command goes alone. A full batch fits into one log entry of the largest
+	// size.
 	PackBytes    = 512 << 10
 	PackCommands = 256
 	// MaxCommand is the largest command that any node accepts.
 	MaxCommand = 1 << 20
 )
 
-// A command of the largest size must pass, and so must a pack.
+// A command of the largest size must fit, and so must a batch.
 const _ = uint64(MaxMessage - PackBytes - MaxCommand)
 
 // Times.
@@ -72,8 +71,8 @@ const (
 // of causes.
 const MaxJSONDepth = 2 * logbook.MaxJSONDepth
 
-// HandlerOptions are what every handler of the API is made with: our codecs,
-// that of JSON under both names that callers give it, and the bounds of a message.
+// HandlerOptions are those of every handler of the API: our codecs, that of JSON
+// under both names that callers give it, and the bound of a message.
 func HandlerOptions() []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(answerCodec{}),
@@ -83,9 +82,8 @@ func HandlerOptions() []connect.HandlerOption {
 	}
 }
 
-// ClientOptions are what every client of the API is made with. Answers are
-// not compressed: on the networks that a cluster lives in, the processor is
-// dearer than the bytes.
+// ClientOptions are those of every client of the API. Answers are not compressed:
+// on a cluster's network, processor time costs more than bytes.
 func ClientOptions() []connect.ClientOption {
 	return []connect.ClientOption{
 		connect.WithCodec(ProtoCodec{}),
