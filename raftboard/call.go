@@ -28,7 +28,7 @@ const (
 	// that it is made under can expire.
 	tryTime       = 3 * time.Second
 	keepAliveTime = time.Second      // a session of the default length has three tries
-	pollTime      = 30 * time.Second // of a long poll; asked for again and again
+	pollTime      = 30 * time.Second // of one long poll of many
 	pollGrace     = 5 * time.Second  // for the answer to a long poll
 )
 
@@ -42,8 +42,8 @@ type operation struct {
 	stale bool          // any node may answer
 	over  string        // the procedure, if it may go on a stream
 	try   time.Duration // the time of one try; zero: tryTime
-	// each is called before every try and gives its time, so that a call which
-	// waits asks for no more than what is left. Nil: all tries are alike.
+	// each is called before every try and returns its time, so that a long poll
+	// asks for no more than the time that is left. Nil: all tries are the same.
 	each func() time.Duration
 }
 
@@ -83,8 +83,7 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 	}
 }
 
-// cannot says what could not be done, unless the node has said it already in
-// the same words.
+// cannot adds what could not be done, unless the node's error begins with it.
 func cannot(name string, err error) error {
 	prefix := "cannot " + name + ": "
 	if strings.HasPrefix(err.Error(), prefix) {
@@ -113,7 +112,7 @@ var (
 	errClosed   = errors.New("the client is closed")
 )
 
-// forever is the time of what does not end by itself.
+// forever is the limit of what does not end by itself.
 const forever = time.Duration(math.MaxInt64)
 
 // bounded is the context of all tries of a call. It ends with the caller's, with
@@ -140,7 +139,7 @@ type tryError struct {
 	err       error
 	final     bool // the call is settled by it
 	ambiguous bool // it may have happened
-	unreached bool // the node could not even be asked
+	unreached bool // there was no connection to the node
 }
 
 // settled is the error of a settled call. A call that only reads has not

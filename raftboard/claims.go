@@ -24,8 +24,8 @@ func (c *Client) Extend(ctx context.Context, job jobs.JobID, token jobs.Token, e
 	return err
 }
 
-// Claims implements jobs.Attendant. The leader answers, also of a stale view:
-// how long a claim has to go nobody else knows.
+// Claims implements jobs.Attendant. The leader answers, even for a stale view:
+// only it knows how long a claim still lasts.
 func (c *Client) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.ClaimPage, error) {
 	op := operation{name: "list claims", reads: true}
 	request := &v1.ListClaimsRequest{Owner: query.Owner, Board: query.Board, After: query.After, Limit: pageLimit(query.Limit)}

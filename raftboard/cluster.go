@@ -53,7 +53,7 @@ type NodeStatus struct {
 	Err      error  `json:"-"`
 }
 
-// statusTime bounds the question to one node, which is asked once.
+// statusTime bounds the call to one node, which is made once.
 const statusTime = 2 * time.Second
 
 // Status asks one node, once, for its view. The endpoint need not be one of
@@ -144,8 +144,7 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 	return s, nil
 }
 
-// greet waits until a node has answered, whatever it has to say, and learns
-// from it who the others are.
+// greet waits until a node has answered, and learns the other nodes from it.
 func (c *Client) greet(ctx context.Context) error {
 	op := operation{name: "reach the cluster", reads: true, try: statusTime}
 	answer, err := call(ctx, c.core, op, &v1.StatusRequest{}, func(p *peer) unary[v1.StatusRequest, v1.StatusResponse] { return p.cluster.Status })

@@ -91,7 +91,7 @@ func TestStreamsTakeHostileCalls(t *testing.T) {
 	}
 	procedures = slices.DeleteFunc(procedures, func(name string) bool { return name == "BoardService/WaitJob" })
 	accepted := 0
-	for range hostileCalls / 4 {
+	for range hostileCalls / 2 {
 		procedure := procedures[v.IntN(len(procedures))]
 		method := methodOf(t, procedure)
 		input := dynamicpb.NewMessage(method.Input())

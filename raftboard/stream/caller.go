@@ -18,8 +18,8 @@ type CallerOptions struct {
 	Node conductordv1connect.StreamServiceClient
 	// Life ends the stream, and all goroutines.
 	Life context.Context
-	// Spawn runs a goroutine that ends with Life, or before, and tells whether
-	// it did.
+	// Spawn runs a goroutine that ends with Life, or before. False: it did not
+	// run it.
 	Spawn func(run func()) bool
 }
 
@@ -29,10 +29,10 @@ type Caller struct {
 	options CallerOptions
 
 	mu      sync.Mutex
-	current *outward  // nil: no stream stands
-	opening bool      // or stands
-	calls   int       // that were wanted before the first stream
-	pause   time.Time // until then no stream is opened
+	current *clientStream // nil: no stream is open
+	opening bool          // or open
+	calls   int           // that were wanted before the first stream
+	pause   time.Time     // until then no stream is opened
 }
 
 // NewCaller makes a Caller, which has no stream yet.
@@ -55,8 +55,8 @@ type Heard struct {
 // plain call, or ErrNotCarried. When ctx ends before the answer has come, the
 // node is told so, and the error is the context's.
 func (c *Caller) Do(ctx context.Context, call Call, answer proto.Message) (Heard, error) {
-	stands := c.stands()
-	if stands == nil || !stands.takes[call.Procedure] {
+	open := c.usable()
+	if open == nil || !open.takes[call.Procedure] {
 		return Heard{}, ErrNotCarried
 	}
 	// What cannot be encoded is left to the plain call to be refused.
@@ -72,30 +72,31 @@ func (c *Caller) Do(ctx context.Context, call Call, answer proto.Message) (Heard
 		}
 		streamed.TimeoutMs = uint64(left / time.Millisecond)
 	}
-	reply, err := stands.exchange(ctx, streamed)
+	reply, err := open.exchange(ctx, streamed)
 	if err != nil {
 		return Heard{}, err
 	}
 	return reply.read(answer)
 }
 
-// Ready tells whether a stream stands.
+// Ready reports whether a stream is open.
 func (c *Caller) Ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.current != nil
 }
 
-// Want opens a stream that the first calls would not have yet.
+// Want opens a stream without waiting for the first calls.
 func (c *Caller) Want() {
 	c.mu.Lock()
 	c.calls = openAfter
 	c.mu.Unlock()
-	c.stands()
+	c.usable()
 }
 
-// stands is the stream, if there is one. If not, it may be opened meanwhile.
-func (c *Caller) stands() *outward {
+// usable is the open stream; nil if there is none, and then one may be opened in
+// the background.
+func (c *Caller) usable() *clientStream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current != nil || c.opening {
@@ -117,10 +118,10 @@ func (c *Caller) keep() {
 	ctx, cancel := context.WithCancel(c.options.Life)
 	defer cancel()
 	if conn, takes, err := c.open(ctx, cancel); err == nil {
-		stands := newOutward(ctx, cancel, conn, takes)
-		c.set(stands)
+		s := newClientStream(ctx, cancel, conn, takes)
+		c.set(s)
 		pause = reopenPause
-		if idle := stands.serve(func() { c.set(nil) }); idle {
+		if idle := s.serve(func() { c.set(nil) }); idle {
 			pause = 0
 		}
 	}
@@ -129,15 +130,15 @@ func (c *Caller) keep() {
 	c.opening, c.pause = false, time.Now().Add(pause)
 }
 
-func (c *Caller) set(stands *outward) {
+func (c *Caller) set(s *clientStream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.current = stands
+	c.current = s
 }
 
-// open waits until the node has accepted a stream, and tells which calls it
-// takes.
-func (c *Caller) open(ctx context.Context, cancel context.CancelFunc) (conveyor, map[string]bool, error) {
+// open waits until the node has accepted a stream, and returns the procedures
+// that it takes.
+func (c *Caller) open(ctx context.Context, cancel context.CancelFunc) (carryStream, map[string]bool, error) {
 	tooLong := time.AfterFunc(openTime, cancel)
 	defer tooLong.Stop()
 	conn := c.options.Node.Carry(ctx)

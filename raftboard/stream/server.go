@@ -73,5 +73,5 @@ func (s *Server) Carry(ctx context.Context, conn *connect.BidiStream[v1.CarryReq
 	if !ok {
 		panic("internal error: a stream that is not served by Handler")
 	}
-	return newInward(ctx, s, conn, controller).serve()
+	return newServerStream(ctx, s, conn, controller).serve()
 }

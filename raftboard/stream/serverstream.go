@@ -1,0 +1,353 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// serverStream is a stream at the node's end. Its handler's goroutine reads, and
+// each call that is being answered has one of its own. One that has an answer sends
+// it, with all that wait, unless another is sending already. All of them end before
+// the stream's handler returns.
+type serverStream struct {
+	server    *Server
+	conn      *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]
+	deadlines deadlines
+	ctx       context.Context // of all calls
+	cancel    context.CancelFunc
+	handlers  sync.WaitGroup
+	tasks     chan task     // to handlers that are idle
+	ended     chan struct{} // closed when no call follows
+
+	mu       sync.Mutex
+	lowered  sync.Cond                     // on mu: inFlight or bytes are lower, or the stream is over
+	last     uint64                        // number that was taken
+	calls    map[uint64]context.CancelFunc // being answered
+	inFlight int                           // calls that are being answered, and answers that are not sent
+	bytes    int                           // of these
+	answers  []outgoing                    // wait to be sent
+	sending  bool                          // a goroutine sends
+	sends    uint64                        // messages
+	idle     int                           // handlers that wait for another call
+	panicked bool                          // a handler has
+}
+
+// deadlines end what waits for the client. They do nothing once the stream's
+// handler returns, as its connection must not be touched then.
+type deadlines struct {
+	controller *http.ResponseController
+
+	mu       sync.Mutex
+	released bool
+}
+
+func (d *deadlines) stopReading() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.released {
+		_ = d.controller.SetReadDeadline(time.Now()) // without it, the client ends the wait
+	}
+}
+
+func (d *deadlines) stopWriting() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.released {
+		_ = d.controller.SetWriteDeadline(time.Now())
+	}
+}
+
+func (d *deadlines) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.released = true
+}
+
+// outgoing is an answer, its size, and the bytes of it and its call, which count
+// until it is sent.
+type outgoing struct {
+	answer *v1.StreamedAnswer
+	size   int
+	bytes  int
+}
+
+func newServerStream(ctx context.Context, server *Server, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse], controller *http.ResponseController) *serverStream {
+	s := &serverStream{
+		server: server, conn: conn, deadlines: deadlines{controller: controller}, calls: make(map[uint64]context.CancelFunc),
+		tasks: make(chan task), ended: make(chan struct{}),
+	}
+	s.lowered.L = &s.mu
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	return s
+}
+
+// serve answers calls until the stream is over.
+func (s *serverStream) serve() error {
+	defer s.cancel()
+	if err := s.conn.Send(&v1.CarryResponse{Procedures: s.server.names, Leader: s.server.options.Leader()}); err != nil {
+		return err
+	}
+	defer s.deadlines.release()
+	defer context.AfterFunc(s.ctx, s.wakeReader)()
+	patience := s.watchReader()
+	defer patience.Stop()
+	err := s.receive()
+	close(s.ended)
+	s.handlers.Wait()
+	s.mu.Lock()
+	s.sendLocked(&v1.CarryResponse{Ending: true, Taken: s.last, Leader: s.server.options.Leader()})
+	panicked := s.panicked
+	s.mu.Unlock()
+	if panicked {
+		panic(http.ErrAbortHandler) // it has been reported
+	}
+	return err
+}
+
+// wakeReader ends the wait for calls.
+func (s *serverStream) wakeReader() {
+	s.deadlines.stopReading()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lowered.Broadcast()
+}
+
+// receive takes calls until the client sends no more, or the stream's context
+// ends. Neither is an error; calls that are under way go on after the first.
+func (s *serverStream) receive() error {
+	for {
+		message, err := s.conn.Receive()
+		s.awaitBudget()
+		if s.ctx.Err() != nil || errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = s.take(message)
+		}
+		if err != nil {
+			s.cancel()
+			return err
+		}
+	}
+}
+
+// awaitBudget waits while the stream is over its budget.
+func (s *serverStream) awaitBudget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for (s.bytes > maxBytes || s.inFlight > MaxCalls) && s.ctx.Err() == nil {
+		s.lowered.Wait()
+	}
+}
+
+// take begins the calls of a message. The error is that of a client that breaks
+// the rules of numbers or bounds.
+func (s *serverStream) take(message *v1.CarryRequest) error {
+	if n := len(message.GetCalls()); n > MaxCalls {
+		return wire.ErrorToConnect(&logbook.LimitError{Field: "calls", Limit: MaxCalls, Size: int64(n), Unit: "calls"})
+	}
+	last := s.last
+	for _, call := range message.GetCalls() {
+		if call.GetNumber() <= last {
+			reason := fmt.Sprintf("%d comes after %d", call.GetNumber(), last)
+			return wire.ErrorToConnect(&logbook.InvalidError{Field: "number", Reason: reason})
+		}
+		last = call.GetNumber()
+	}
+	for _, call := range message.GetCalls() {
+		s.begin(call)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, number := range message.GetGivenUp() {
+		if cancel := s.calls[number]; cancel != nil {
+			cancel()
+		}
+	}
+	return nil
+}
+
+func (s *serverStream) begin(call *v1.StreamedCall) {
+	offer, known := s.server.offers[call.GetProcedure()]
+	ctx, cancel := s.timed(call)
+	s.mu.Lock()
+	s.last = call.GetNumber()
+	full := s.inFlight >= MaxCalls
+	s.inFlight++
+	s.bytes += len(call.GetMessage())
+	if known && !full {
+		s.calls[call.GetNumber()] = cancel
+	}
+	s.mu.Unlock()
+	switch {
+	case !known:
+		cancel()
+		s.put(refusal(call.GetNumber(), connect.NewError(connect.CodeUnimplemented, fmt.Errorf("%.128q is not taken on a stream", call.GetProcedure()))), call)
+	case full:
+		cancel()
+		s.put(refusal(call.GetNumber(), fmt.Errorf("%w: %d calls are under way on this stream", jobs.ErrUnavailable, MaxCalls)), call)
+	default:
+		s.dispatch(task{ctx, cancel, offer, call})
+	}
+}
+
+// task is a call that is to be answered.
+type task struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	offer  Offer
+	call   *v1.StreamedCall
+}
+
+// dispatch gives a call to a handler that is idle, or else to a new one.
+func (s *serverStream) dispatch(next task) {
+	select {
+	case s.tasks <- next:
+	default:
+		s.handlers.Go(func() { s.answer(next) })
+	}
+}
+
+// answer handles one call after another, until there are none or maxIdle others
+// wait for one.
+func (s *serverStream) answer(next task) {
+	for {
+		s.handle(next)
+		s.mu.Lock()
+		if s.idle >= maxIdle {
+			s.mu.Unlock()
+			return
+		}
+		s.idle++
+		s.mu.Unlock()
+		select {
+		case next = <-s.tasks:
+		case <-s.ended:
+			return
+		}
+		s.mu.Lock()
+		s.idle--
+		s.mu.Unlock()
+	}
+}
+
+// timed is the context of a call.
+func (s *serverStream) timed(call *v1.StreamedCall) (context.Context, context.CancelFunc) {
+	limit := call.GetTimeoutMs()
+	if limit == 0 {
+		return context.WithCancel(s.ctx)
+	}
+	return context.WithTimeout(s.ctx, time.Duration(min(limit, uint64(maxTimeout/time.Millisecond)))*time.Millisecond)
+}
+
+// handle answers a call.
+func (s *serverStream) handle(t task) {
+	defer t.cancel()
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.abort(t.offer, cause)
+		}
+	}()
+	began := time.Now()
+	message, header, err := t.offer.answer(t.ctx, t.call)
+	s.server.options.Called(prefix+t.offer.procedure, time.Since(began), err)
+	s.put(answerOf(t.call.GetNumber(), message, header, err), t.call)
+}
+
+// abort ends the stream, and with it all calls that are on it, as a panic ends
+// the exchange of a plain call.
+func (s *serverStream) abort(offer Offer, cause any) {
+	if cause != http.ErrAbortHandler {
+		s.server.options.Panicked(prefix+offer.procedure, cause, debug.Stack())
+	}
+	s.mu.Lock()
+	s.panicked = true
+	s.mu.Unlock()
+	s.cancel()
+}
+
+// put sends an answer, and all that come meanwhile; or leaves it to the goroutine
+// that is sending. When a message cannot be sent, those after it fail as well.
+func (s *serverStream) put(answer *v1.StreamedAnswer, call *v1.StreamedCall) {
+	size := answer.SizeVT()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.calls, call.GetNumber())
+	s.bytes += size
+	s.answers = append(s.answers, outgoing{answer, size, size + len(call.GetMessage())})
+	if s.sending {
+		return
+	}
+	for len(s.answers) > 0 {
+		s.sendLocked(s.nextLocked())
+	}
+}
+
+// sendLocked sends one message, without the lock.
+func (s *serverStream) sendLocked(message *v1.CarryResponse) {
+	s.sending = true
+	s.mu.Unlock()
+	err := s.conn.Send(message)
+	s.mu.Lock()
+	s.sending = false
+	s.sends++
+	if err != nil {
+		s.cancel()
+	}
+}
+
+// nextLocked is a message with as many answers as fit.
+func (s *serverStream) nextLocked() *v1.CarryResponse {
+	message := &v1.CarryResponse{Leader: s.server.options.Leader()}
+	size := 0
+	for _, out := range s.answers {
+		if size += out.size; len(message.Answers) > 0 && size > packBytes {
+			break
+		}
+		s.bytes -= out.bytes
+		message.Answers = append(message.Answers, out.answer)
+	}
+	sent := len(message.Answers)
+	clear(s.answers[:sent]) // for the collector
+	s.answers = s.answers[sent:]
+	s.inFlight -= sent
+	s.lowered.Signal()
+	return message
+}
+
+// watchReader ends the stream of a client that takes nothing for as long as the
+// patience, and up to twice that.
+func (s *serverStream) watchReader() *time.Timer {
+	var seen uint64
+	var timer *time.Timer
+	stuck := false // a message was being sent at the last look
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	timer = time.AfterFunc(s.server.options.Patience, func() {
+		s.mu.Lock()
+		over := stuck && s.sending && s.sends == seen
+		stuck, seen = s.sending, s.sends
+		if !over {
+			timer.Reset(s.server.options.Patience)
+		}
+		s.mu.Unlock()
+		if over {
+			s.deadlines.stopWriting()
+			s.cancel()
+		}
+	})
+	return timer
+}
