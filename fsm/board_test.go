@@ -1,7 +1,6 @@
 package fsm_test
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -116,45 +115,4 @@ func TestResumedBoardTellsItsLanes(t *testing.T) {
 		t.Errorf("told of %q, want %q", got, want)
 	}
 	r.harmless(resumeBoard(""))
-}
-
-// TestBoardsOfAnOldSnapshot: the jobs of a snapshot by a program that kept no
-// boards are counted when it is restored.
-func TestBoardsOfAnOldSnapshot(t *testing.T) {
-	old := newRig(t)
-	old.ok(open("ann"))
-	old.claimed("ann", posting("claimed", "k"))
-	parked := posting("parked", "k")
-	parked.Retry = &v1.RetryPolicy{OnFailure: "park"}
-	ended := ending("parked", old.claimed("ann", parked))
-	ended.Outcome = "failed"
-	old.ok(consume(ended))
-	night := posting("waits", "l")
-	night.Board = "night"
-	old.posted(night)
-	want := old.board("")
-	if want.Parked != 1 {
-		t.Fatalf("%d jobs are parked", want.Parked)
-	}
-	stream, err := fsm.DropLaterTables(snapshot(t, old.Machine))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRig(t)
-	if err := r.Restore(bytes.NewReader(stream)); err != nil {
-		t.Fatal(err)
-	}
-	r.index = old.index
-	if err := fsm.Verify(r.Machine); err != nil {
-		t.Fatal(err)
-	}
-	got := r.board("")
-	want.Posted, want.Finished = jobs.BoardRate{}, jobs.BoardRate{}
-	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
-		t.Errorf("the board is\n%+v, want\n%+v", got, want)
-	}
-	r.ok(closing("ann"))
-	if boards, err := r.BoardList("", 0, r.now); err != nil || len(boards) != 2 || boards[1].Name != "night" {
-		t.Errorf("boards %+v, %v", boards, err)
-	}
 }

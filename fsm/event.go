@@ -53,7 +53,7 @@ func (t *txn) trimEvents() error {
 		return nil
 	}
 	var drop [][]byte
-	err := t.scan(tableTold, nil, func(key, value []byte) (bool, error) {
+	err := t.scan(tableEvent, nil, func(key, value []byte) (bool, error) {
 		all, err := eachTold(key, value, func(position jobs.Position, event []byte) bool {
 			switch {
 			case !before(t.Compacted, position):
@@ -72,7 +72,7 @@ func (t *txn) trimEvents() error {
 		return all && over(), err
 	})
 	for _, key := range drop {
-		t.delete(tableTold, key)
+		t.delete(tableEvent, key)
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func (m *Machine) EventsOf(owner string, after jobs.Position, limit int) (events
 func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events []jobs.Event, reached jobs.Position, err error) {
 	reached = after
 	size := 0
-	cursor := v.cursor(tableTold)
+	cursor := v.cursor(tableEvent)
 	for key, value := toldAt(cursor, after); key != nil; key, value = cursor.Next() {
 		var bad error
 		all, err := eachTold(key, value, func(position jobs.Position, value []byte) bool {

@@ -15,7 +15,6 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
-	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -171,7 +170,7 @@ func (c *census) row(t table, key, value []byte) error {
 			err = fmt.Errorf("job %s is %s, and its deadline is looked after", j.ID, j.State)
 		}
 		return err
-	case tableTold:
+	case tableEvent:
 		return c.countTold(key, value)
 	case tableFound:
 		return c.checkFound(key)
@@ -528,7 +527,6 @@ func (c *census) agrees(l ledger) error {
 		{"ended sessions", c.rows[tableEnded], l.KeptEnds},
 		{"order of ended sessions", c.rows[tableEndedOrder], l.KeptEnds},
 		{"events", c.events, l.KeptEvents},
-		{"events one by one", c.rows[tableEvent], 0},
 		{"bytes of events", c.told, l.EventBytes},
 		{"names of schedules", c.rows[tableScheduleName], c.rows[tableSchedule]},
 		{"postings of schedules", c.rows[tableTemplate], c.rows[tableSchedule]},
@@ -567,38 +565,6 @@ const (
 	StateCount        = stateCount
 )
 
-// edited is a snapshot of an earlier program, in whose database each row was one
-// of bbolt's, which was changed before its sum was taken.
-func edited(stream []byte, edit func(*bolt.Tx) error) (_ []byte, err error) {
-	return resaved(stream, func(path string, header *snapshotHeader) error {
-		header.Format = rowFormat
-		db, err := tables.Open(tables.Options{Path: path, Names: tableNames[:]})
-		if err != nil {
-			return err
-		}
-		rows := path + ".rows"
-		file, err := bolt.Open(rows, 0o600, nil)
-		if err != nil {
-			return err
-		}
-		err = db.Read(func(r *tables.Reader) error {
-			return file.Update(func(tx *bolt.Tx) error {
-				for t, name := range tableNames {
-					bucket, err := tx.CreateBucket([]byte(name))
-					if err != nil {
-						return err
-					}
-					if err := (&view{reader: r}).scan(table(t), nil, func(key, value []byte) (bool, error) { return true, bucket.Put(key, value) }); err != nil {
-						return err
-					}
-				}
-				return edit(tx)
-			})
-		})
-		return errors.Join(err, db.Close(), file.Close(), os.Rename(rows, path))
-	})
-}
-
 // BadBlock is a snapshot in which a block of jobs is none.
 func BadBlock(stream []byte) ([]byte, error) {
 	return resaved(stream, func(path string, _ *snapshotHeader) error {
@@ -613,11 +579,6 @@ func BadBlock(stream []byte) ([]byte, error) {
 		})
 		return errors.Join(err, file.Close())
 	})
-}
-
-// AsRows is a snapshot as an earlier program would have made it.
-func AsRows(stream []byte) ([]byte, error) {
-	return edited(stream, func(*bolt.Tx) error { return nil })
 }
 
 // resaved is a snapshot whose database was changed before its sum was taken.
@@ -656,68 +617,6 @@ func resaved(stream []byte, edit func(path string, header *snapshotHeader) error
 	})
 	sum := sha256.Sum256(out.Bytes())
 	return append(out.Bytes(), sum[:]...), err
-}
-
-// CutLedger makes the ledger of a snapshot one of the first program's.
-func CutLedger(stream []byte) ([]byte, error) {
-	return edited(stream, func(tx *bolt.Tx) error {
-		return cutLedger(tx, (stateCount-firstStateCount+laterFields)*sequenceSize)
-	})
-}
-
-func cutLedger(tx *bolt.Tx, by int) error {
-	bucket := tx.Bucket([]byte(tableNames[tableLedger]))
-	value := bucket.Get(ledgerKey)
-	return bucket.Put(ledgerKey, bytes.Clone(value[:len(value)-by]))
-}
-
-// DropLaterTables makes a snapshot one of the first program's, which kept all
-// finished jobs together.
-func DropLaterTables(stream []byte) ([]byte, error) {
-	return edited(stream, func(tx *bolt.Tx) error {
-		finished := tx.Bucket([]byte(tableNames[tableFinished]))
-		if err := tx.Bucket([]byte(tableNames[tableStuck])).ForEach(finished.Put); err != nil {
-			return err
-		}
-		if err := cutLedger(tx, laterFields*sequenceSize); err != nil {
-			return err
-		}
-		if err := untell(tx); err != nil {
-			return err
-		}
-		for _, name := range tableNames[firstTables:] {
-			if name == tableNames[tableTold] {
-				continue
-			}
-			if err := tx.DeleteBucket([]byte(name)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// untell gives each event a row, as earlier programs did.
-func untell(tx *bolt.Tx) error {
-	name := []byte(tableNames[tableTold])
-	events := tx.Bucket([]byte(tableNames[tableEvent]))
-	err := tx.Bucket(name).ForEach(func(key, row []byte) error {
-		var bad error
-		_, err := eachTold(key, row, func(position jobs.Position, event []byte) bool {
-			bad = events.Put(positionKey(position), event)
-			return bad == nil
-		})
-		return errors.Join(bad, err)
-	})
-	return errors.Join(err, tx.DeleteBucket(name))
-}
-
-// DropTold makes a snapshot one of before events shared rows.
-func DropTold(stream []byte) ([]byte, error) { return edited(stream, untell) }
-
-// DropIndex makes a snapshot one of before jobs had an index.
-func DropIndex(stream []byte) ([]byte, error) {
-	return edited(stream, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(tableNames[tableFound])) })
 }
 
 // RefusalOf is the reason that is kept of a slot whose job is refused.

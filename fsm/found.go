@@ -30,21 +30,6 @@ func jobRoads(j *jobs.Job) [][]byte {
 	return roads
 }
 
-// indexJobs makes the index of a state that was written before there was one.
-// There are no errors in it.
-func (t *txn) indexJobs() error {
-	return t.scan(tableJob, nil, func(_, value []byte) (bool, error) {
-		j, err := decodeJob(value)
-		if err != nil {
-			return false, err
-		}
-		for _, road := range jobRoads(&j.Job) {
-			t.put(tableFound, road, nil)
-		}
-		return t.fault == nil, nil
-	})
-}
-
 // roadToJobs finds the index that leads to the fewest jobs. Where there is none,
 // it is the jobs themselves.
 func roadToJobs(q *jobs.Query) (where table, prefix []byte) {

@@ -1,7 +1,6 @@
 package fsm_test
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
@@ -38,28 +37,5 @@ func TestIndexedListingsLookAtNoOthers(t *testing.T) {
 	page, err := r.Jobs(jobs.Query{Name: "a job that is not there"})
 	if err != nil || len(page.Jobs) != 0 || page.Next == 0 || !page.Scans {
 		t.Errorf("by name: %d jobs, next %d, scans %t (%v)", len(page.Jobs), page.Next, page.Scans, err)
-	}
-}
-
-// TestOldStatesAreIndexed: a snapshot from before there was an index gets one
-// when it is restored.
-func TestOldStatesAreIndexed(t *testing.T) {
-	r := newRig(t)
-	p := posting("a", "k")
-	p.Tags = []string{"rare"}
-	r.posted(p)
-	stream, err := fsm.DropIndex(snapshot(t, r.Machine))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := newRig(t)
-	if err := other.Restore(bytes.NewReader(stream)); err != nil {
-		t.Fatal(err)
-	}
-	if page, err := other.Jobs(jobs.Query{Tags: []string{"rare"}}); err != nil || len(page.Jobs) != 1 {
-		t.Errorf("found %v (%v)", page.Jobs, err)
-	}
-	if err := fsm.Verify(other.Machine); err != nil {
-		t.Error(err)
 	}
 }

@@ -147,7 +147,7 @@ func Open(options Options) (*Machine, error) {
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("cannot open the state machine: %w", err)
 	}
-	if err := errors.Join(removeIfThere(options.Path), removeIfThere(restoringPath(options.Path)), removeIfThere(convertingPath(options.Path))); err != nil {
+	if err := errors.Join(removeIfThere(options.Path), removeIfThere(restoringPath(options.Path))); err != nil {
 		return nil, fmt.Errorf("cannot delete the old state: %w", err)
 	}
 	opened, err := options.database(options.Path)

@@ -1,13 +1,10 @@
 package fsm_test
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 	"testing"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -74,53 +71,5 @@ func TestTheOrderOfTheFront(t *testing.T) {
 	}
 	if want := "[high b c a plain last]"; fmt.Sprint(got) != want {
 		t.Errorf("claimed %v, not %s", got, want)
-	}
-}
-
-// TestOldSnapshotsHaveFewerTables: tables were added, and old snapshots are to
-// be read.
-func TestOldSnapshotsHaveFewerTables(t *testing.T) {
-	r := newRig(t)
-	r.posted(posting("a", "k"))
-	stream, err := fsm.DropLaterTables(snapshot(t, r.Machine))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := newRig(t)
-	if err := other.Restore(bytes.NewReader(stream)); err != nil {
-		t.Fatal(err)
-	}
-	other.index = r.index
-	other.posted(keyed("b", 0, false))
-	if job := other.job(id("b")); job.Key != "the key" {
-		t.Errorf("posted %+v", job)
-	}
-}
-
-// TestOldSnapshotsAreLinedUp: who takes any kind finds the jobs of a snapshot that
-// knows no line, in their order.
-func TestOldSnapshotsAreLinedUp(t *testing.T) {
-	r := newRig(t)
-	for i, name := range []string{"a", "b", "c", "d"} {
-		p := posting(name, fmt.Sprint("kind ", 9-i))
-		p.Priority, p.Front = int32(i%2), i == 2
-		r.posted(p)
-	}
-	stream, err := fsm.DropLaterTables(snapshot(t, r.Machine))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := newRig(t)
-	if err := other.Restore(bytes.NewReader(stream)); err != nil {
-		t.Fatal(err)
-	}
-	other.index = r.index
-	other.ok(open("ann"))
-	var got []string
-	for _, granted := range other.ok(claimNext("ann", "all", 9, nil, nil)).GetClaim().Granted {
-		got = append(got, other.job(granted.Job).Name)
-	}
-	if want := []string{"b", "d", "c", "a"}; !slices.Equal(got, want) {
-		t.Errorf("given %v, want %v", got, want)
 	}
 }

@@ -1,7 +1,6 @@
 package fsm_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
-	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -521,28 +519,4 @@ func TestDefinitionIsWrittenAlone(t *testing.T) {
 	if _, _, err := r.Flow(flowID("flow of a"), fsm.Part{}); !errors.Is(err, logbook.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-}
-
-// TestOldSnapshotsLackTables: one that was taken before there were definitions
-// and interventions is restored, and both can be written then.
-func TestOldSnapshotsLackTables(t *testing.T) {
-	old := stuckWithoutDefinition(t)
-	stream, err := fsm.DropLaterTables(snapshot(t, old.Machine))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRig(t)
-	if err := r.Restore(bytes.NewReader(stream)); err != nil {
-		t.Fatal(err)
-	}
-	r.index = old.index
-	r.ok(intervene(asked("skip", "x")))
-	token := command.TokenFromProto(r.ok(claim("bob", id("a"), "after")).GetClaim().Granted[0].Token)
-	u := update("flow of a", token, 1, "REVERTING", task("x", "REVERTING"))
-	u.Definition = definition("x")
-	r.ok(updateFlow(u))
-}
-
-func stuckWithoutDefinition(t *testing.T) *rig {
-	return stuckUnder(t, suspend(&v1.OrderCommand{Job: id("a"), By: "eve"}))
 }

@@ -250,8 +250,8 @@ func isStuck(j *jobRecord) bool {
 	return j.State == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed
 }
 
-// finishOf finds the row of a job among the finished ones. Those that an
-// earlier program has kept stand together, whatever they wait for.
+// finishOf finds the row of a job among the finished ones. It looks in both
+// tables: the caller may have changed the outcome already.
 func (v *view) finishOf(j *jobRecord) (finishedRow, error) {
 	if value := v.get(tableOwn, ownKey(j)); value != nil {
 		return decodeFinished(tableOwn, ownKey(j), value)

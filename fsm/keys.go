@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -48,7 +47,6 @@ const (
 	tableFlowBody                  // flow id → arguments, store, meta, targets, policy and cause; absent if it has none
 	tableAtom                      // flow id, atom name → atom with its latest attempt
 	tableAttempt                   // flow id, number of the atom, action, number → an earlier attempt
-	tableEvent                     // position → event, as earlier programs kept them; empty
 	tableDefinition                // flow id → what the flow was built as; absent before it begins
 	tableIntervention              // flow id, number → what a person has done to the flow
 	tableKey                       // board, key → sequence: unfinished jobs that have a key
@@ -94,12 +92,8 @@ const (
 
 	tableParked // board → how many of its jobs are parked; absent if none are
 
-	tableTold // position of the first → events that one entry has told one after the other; see told
+	tableEvent // position of the first → events of one entry, one after the other; see told
 )
-
-// firstTables is how many tables the first snapshots had. The later ones stand
-// at the end, and were empty: whoever restores such a snapshot adds them.
-const firstTables = tableEvent + 1
 
 var tableNames = [...]string{
 	tableLedger: "ledger", tableJob: "job", tableJobID: "job_id", tablePosting: "posting",
@@ -107,7 +101,7 @@ var tableNames = [...]string{
 	tableSession: "session", tableClaim: "claim", tableEnded: "ended", tableEndedOrder: "ended_order",
 	tableEntity: "entity", tablePresence: "presence", tableBook: "book", tableBookJobs: "book_jobs",
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
-	tableAttempt: "attempt", tableEvent: "event", tableDefinition: "definition", tableIntervention: "intervention",
+	tableAttempt: "attempt", tableDefinition: "definition", tableIntervention: "intervention",
 	tableKey: "key", tableDeadline: "deadline", tableLabelled: "labelled",
 	tableError: "error", tableErrorRoad: "error_road", tableFound: "found",
 	tableSchedule: "schedule", tableTemplate: "template", tableScheduleName: "schedule_name", tableScheduleCount: "schedule_count",
@@ -117,7 +111,7 @@ var tableNames = [...]string{
 	tableStuck: "stuck", tableDebris: "debris",
 	tableDrain: "drain", tableChange: "change", tableOwn: "own",
 	tableParked:       "parked",
-	tableTold:         "told",
+	tableEvent:        "event",
 	tableLabelledLine: "labelled_line",
 }
 
@@ -205,20 +199,6 @@ func appendOrder(key []byte, job *jobRecord) []byte {
 		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)
 	}
 	return binary.BigEndian.AppendUint64(key, job.Sequence)
-}
-
-// lineOfClaimable is the key of the line that belongs to one of the lanes: all
-// of it but the kind.
-func lineOfClaimable(key []byte) ([]byte, error) {
-	board := 1
-	if len(key) > 0 {
-		board += int(key[0])
-	}
-	if len(key) <= board || len(key) <= board+int(key[board]) {
-		return nil, corrupt("a key of %d bytes is that of no claimable job", len(key))
-	}
-	order := key[board+1+int(key[board]):]
-	return append(bytes.Clone(key[:board]), order...), nil
 }
 
 // keyKey is where the job that has a key is to be found.

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -41,14 +40,6 @@ type ledger struct {
 // stateCount is len(jobs.States), which is no constant; a test compares them.
 const stateCount = 8
 
-// firstStateCount is how many states the first ledgers counted, and laterFields
-// how many fields came after the states. A shorter ledger is one of theirs: what
-// came later stands at the end, and was nothing.
-const (
-	firstStateCount = 6
-	laterFields     = 2
-)
-
 func (l *ledger) time() time.Time {
 	if l.Time == 0 {
 		return time.Time{}
@@ -71,11 +62,7 @@ func (l *ledger) encode() []byte {
 
 func decodeLedger(value []byte) (ledger, error) {
 	var l ledger
-	whole, state := binary.Size(&l), binary.Size(l.Jobs[0])
-	if missing := whole - len(value); missing > 0 && missing%state == 0 && missing/state <= stateCount-firstStateCount+laterFields {
-		value = append(bytes.Clone(value), make([]byte, missing)...)
-	}
-	if len(value) != whole {
+	if whole := binary.Size(&l); len(value) != whole {
 		return l, corrupt("the ledger has %d bytes, and %d are right", len(value), whole)
 	}
 	if _, err := binary.Decode(value, binary.BigEndian, &l); err != nil {

@@ -1,7 +1,6 @@
 package fsm_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -468,27 +467,5 @@ func TestEventsOfOneOwner(t *testing.T) {
 	}
 	if _, reached, err := r.EventsOf("ann", r.LastPosition(), 0); err != nil || reached != r.LastPosition() {
 		t.Errorf("after the last event: up to %v (%v)", reached, err)
-	}
-}
-
-// TestAShorterLedgerIsRead: states were added, and old snapshots are to be read.
-func TestAShorterLedgerIsRead(t *testing.T) {
-	r := newRig(t)
-	r.posted(posting("a", "k"))
-	stream, err := fsm.CutLedger(snapshot(t, r.Machine))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := newRig(t)
-	if err := other.Restore(bytes.NewReader(stream)); err != nil {
-		t.Fatal(err)
-	}
-	if err := fsm.Verify(other.Machine); err != nil {
-		t.Error(err)
-	}
-	other.index = r.index
-	other.ok(orders["suspend"]())
-	if counts := other.Counts(); counts[jobs.StateSuspended] != 1 || counts[jobs.StateClaimable] != 0 {
-		t.Errorf("counted %v", counts)
 	}
 }

@@ -72,11 +72,9 @@ func runSchedule(name, nonce string) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_RunSchedule{RunSchedule: &v1.RunScheduleCommand{Name: name, Nonce: id(nonce), By: "ann"}}}
 }
 
-// backfill is one as entries of old have it, without a nonce.
+// backfill has a nonce of its own for each list of slots.
 func backfill(name string, revision uint64, slots ...int) *v1.Command {
-	c := backfillAs("", name, revision, slots...)
-	c.GetBackfillSchedule().Nonce = ""
-	return c
+	return backfillAs(fmt.Sprint("backfill of ", slots), name, revision, slots...)
 }
 
 func backfillAs(nonce, name string, revision uint64, slots ...int) *v1.Command {

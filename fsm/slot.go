@@ -64,11 +64,9 @@ func (t *txn) backfillSchedule(c *v1.BackfillScheduleCommand) (*v1.Result, error
 		}
 		before = slot
 	}
-	var nonce jobs.Nonce // none in entries of old
-	if c.GetNonce() != "" {
-		if nonce, err = jobs.ParseNonce(c.GetNonce()); err != nil {
-			return nil, err
-		}
+	nonce, err := jobs.ParseNonce(c.GetNonce())
+	if err != nil {
+		return nil, err
 	}
 	history, err := t.slotHistory(s)
 	if err != nil {

@@ -20,12 +20,9 @@ import (
 // snapshotMagic begins every snapshot.
 var snapshotMagic = [8]byte{'c', 'o', 'n', 'd', 'u', 'c', 't', 'd'}
 
-// The formats of snapshots. In the database of one by an earlier program, each
-// row of the tables is a row of bbolt's; Restore converts it.
-const (
-	rowFormat      = 1
-	snapshotFormat = 2
-)
+// snapshotFormat is the format of the stream: header, database and sum. That of
+// the rows in the database is schemaVersion.
+const snapshotFormat = 1
 
 // snapshotHeader stands before the database, in big-endian numbers. After the
 // database come its length and the SHA-256 of all that stands before the sum.
@@ -127,7 +124,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	temporary := restoringPath(m.options.Path)
 	restored, after, err := m.receive(r, temporary)
 	if err != nil {
-		return fmt.Errorf("cannot restore: %w", errors.Join(err, removeIfThere(temporary), removeIfThere(convertingPath(m.options.Path))))
+		return fmt.Errorf("cannot restore: %w", errors.Join(err, removeIfThere(temporary)))
 	}
 	if err := replaceFile(temporary, m.options.Path); err != nil {
 		return fmt.Errorf("cannot restore: %w", errors.Join(err, restored.Close(), removeIfThere(temporary)))
@@ -151,9 +148,6 @@ func (m *Machine) Restore(r io.Reader) error {
 // rename is enough to put it in its place.
 func restoringPath(path string) string { return path + ".restoring" }
 
-// convertingPath is where a snapshot of an earlier format is converted.
-func convertingPath(path string) string { return path + ".converting" }
-
 // receive writes a snapshot's database to a file, and opens what it verified.
 func (m *Machine) receive(r io.Reader, path string) (*tables.DB, *status, error) {
 	header, err := receiveFile(r, path)
@@ -162,15 +156,6 @@ func (m *Machine) receive(r io.Reader, path string) (*tables.DB, *status, error)
 	}
 	if err := inspect(path, &header); err != nil {
 		return nil, nil, err
-	}
-	if header.Format == rowFormat {
-		converted := convertingPath(m.options.Path)
-		if err := tables.Convert(path, converted, tableNames[:]); err != nil {
-			return nil, nil, err
-		}
-		if err := replaceFile(converted, path); err != nil {
-			return nil, nil, err
-		}
 	}
 	restored, err := m.options.database(path)
 	if err != nil {
@@ -204,19 +189,12 @@ func inspect(path string, header *snapshotHeader) (err error) {
 		if uint64(tx.Size()) != header.Size {
 			return fmt.Errorf("%w: its database should have %d bytes, and has %d", ErrBadSnapshot, tx.Size(), header.Size)
 		}
-		for t, name := range tableNames {
+		for _, name := range tableNames {
 			bucket := tx.Bucket([]byte(name))
-			if bucket == nil && table(t) >= firstTables {
-				continue // made when the snapshot is adopted
-			}
 			if bucket == nil {
 				return fmt.Errorf("%w: table %s is missing", ErrBadSnapshot, name)
 			}
-			check := tables.CheckBlocks
-			if header.Format == rowFormat {
-				check = readRows
-			}
-			if err := check(bucket); err != nil {
+			if err := tables.CheckBlocks(bucket); err != nil {
 				return fmt.Errorf("%w: table %s: %w", ErrBadSnapshot, name, err)
 			}
 		}
@@ -226,11 +204,6 @@ func inspect(path string, header *snapshotHeader) (err error) {
 		return err
 	}
 	return opened.View(checkDatabase)
-}
-
-// readRows reads every row.
-func readRows(bucket *bolt.Bucket) error {
-	return bucket.ForEach(func(_, _ []byte) error { return nil })
 }
 
 // receiveFile writes the database of a snapshot to a file, durably, and checks
@@ -267,7 +240,7 @@ func (h *snapshotHeader) check() error {
 	switch {
 	case h.Magic != snapshotMagic:
 		return fmt.Errorf("%w: it begins with %q", ErrBadSnapshot, h.Magic[:])
-	case h.Format != snapshotFormat && h.Format != rowFormat:
+	case h.Format != snapshotFormat:
 		return fmt.Errorf("%w: its format is %d, and this program knows %d", ErrBadSnapshot, h.Format, snapshotFormat)
 	case h.Schema != schemaVersion:
 		return fmt.Errorf("%w: its schema is %d, and this program knows %d", ErrBadSnapshot, h.Schema, schemaVersion)
@@ -328,59 +301,9 @@ func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (*status, er
 	if kept.Index != header.Index || kept.Generation != header.Generation {
 		return nil, fmt.Errorf("%w: its header says index %d, and its database %d", ErrBadSnapshot, header.Index, kept.Index)
 	}
-	if err := t.fillLaterTables(restored); err != nil {
-		return nil, err
-	}
 	t.ledger = kept
 	t.Generation = max(kept.Generation, m.options.Generation)
 	return t.commit()
-}
-
-// fillLaterTables fills the tables that a snapshot of an earlier program lacked.
-// All but six of them were empty: the lines follow from the lanes, the index and
-// the tallies from the jobs, and events were kept one by one.
-func (t *txn) fillLaterTables(restored *tables.DB) error {
-	if restored.Made(tableFound) {
-		if err := t.indexJobs(); err != nil {
-			return err
-		}
-	}
-	if restored.Made(tableTally) {
-		if err := t.countAnew(); err != nil {
-			return err
-		}
-	}
-	if restored.Made(tableLine) {
-		if err := t.lineUp(tableLine, tableClaimable); err != nil {
-			return err
-		}
-	}
-	if restored.Made(tableLabelledLine) {
-		if err := t.lineUp(tableLabelledLine, tableLabelled); err != nil {
-			return err
-		}
-	}
-	if restored.Made(tableTold) {
-		if err := t.gatherEvents(); err != nil {
-			return err
-		}
-	}
-	if restored.Made(tableParked) {
-		return t.countParkedAnew()
-	}
-	return nil
-}
-
-// lineUp makes a line of the lanes.
-func (t *txn) lineUp(line, lanes table) error {
-	return t.scan(lanes, nil, func(key, _ []byte) (bool, error) {
-		place, err := lineOfClaimable(key)
-		if err != nil {
-			return false, err
-		}
-		t.put(line, place, nil)
-		return t.fault == nil, nil
-	})
 }
 
 // checkDatabase has bbolt check every page.

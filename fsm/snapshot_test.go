@@ -173,36 +173,6 @@ func TestSnapshotWithABadBlock(t *testing.T) {
 	r.posted(posting("and on", "k"))
 }
 
-// TestSnapshotOfRows: what an earlier program has made is converted, and leaves
-// no file behind.
-func TestSnapshotOfRows(t *testing.T) {
-	r := filled(t)
-	for n := range 1_000 {
-		r.posted(posting(fmt.Sprint("job ", n), "k"))
-	}
-	old, err := fsm.AsRows(snapshot(t, r.Machine))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := newRig(t)
-	if err := other.Restore(bytes.NewReader(old)); err != nil {
-		t.Fatal(err)
-	}
-	if digest(t, other.Machine) != digest(t, r.Machine) {
-		t.Error("the restored state differs")
-	}
-	files, err := os.ReadDir(filepath.Dir(other.path))
-	if err != nil || len(files) != 1 {
-		t.Errorf("files %v: %v", files, err)
-	}
-	other.index, other.now = r.index, r.now
-	r.finish("e")
-	other.finish("e")
-	if digest(t, other.Machine) != digest(t, r.Machine) {
-		t.Error("the states differ after the next entries")
-	}
-}
-
 // TestReadsBesideApplyAndRestore reads all the time while the state is changed
 // and replaced: every read must see one whole state. The race detector watches.
 func TestReadsBesideApplyAndRestore(t *testing.T) {

@@ -221,19 +221,6 @@ func (v *view) parked(board string) uint64 {
 	return binary.BigEndian.Uint64(value)
 }
 
-// countParkedAnew counts the parked jobs of a state in which nobody has.
-func (t *txn) countParkedAnew() error {
-	return t.scan(tableJob, nil, func(_, value []byte) (bool, error) {
-		j, err := decodeJob(value)
-		if err != nil {
-			return false, err
-		}
-		j.counted = false
-		t.countParked(j)
-		return t.fault == nil, nil
-	})
-}
-
 // What a job waits for, in the keys of tableWaiting.
 const (
 	waitsForClaim = 'c' // with the time since when
@@ -283,29 +270,4 @@ func (v *view) firstWaiting(board string, what byte) (time.Time, error) {
 		return false, err
 	})
 	return first, err
-}
-
-// countAnew makes the boards of a state in which nobody has counted them: that
-// of a snapshot by the first program. What has happened a while ago is lost.
-func (t *txn) countAnew() error {
-	err := t.scan(tableJob, nil, func(_, value []byte) (bool, error) {
-		j, err := decodeJob(value)
-		if err != nil {
-			return false, err
-		}
-		t.count(j)
-		if j.Claim != nil {
-			t.countHolder(j)
-		}
-		if t.get(tableBoard, []byte(j.Board)) == nil {
-			t.now = j.PostedAt // jobs are in the order in which they were posted
-			t.saveBoard(&jobs.BoardStatus{Name: j.Board})
-		}
-		return t.fault == nil, nil
-	})
-	if err != nil {
-		return err
-	}
-	t.saveTallies()
-	return t.fault
 }

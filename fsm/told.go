@@ -37,7 +37,7 @@ func (t *txn) tell(position jobs.Position, event []byte) {
 // putTold writes what has been told.
 func (t *txn) putTold() {
 	if told := &t.memory.told; len(told.row) > 0 {
-		t.put(tableTold, positionKey(told.first), told.row)
+		t.put(tableEvent, positionKey(told.first), told.row)
 		told.row = told.row[:0]
 	}
 }
@@ -79,24 +79,4 @@ func toldAt(cursor *tables.Cursor, after jobs.Position) (key, row []byte) {
 		return cursor.First()
 	}
 	return key, row
-}
-
-// gatherEvents takes over the events of a state in which each had a row.
-func (t *txn) gatherEvents() error {
-	var last jobs.Position
-	err := t.scan(tableEvent, nil, func(key, value []byte) (bool, error) {
-		position, err := positionOfKey(key)
-		if err != nil {
-			return false, err
-		}
-		if position.Index != last.Index || position.Item != last.Item+1 {
-			t.putTold()
-		}
-		t.tell(position, value)
-		last = position
-		return t.fault == nil, nil
-	})
-	t.putTold()
-	t.deletePrefix(tableEvent, nil)
-	return err
 }

@@ -96,27 +96,6 @@ func TestEventsAreDroppedOneByOne(t *testing.T) {
 	}
 }
 
-// TestOldEventsAreTakenOver: a snapshot from before events shared rows becomes
-// what the same entries make now.
-func TestOldEventsAreTakenOver(t *testing.T) {
-	r := newRig(t)
-	manyEvents(r, 100)
-	stream, err := fsm.DropTold(snapshot(t, r.Machine))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := newRig(t)
-	if err := other.Restore(bytes.NewReader(stream)); err != nil {
-		t.Fatal(err)
-	}
-	if digest(t, other.Machine) != digest(t, r.Machine) {
-		t.Error("the restored state differs")
-	}
-	if err := fsm.Verify(other.Machine); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestBadRowsOfEvents(t *testing.T) {
 	key := string(bytes.Repeat([]byte{0}, 11)) + "\x07"
 	for _, row := range []struct {

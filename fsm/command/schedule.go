@@ -286,10 +286,8 @@ func checkBackfillSchedule(limits logbook.Limits, c *v1.BackfillScheduleCommand)
 	if _, err := TimesFromProto("backfill slot", c.GetSlots()); err != nil {
 		return err
 	}
-	if c.GetNonce() != "" { // as in entries of old
-		if err := checkIDs(field{"schedule nonce", c.GetNonce()}); err != nil {
-			return err
-		}
+	if err := checkIDs(field{"schedule nonce", c.GetNonce()}); err != nil {
+		return err
 	}
 	return checkScheduleOrder(limits, c, c.GetBy(), "")
 }

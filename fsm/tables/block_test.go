@@ -1,7 +1,6 @@
 package tables_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand"
@@ -123,56 +122,6 @@ func TestBlocksAreFull(t *testing.T) {
 				t.Errorf("no rows stand in %d blocks", left)
 			}
 		})
-	}
-}
-
-// TestConvert: rows of bbolt's become blocks, also more than go into one
-// transaction, and tables that are not there are left to Open.
-func TestConvert(t *testing.T) {
-	directory := t.TempDir()
-	from, to := filepath.Join(directory, "rows.db"), filepath.Join(directory, "tables.db")
-	large := bytes.Repeat([]byte("some text "), 1_000)
-	source := openBolt(t, from)
-	const rows = 3 * tables.DefaultMemoryBytes / 2 / 10_000
-	err := source.Update(func(tx *bolt.Tx) error {
-		bucket, err := tx.CreateBucket([]byte("one"))
-		for n := 0; err == nil && n < rows; n++ {
-			err = bucket.Put(fmt.Appendf(nil, "key %08d", n), large[:n%len(large)])
-		}
-		if err == nil {
-			_, err = tx.CreateBucket([]byte("two"))
-		}
-		return err
-	})
-	if err := errors.Join(err, source.Close(), tables.Convert(from, to, append(names, "three"))); err != nil {
-		t.Fatal(err)
-	}
-	db, err := tables.Open(tables.Options{Path: to, Names: append(names, "three")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if db.Made(0) || db.Made(1) || !db.Made(2) {
-		t.Errorf("made: %t, %t and %t", db.Made(0), db.Made(1), db.Made(2))
-	}
-	err = db.Read(func(r *tables.Reader) error {
-		n := 0
-		cursor := r.Cursor(0)
-		for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
-			if string(key) != fmt.Sprintf("key %08d", n) || !bytes.Equal(value, large[:n%len(large)]) {
-				return fmt.Errorf("row %d is %s with %d bytes", n, key, len(value))
-			}
-			n++
-		}
-		if key, _ := r.Cursor(1).First(); n != rows || key != nil {
-			return fmt.Errorf("%d rows, and in the empty table %q", n, key)
-		}
-		return nil
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Error(err)
-	}
-	if err := tables.Convert(filepath.Join(directory, "none.db"), to, names); err == nil {
-		t.Error("a file that is not there was converted")
 	}
 }
 

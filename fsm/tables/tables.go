@@ -97,7 +97,6 @@ type Table int
 type DB struct {
 	options Options
 	file    *bolt.DB
-	made    []bool // the tables that Open has made
 	// users are whoever uses the file: bbolt's Close waits for open reads, and
 	// nobody else has to. One of them is the DB; the last one closes.
 	users atomic.Int64
@@ -127,7 +126,7 @@ func Open(options Options) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{
-		options: options, file: file, made: make([]bool, len(options.Names)), recent: newLayer(len(options.Names)),
+		options: options, file: file, recent: newLayer(len(options.Names)),
 		flushed: make(chan struct{}), gaps: newGaps(len(options.Names)),
 	}
 	close(db.flushed)
@@ -158,19 +157,13 @@ func openFile(path string, mmapSize int) (*bolt.DB, error) {
 }
 
 func (db *DB) makeTables(tx *bolt.Tx) error {
-	for t, name := range db.options.Names {
-		if db.made[t] = tx.Bucket([]byte(name)) == nil; !db.made[t] {
-			continue
-		}
-		if _, err := tx.CreateBucket([]byte(name)); err != nil {
+	for _, name := range db.options.Names {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 			return fmt.Errorf("table %s: %w", name, err)
 		}
 	}
 	return nil
 }
-
-// Made tells whether a table was not in the file that was opened.
-func (db *DB) Made(t Table) bool { return db.made[t] }
 
 // Close lets go of the file once a flush that is under way and the last open
 // read are over; it waits for the flush only. Closing twice is harmless. What is

@@ -2244,7 +2244,7 @@ func (x *RunScheduleCommand) GetBy() string {
 }
 
 // BackfillSchedule posts slots that were decided before and have no job. The
-// nonce makes a repeat harmless; entries of old have none.
+// nonce makes a repeat harmless.
 type BackfillScheduleCommand struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
 	Board         string                   `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
