@@ -43,7 +43,15 @@ func (c *core) sendCommands(ctx context.Context, p *peer, commands []*v1.Command
 	return answer.GetResults(), checkCount(len(commands), len(answer.GetResults()))
 }
 
-// execute sends one command and returns its result.
+// submit checks one command, sends it and returns its result.
+func submit(ctx context.Context, b *batcher[*v1.Command, *v1.Result], name string, c *v1.Command) (*v1.Result, error) {
+	if err := command.Check(logbook.MaxLimits, c); err != nil {
+		return nil, fmt.Errorf("cannot %s: %w", name, err)
+	}
+	return execute(ctx, b, name, c)
+}
+
+// execute sends one command that has been checked, and returns its result.
 func execute(ctx context.Context, b *batcher[*v1.Command, *v1.Result], name string, c *v1.Command) (*v1.Result, error) {
 	results, _, err := b.do(ctx, operation{name: name}, []*v1.Command{c})
 	if err != nil {
@@ -55,9 +63,12 @@ func execute(ctx context.Context, b *batcher[*v1.Command, *v1.Result], name stri
 	return results[0], nil
 }
 
-// remove sends a command that removes something. Finding it gone is an error,
-// except after an attempt whose result was ambiguous.
+// remove checks and sends a command that removes something. Finding it gone is an
+// error, except after an attempt whose result was ambiguous.
 func (c *Client) remove(ctx context.Context, name string, message *v1.Command, gone error) error {
+	if err := command.Check(logbook.MaxLimits, message); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
 	results, repeated, err := c.others.do(ctx, operation{name: name}, []*v1.Command{message})
 	if err != nil {
 		return err
@@ -172,11 +183,7 @@ func (c *Client) Trash(ctx context.Context, ending jobs.Ending) error {
 }
 
 func (c *Client) end(ctx context.Context, verb string, ending jobs.Ending, message *v1.Command) error {
-	name := verb + " job " + ending.Job.String()
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot %s: %w", name, err)
-	}
-	_, err := execute(ctx, c.ordered, name, message)
+	_, err := submit(ctx, c.ordered, verb+" job "+ending.Job.String(), message)
 	return err
 }
 
@@ -200,12 +207,8 @@ func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 	if change.ID == uuid.Nil {
 		change.ID = uuid.New() // for the repeats of this very call
 	}
-	name := "change job " + change.Job.String()
 	message := &v1.Command{Kind: &v1.Command_Change{Change: command.ChangeToProto(&change)}}
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot %s: %w", name, err)
-	}
-	_, err := execute(ctx, c.others, name, message)
+	_, err := submit(ctx, c.others, "change job "+change.Job.String(), message)
 	return err
 }
 
@@ -213,10 +216,7 @@ func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 func (c *Client) Intervene(ctx context.Context, intervention logbook.Intervention) (jobs.JobID, error) {
 	name := fmt.Sprintf("%s in flow %s", intervention.Kind, intervention.Flow)
 	message := &v1.Command{Kind: &v1.Command_Intervene{Intervene: command.InterventionToProto(&intervention)}}
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return jobs.JobID{}, fmt.Errorf("cannot %s: %w", name, err)
-	}
-	result, err := execute(ctx, c.others, name, message)
+	result, err := submit(ctx, c.others, name, message)
 	if err != nil || result.GetIntervene().GetJob() == "" {
 		return jobs.JobID{}, err
 	}
@@ -225,11 +225,7 @@ func (c *Client) Intervene(ctx context.Context, intervention logbook.Interventio
 }
 
 func (c *Client) order(ctx context.Context, verb string, order jobs.Order, message *v1.Command) error {
-	name := verb + " job " + order.Job.String()
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot %s: %w", name, err)
-	}
-	_, err := execute(ctx, c.others, name, message)
+	_, err := submit(ctx, c.others, verb+" job "+order.Job.String(), message)
 	return err
 }
 
@@ -318,15 +314,7 @@ func (c *Client) Job(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 	if err != nil {
 		return jobs.Job{}, err
 	}
-	return readJob(op, answer.GetJob())
-}
-
-func readJob(op operation, message *v1.Job) (jobs.Job, error) {
-	job, err := command.JobFromProto(message)
-	if err != nil {
-		return jobs.Job{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
-	}
-	return job, nil
+	return decoded(op, answer.GetJob(), command.JobFromProto)
 }
 
 // Explain implements jobs.Reader.
@@ -337,11 +325,7 @@ func (c *Client) Explain(ctx context.Context, id jobs.JobID) (jobs.Explanation, 
 	if err != nil {
 		return jobs.Explanation{}, err
 	}
-	explanation, err := command.ExplanationFromProto(answer)
-	if err != nil {
-		return jobs.Explanation{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
-	}
-	return explanation, nil
+	return decoded(op, answer, command.ExplanationFromProto)
 }
 
 // Jobs implements jobs.Reader.
@@ -354,15 +338,11 @@ func (c *Client) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) 
 	if err != nil {
 		return jobs.Page{}, err
 	}
-	page := jobs.Page{Next: answer.GetNext(), Scans: answer.GetScans()}
-	for _, message := range answer.GetJobs() {
-		job, err := readJob(op, message)
-		if err != nil {
-			return jobs.Page{}, err
-		}
-		page.Jobs = append(page.Jobs, job)
+	list, err := listed(op, nil, answer.GetJobs(), command.JobFromProto)
+	if err != nil {
+		return jobs.Page{}, err
 	}
-	return page, nil
+	return jobs.Page{Jobs: list, Next: answer.GetNext(), Scans: answer.GetScans()}, nil
 }
 
 // pageLimit is the limit of a listing as the contracts define it.
@@ -382,7 +362,7 @@ func (c *Client) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 		if err != nil {
 			return jobs.Job{}, err
 		}
-		job, err := readJob(op, answer.GetJob())
+		job, err := decoded(op, answer.GetJob(), command.JobFromProto)
 		if err != nil || job.State.Finished() {
 			return job, err
 		}

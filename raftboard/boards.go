@@ -2,13 +2,11 @@ package raftboard
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
 
 // CreateBoard implements jobs.Boards.
@@ -42,19 +40,13 @@ func (c *Client) ResumeBoard(ctx context.Context, order jobs.BoardOrder) error {
 
 // aboutBoard sends a command about a board that can be repeated as it is.
 func (c *Client) aboutBoard(ctx context.Context, name string, message *v1.Command) error {
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot %s: %w", name, err)
-	}
-	_, err := execute(ctx, c.others, name, message)
+	_, err := submit(ctx, c.others, name, message)
 	return err
 }
 
 // DeleteBoard implements jobs.Boards.
 func (c *Client) DeleteBoard(ctx context.Context, name string) error {
 	message := &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: name}}}
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot delete board %s: %w", name, err)
-	}
 	return c.remove(ctx, "delete board "+name, message, jobs.ErrNotFound)
 }
 
@@ -66,15 +58,7 @@ func (c *Client) BoardStatus(ctx context.Context, name string) (jobs.BoardStatus
 	if err != nil {
 		return jobs.BoardStatus{}, err
 	}
-	return readBoard(op, answer.GetBoard())
-}
-
-func readBoard(op operation, message *v1.Board) (jobs.BoardStatus, error) {
-	board, err := command.BoardFromProto(message)
-	if err != nil {
-		return jobs.BoardStatus{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
-	}
-	return board, nil
+	return decoded(op, answer.GetBoard(), command.BoardFromProto)
 }
 
 // BoardList implements jobs.Boards.
@@ -85,13 +69,5 @@ func (c *Client) BoardList(ctx context.Context, after string, limit int) ([]jobs
 	if err != nil {
 		return nil, err
 	}
-	var boards []jobs.BoardStatus
-	for _, message := range answer.GetBoards() {
-		board, err := readBoard(op, message)
-		if err != nil {
-			return nil, err
-		}
-		boards = append(boards, board)
-	}
-	return boards, nil
+	return listed(op, nil, answer.GetBoards(), command.BoardFromProto)
 }

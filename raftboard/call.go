@@ -92,6 +92,42 @@ func cannot(name string, err error) error {
 	return fmt.Errorf("%s%w", prefix, err)
 }
 
+// decoded converts an answer.
+func decoded[T, M any](op operation, message M, convert func(M) (T, error)) (T, error) {
+	got, err := convert(message)
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+	}
+	return got, nil
+}
+
+// listed converts a page and appends it to a list.
+func listed[T, M any](op operation, list []T, page []M, convert func(M) (T, error)) ([]T, error) {
+	for _, message := range page {
+		one, err := decoded(op, message, convert)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// onward is where a list goes on after a page; empty: it ends.
+func onward(op operation, length int, next string) (string, error) {
+	if length == 0 && next != "" {
+		return "", endless(op)
+	}
+	return next, nil
+}
+
+// endless is the error of a list whose node returns nothing and says that more
+// follows.
+func endless(op operation) error {
+	return fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
+}
+
 // deadlineSlack is how much earlier than this end the other end may find that
 // the caller's time is up: it counts in whole milliseconds, by its own clock.
 const deadlineSlack = 20 * time.Millisecond

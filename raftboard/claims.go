@@ -2,13 +2,11 @@ package raftboard
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
 
 // Extend implements jobs.Claimer.
@@ -17,10 +15,7 @@ func (c *Client) Extend(ctx context.Context, job jobs.JobID, token jobs.Token, e
 	message := &v1.Command{Kind: &v1.Command_ExtendClaim{ExtendClaim: &v1.ExtendClaimCommand{
 		Job: job.String(), Token: command.TokenToProto(token), Expiry: command.DurationToProto(expiry),
 	}}}
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot %s: %w", name, err)
-	}
-	_, err := execute(ctx, c.others, name, message)
+	_, err := submit(ctx, c.others, name, message)
 	return err
 }
 
@@ -36,13 +31,9 @@ func (c *Client) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.ClaimP
 	if err != nil {
 		return jobs.ClaimPage{}, err
 	}
-	page := jobs.ClaimPage{Next: answer.GetNext()}
-	for _, message := range answer.GetClaims() {
-		held, err := command.HeldClaimFromProto(message)
-		if err != nil {
-			return jobs.ClaimPage{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
-		}
-		page.Claims = append(page.Claims, held)
+	claims, err := listed(op, nil, answer.GetClaims(), command.HeldClaimFromProto)
+	if err != nil {
+		return jobs.ClaimPage{}, err
 	}
-	return page, nil
+	return jobs.ClaimPage{Claims: claims, Next: answer.GetNext()}, nil
 }

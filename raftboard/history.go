@@ -7,7 +7,6 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
 
 // Restore implements jobs.Historian.
@@ -17,12 +16,8 @@ func (c *Client) Restore(ctx context.Context, order jobs.Order) error {
 
 // Purge implements jobs.Historian.
 func (c *Client) Purge(ctx context.Context, order jobs.Order) error {
-	name := "purge job " + order.Job.String()
 	message := &v1.Command{Kind: &v1.Command_Purge{Purge: command.OrderToProto(&order)}}
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot %s: %w", name, err)
-	}
-	return c.remove(ctx, name, message, jobs.ErrNotFound)
+	return c.remove(ctx, "purge job "+order.Job.String(), message, jobs.ErrNotFound)
 }
 
 // Errors implements jobs.Historian.
@@ -40,12 +35,8 @@ func (c *Client) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.ErrorP
 		next := command.PositionFromProto(answer.GetNext())
 		page.Next = &next
 	}
-	for _, message := range answer.GetErrors() {
-		e, err := command.JobErrorFromProto(message)
-		if err != nil {
-			return jobs.ErrorPage{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
-		}
-		page.Errors = append(page.Errors, e)
+	if page.Errors, err = listed(op, nil, answer.GetErrors(), command.JobErrorFromProto); err != nil {
+		return jobs.ErrorPage{}, err
 	}
 	return page, nil
 }

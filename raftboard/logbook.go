@@ -38,7 +38,7 @@ func (c *Client) Book(ctx context.Context, id logbook.BookID) (logbook.Book, err
 		if err != nil {
 			return logbook.Book{}, err
 		}
-		part, err := readBook(op, answer.GetBook())
+		part, err := decoded(op, answer.GetBook(), command.BookFromProto)
 		if err != nil {
 			return logbook.Book{}, err
 		}
@@ -52,20 +52,6 @@ func (c *Client) Book(ctx context.Context, id logbook.BookID) (logbook.Book, err
 			return logbook.Book{}, endless(op)
 		}
 	}
-}
-
-// endless is the error of a list whose node returns nothing and says that more
-// follows.
-func endless(op operation) error {
-	return fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
-}
-
-func readBook(op operation, message *v1.Book) (logbook.Book, error) {
-	book, err := command.BookFromProto(message)
-	if err != nil {
-		return logbook.Book{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
-	}
-	return book, nil
 }
 
 // Books implements logbook.Connection. A node may end a page early because
@@ -85,13 +71,10 @@ func (c *Client) Books(ctx context.Context, after logbook.BookID, limit int) ([]
 		if len(answer.GetBooks()) == 0 {
 			break
 		}
-		for _, message := range answer.GetBooks() {
-			book, err := readBook(op, message)
-			if err != nil {
-				return nil, err
-			}
-			books, after = append(books, book), book.ID
+		if books, err = listed(op, books, answer.GetBooks(), command.BookFromProto); err != nil {
+			return nil, err
 		}
+		after = books[len(books)-1].ID
 	}
 	return books, nil
 }
@@ -120,9 +103,9 @@ func (c *Client) flowOnce(ctx context.Context, op operation, id logbook.FlowID) 
 		if err != nil {
 			return logbook.FlowDetail{}, err
 		}
-		part, err := command.FlowDetailFromProto(answer.GetFlow())
+		part, err := decoded(op, answer.GetFlow(), command.FlowDetailFromProto)
 		if err != nil {
-			return logbook.FlowDetail{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+			return logbook.FlowDetail{}, err
 		}
 		switch {
 		case first:

@@ -30,9 +30,6 @@ func (c *Client) SaveSchedule(ctx context.Context, schedule jobs.Schedule) (jobs
 // DeleteSchedule implements jobs.Scheduler.
 func (c *Client) DeleteSchedule(ctx context.Context, name jobs.ScheduleName) error {
 	message := &v1.Command{Kind: &v1.Command_DeleteSchedule{DeleteSchedule: &v1.DeleteScheduleCommand{Board: name.Board, Name: name.Name}}}
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot delete schedule %s: %w", name.Name, err)
-	}
 	return c.remove(ctx, "delete schedule "+name.Name, message, jobs.ErrNotFound)
 }
 
@@ -49,11 +46,7 @@ func (c *Client) Schedule(ctx context.Context, name jobs.ScheduleName, look jobs
 	if err != nil {
 		return jobs.ScheduleReport{}, err
 	}
-	report, err := readReport(answer)
-	if err != nil {
-		return jobs.ScheduleReport{}, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
-	}
-	return report, nil
+	return decoded(op, answer, readReport)
 }
 
 func readReport(answer *v1.GetScheduleResponse) (report jobs.ScheduleReport, err error) {
@@ -77,15 +70,7 @@ func (c *Client) Schedules(ctx context.Context, query jobs.ScheduleQuery) ([]job
 	if err != nil {
 		return nil, err
 	}
-	var schedules []jobs.Schedule
-	for _, message := range answer.GetSchedules() {
-		schedule, err := command.ScheduleFromProto(message)
-		if err != nil {
-			return nil, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
-		}
-		schedules = append(schedules, schedule)
-	}
-	return schedules, nil
+	return listed(op, nil, answer.GetSchedules(), command.ScheduleFromProto)
 }
 
 // PauseSchedule implements jobs.Scheduler.

@@ -107,34 +107,11 @@ func (c *Client) Entities(ctx context.Context, kind string) ([]jobs.Entity, erro
 	}
 }
 
-// listed adds a page to a list.
-func listed[T, M any](op operation, list []T, page []M, read func(M) (T, error)) ([]T, error) {
-	for _, message := range page {
-		one, err := read(message)
-		if err != nil {
-			return nil, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
-		}
-		list = append(list, one)
-	}
-	return list, nil
-}
-
-// onward is where a list goes on behind a page; empty if it does not.
-func onward(op operation, length int, next string) (string, error) {
-	if length == 0 && next != "" {
-		return "", endless(op)
-	}
-	return next, nil
-}
-
 // DrainConductor implements jobs.Conductors.
 func (c *Client) DrainConductor(ctx context.Context, order jobs.DrainOrder) error {
 	name := fmt.Sprintf("drain conductor %q", order.Conductor)
 	message := &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: command.DrainOrderToProto(&order)}}
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot %s: %w", name, err)
-	}
-	_, err := execute(ctx, c.others, name, message)
+	_, err := submit(ctx, c.others, name, message)
 	return err
 }
 
@@ -142,9 +119,6 @@ func (c *Client) DrainConductor(ctx context.Context, order jobs.DrainOrder) erro
 func (c *Client) UndrainConductor(ctx context.Context, order jobs.DrainOrder) error {
 	name := fmt.Sprintf("undrain conductor %q", order.Conductor)
 	message := &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: command.DrainOrderToProto(&order)}}
-	if err := command.Check(logbook.MaxLimits, message); err != nil {
-		return fmt.Errorf("cannot %s: %w", name, err)
-	}
 	return c.remove(ctx, name, message, jobs.ErrNotFound)
 }
 
