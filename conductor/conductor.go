@@ -80,44 +80,43 @@ type Options struct {
 	// Steps of all jobs at once: the jobs take turns. 0: DefaultSteps.
 	Steps int
 
-	// MaxDispatches is how many jobs one Run takes: exactly so many, however many
-	// at once. Then it sees through what it has, and returns. 0: any number.
+	// MaxDispatches is how many jobs one Run takes, however many at once. Then it
+	// finishes what it has, and returns. 0: any number.
 	MaxDispatches int
-	// MaxDuration is for how long one Run takes jobs. Then it sees through what it
-	// has, and returns. 0: for ever.
+	// MaxDuration is for how long one Run takes jobs. Then it finishes what it has,
+	// and returns. 0: for ever.
 	MaxDuration time.Duration
 
-	// Park gives a job back whose flow only waits, for longer than this, to try
-	// a step again: it is claimed again when the step is due. 0: DefaultPark;
-	// negative: never.
+	// Park is how long a flow may only wait to try a step again. If it waits for
+	// longer, its job is given back, and claimed again when the step is due.
+	// 0: DefaultPark; negative: such jobs are kept.
 	Park time.Duration
 
 	TTL   time.Duration // of its session; 0: jobs.DefaultTTL
 	Grace time.Duration // how long a drain waits for running steps before it stops them; 0: DefaultGrace
 
-	// A job that met trouble which is not its flow's fault is abandoned with a
+	// A job that ends in trouble which is not its flow's fault is abandoned with a
 	// delay that doubles every time, between these two.
 	AbandonDelay    time.Duration // 0: DefaultAbandonDelay
 	MaxAbandonDelay time.Duration // 0: DefaultMaxAbandonDelay
-	// MaxTries is how often a job may meet such trouble: the last time it is
-	// trashed with its evidence instead, so that it does not go round for
-	// ever. Being handed over is no trouble. 0: DefaultMaxTries.
+	// MaxTries is how often a job may end in such trouble: the last time it is
+	// trashed with its evidence instead of being tried for ever. A hand-over does
+	// not count. 0: DefaultMaxTries.
 	MaxTries int
 
 	Metadata logbook.Values // kept with its entity on the board
-	// Elsewhere tells of a flow that cannot be built here whether another
-	// conductor could, as far as that one's entity says. A job of such a flow is
-	// given back for it, which counts as no failure. Asked are the live ones that
-	// take the job's kind from its board and offer its labels. One that is drained
-	// counts too, for it may be let claim again; if there is no other, the reason
-	// for which the job is given back names the drain. nil: none could, and the
-	// job is trashed.
+	// Elsewhere reports whether another conductor, by its entity, could build a
+	// flow that cannot be built here. Then the job is given back for it, which
+	// does not count as a failure. It is called for live conductors that take the
+	// job's kind from its board and offer its labels. Drained ones count, because
+	// they may be let claim again; if there is no other, the reason on the job
+	// names the drain. nil: none could, and the job is trashed.
 	Elsewhere func(detail *logbook.FlowDetail, other jobs.Entity) bool
 	Limits    logbook.Limits // of the cluster, for names, results and updates; fields that are zero: those of logbook.MaxLimits
 	Logger    hclog.Logger   // nil: none
 
-	// Notify is told what happens, from several goroutines at once. It must
-	// not block: the job waits for it. A panic in it is logged and forgotten.
+	// Notify is called with what happens, from several goroutines at once. It
+	// must not block: the job waits for it. A panic in it is logged and ignored.
 	Notify func(Notice)
 }
 
@@ -223,11 +222,11 @@ func New(options Options) (*Conductor, error) {
 	return &Conductor{options: options, pool: engine.NewPool(options.Steps), pauses: &pauses{}}, nil
 }
 
-// Run claims and runs jobs until ctx ends or Drain is called, hands over what
-// it still holds, and returns when nothing of it runs any more. It returns too
-// when it has seen through MaxDispatches jobs, or those that it took within
-// MaxDuration. Errors of the board do not end it. It returns ErrRunning if it runs already, and an error
-// if its session could not be closed: then its jobs are claimable when the
+// Run claims and runs jobs until ctx ends or Drain is called, hands over what it
+// still holds, and returns when all its goroutines have ended. It also returns when
+// it has finished MaxDispatches jobs, or those that it took within MaxDuration.
+// Errors of the board do not end it. It returns ErrRunning if it runs already, and
+// an error if its session could not be closed: then its jobs are claimable when the
 // session has expired. It can be called again after it has returned.
 func (c *Conductor) Run(ctx context.Context) error {
 	s, err := c.begin(ctx)
@@ -278,11 +277,11 @@ func (c *Conductor) Drain(ctx context.Context) error {
 	}
 }
 
-// Pause keeps the conductor from claiming until Unpause: what it has goes on,
-// and its session with it. A job that it had asked for before is given back
-// at once, and only one such question is under way. A pause holds for later
-// calls of Run too, and another Pause changes nothing. That of a person who is
-// not in this process is jobs.Conductors' DrainConductor.
+// Pause keeps the conductor from claiming until Unpause. Its jobs and its session
+// go on. A job that a claim in flight is granted is given back at once; there is one
+// such claim at most. A pause holds for later calls of Run too, and another Pause
+// changes nothing. An operator outside this process uses DrainConductor of
+// jobs.Conductors.
 func (c *Conductor) Pause() {
 	if c.pauses.begin() {
 		c.noticePause(MomentPaused)

@@ -87,7 +87,7 @@ func (r *run) steer(order *jobs.StandingOrder) {
 // does, because a person has drained this one.
 func (r *run) handOver() { r.giveUp(r.shift.options.Grace) }
 
-// carryOut builds the flow and runs it as far as it can.
+// carryOut builds the flow and runs it until it ends, stops or must be given back.
 func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
 	if r.shift.claiming.Err() != nil {
 		return result{err: errHandOver} // the claim was on its way when the drain began
@@ -216,7 +216,7 @@ func (r *run) drive(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDe
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = &flow.PanicError{Value: panicked, Stack: string(debug.Stack())}
-			end.Unrecorded = true // nobody knows how far it came
+			end.Unrecorded = true // what had begun is unknown
 		}
 	}()
 	options, claim := r.shift.options, r.claimed.Job.Claim

@@ -23,7 +23,7 @@ type result struct {
 	order       *jobs.StandingOrder // the latest that its job is under; nil: none
 }
 
-// verb is the way in which a conductor lets go of a job.
+// verb is how a conductor ends its claim on a job.
 type verb string
 
 const (
@@ -39,9 +39,9 @@ type decision struct {
 	ending jobs.Ending
 }
 
-// pinnedDelay is how long a job cools whose flow is pinned to code that is not
-// here. It is short for a person who waits for another conductor to take it,
-// and each time it is claimed in vain is two writes.
+// pinnedDelay is the cool-down of a job whose flow is pinned to code that is not
+// here. A person who waits for another conductor to take it does not wait long, and
+// each claim in vain costs two writes.
 const pinnedDelay = 10 * time.Second
 
 // maxReason bounds the sentence for a person; the failure beside it says all.
@@ -138,8 +138,8 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	return decision{consume, ending}
 }
 
-// waiting gives a job back until its flow has something to do. It is no
-// trouble, and counts as none.
+// waiting gives a job back until its flow has something to do. It does not count
+// as trouble.
 func waiting(ending jobs.Ending, r result) decision {
 	until := r.end.WaitUntil
 	ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))
@@ -151,7 +151,7 @@ func cancelled(order *jobs.StandingOrder) bool {
 	return order != nil && order.Kind == jobs.OrderCancel
 }
 
-// saidOf puts an order into words.
+// saidOf is an order as a sentence for people.
 func saidOf(order *jobs.StandingOrder) string {
 	said := "none"
 	if order != nil {
@@ -173,7 +173,7 @@ func suffix(order *jobs.StandingOrder) string {
 	return ": " + saidOf(order)
 }
 
-// trouble is the ending of a job that has met what is not its flow's fault.
+// trouble is the ending of a job after an error that is not its flow's fault.
 func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision {
 	ending.Failure = flow.FitFailure(flow.FailureOf(err), o.Limits)
 	tries := job.Failures + 1
@@ -186,7 +186,7 @@ func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision
 	return decision{abandon, ending}
 }
 
-// delay doubles with every try of the job that has met trouble.
+// delay doubles with every try of the job that ended in trouble.
 func (o *Options) delay(tries int) time.Duration {
 	delay := o.AbandonDelay
 	for range tries - 1 {
@@ -204,8 +204,8 @@ func unbuildable(err error) result {
 	return result{unbuildable: failure}
 }
 
-// clip shortens a text to maxReason bytes of whole characters, and replaces
-// what is not UTF-8, which a board refuses.
+// clip shortens a text to maxReason bytes of whole characters. It replaces what is
+// not UTF-8, because a board refuses that.
 func clip(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= maxReason {
@@ -215,10 +215,9 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxReason-len(mark)], "") + mark
 }
 
-// end carries a decision out, and repeats it until the board has answered or
-// the claim is lost. A board that refuses it (the flow's last update may be
-// at fault) is asked to take the job back, the second time with nothing that
-// could be refused.
+// end carries out a decision, and repeats it until the board has answered or the
+// claim is lost. If the board refuses it (the flow's last update may be at fault),
+// the job is given back, the second time with nothing that could be refused.
 func (r *run) end(d decision, res result) {
 	if d.verb == letGo {
 		r.lost(res.err)
@@ -246,7 +245,7 @@ func (r *run) end(d decision, res result) {
 	r.lost(err)
 }
 
-// say makes the call, again and again while its answer is unknown.
+// say makes the call, and repeats it while its result is ambiguous.
 func (r *run) say(d decision) error {
 	board := r.shift.options.Board
 	return repeat(r.tenure.alive, func(ctx context.Context) error {
@@ -262,7 +261,7 @@ func (r *run) say(d decision) error {
 	})
 }
 
-// refused tells whether the claim stands and the ending is at fault.
+// refused reports whether the claim still holds and the ending is at fault.
 func refused(err error) bool {
 	for _, over := range []error{jobs.ErrFenced, jobs.ErrNotFound, jobs.ErrSessionExpired, errClaimLost, errClaimEnded, errHandOver, errClosed} {
 		if errors.Is(err, over) {

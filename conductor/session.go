@@ -81,11 +81,11 @@ func (a *attendance) standing(now time.Time) standing {
 	return sound
 }
 
-// late tells whether the owner should have looked long ago.
+// late reports whether the owner should have looked long ago.
 func (a *attendance) late(now time.Time) bool { return now.Sub(a.watch) > a.ttl/5 }
 
-// look is the owner's watch: it tells what is allowed, whether a keep-alive
-// is to be sent now, and when to look again.
+// look is the owner's watch: it returns what is allowed, whether to send a
+// keep-alive now, and when to look again.
 func (a *attendance) look(now time.Time) (s standing, ask bool, next time.Time) {
 	if a.late(now) {
 		a.proof = now
@@ -255,8 +255,8 @@ func (t *tenure) admit(ctx context.Context) error {
 // lose ends the session at once: the board says that it is over.
 func (t *tenure) lose(err error) { t.finish(fmt.Errorf("%w: %w", errClaimLost, err)) }
 
-// close gives the session up, with every claim that it still has, and
-// returns when nobody attends it any more.
+// close ends the session, with every claim that it still has, and returns when its
+// goroutines have ended.
 func (t *tenure) close(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.alive, timeout)
 	defer cancel()
@@ -269,8 +269,7 @@ func (t *tenure) close(timeout time.Duration) error {
 	return fmt.Errorf("cannot close session %s: %w", t.id, err)
 }
 
-// openSession opens a session, however long it takes. It returns nil when ctx
-// ends.
+// openSession opens a session, however long that takes; nil when ctx ends.
 func (s *shift) openSession(ctx context.Context) *tenure {
 	wait := newBackoff(boardBackoff)
 	opening := s.opening()
@@ -303,9 +302,9 @@ func (s *shift) opening() jobs.Opening {
 	return jobs.Opening{ID: jobs.NewSessionID(), Name: s.options.Name, Host: hostname(), PID: os.Getpid(), TTL: s.options.TTL}
 }
 
-// tryOpen opens the session and tells from when its life is to be counted.
-// An opening that is answered late may have happened at its first sending, so
-// that a good part of the time to live is over: then a keep-alive settles it.
+// tryOpen opens the session and returns the time from which its life counts. An
+// opening that is answered late may have happened when it was first sent, with much
+// of the time to live over: then a keep-alive renews it.
 func (s *shift) tryOpen(ctx context.Context, opening jobs.Opening, first time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -126,12 +126,12 @@ func (p *proposer) propose(ctx context.Context, commands ...*conductordv1.Comman
 
 // proposeWith appends claims that wait for what the commands post to the same
 // entry. The claims get their results on their own channels.
-func (p *proposer) proposeWith(ctx context.Context, riders []*claimWaiter, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
+func (p *proposer) proposeWith(ctx context.Context, piggybacked []*claimWaiter, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
 	answer := make(chan proposed, 1)
 	var one proposal
 	one.join(answer, commands...)
-	for _, rider := range riders {
-		one.join(rider.ridden, rider.claim)
+	for _, waiter := range piggybacked {
+		one.join(waiter.ridden, waiter.claim)
 	}
 	if err := p.enqueue(&one); err != nil {
 		one.answer(proposed{err: err})

@@ -237,7 +237,7 @@ func (s *clientStream) settle(why error) (idle bool) {
 			err = connect.NewError(connect.CodeUnavailable, fmt.Errorf("%w: %v", errBroken, why))
 		}
 		s.waking++
-		p.reply <- reply{err: err} // there is room: it is the only one
+		p.reply <- reply{err: err} // never blocks: it is the only one
 	}
 	clear(s.pending)
 	return s.idle

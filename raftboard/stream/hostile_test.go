@@ -160,7 +160,7 @@ func TestCallersKeepTheBound(t *testing.T) {
 		}
 		synctest.Wait() // the node has answered even those
 		if _, _, err := get(t.Context(), c, "j"); err != nil {
-			t.Errorf("when there is room again: %v", err)
+			t.Errorf("when fewer are in flight again: %v", err)
 		}
 	})
 }
@@ -180,7 +180,7 @@ func TestOneStreamTooMany(t *testing.T) {
 	})
 }
 
-// A client that takes nothing loses its stream, and the node what it held for it.
+// A client that reads nothing loses its stream, and the node frees its bytes.
 func TestStreamOfASlowReaderEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large := strings.Repeat("x", 1<<20)
@@ -191,8 +191,8 @@ func TestStreamOfASlowReaderEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parked := &v1.CarryRequest{Calls: calls(executeName, 1, 1)}
-		for _, request := range []*v1.CarryRequest{parked, {Calls: calls(getName, 2, 41)}} {
+		polling := &v1.CarryRequest{Calls: calls(executeName, 1, 1)}
+		for _, request := range []*v1.CarryRequest{polling, {Calls: calls(getName, 2, 41)}} {
 			if err := conn.Send(request); err != nil {
 				t.Fatal(err)
 			}

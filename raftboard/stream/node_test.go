@@ -182,7 +182,7 @@ func caller(t *testing.T, client *http.Client) *stream.Caller {
 	})
 }
 
-// standing makes a Caller, and waits until its stream stands.
+// standing makes a Caller, and waits until its stream is open.
 func standing(t *testing.T, client *http.Client) *stream.Caller {
 	t.Helper()
 	c := caller(t, client)

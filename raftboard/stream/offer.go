@@ -55,8 +55,8 @@ func answerOf(number uint64, message proto.Message, header http.Header, err erro
 	if err == nil {
 		if encoded, err = wire.EncodeAnswer(message); err != nil {
 			err = connect.NewError(connect.CodeInternal, fmt.Errorf("marshal message: %w", err))
-		} else if room := wire.MaxMessage - frameBytes; len(encoded) > room {
-			err = connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("message size %d is larger than configured max %d", len(encoded), room))
+		} else if limit := wire.MaxMessage - frameBytes; len(encoded) > limit {
+			err = connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("message size %d is larger than configured max %d", len(encoded), limit))
 		}
 	}
 	if err != nil {

@@ -25,12 +25,12 @@ func TestManyCallsShareAStream(t *testing.T) {
 		const callers, calls = 50, 20
 		n := &node{}
 		c := standing(t, start(t, n, n.server()))
-		parked, end := context.WithCancel(t.Context())
+		polling, end := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { // it stands in nobody's way
-			_, err := c.Do(parked, stream.Call{Procedure: execute, Message: &v1.ExecuteRequest{}}, new(v1.ExecuteResponse))
+		all.Go(func() { // a long poll, which delays no other call
+			_, err := c.Do(polling, stream.Call{Procedure: execute, Message: &v1.ExecuteRequest{}}, new(v1.ExecuteResponse))
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("the parked call: %v", err)
+				t.Errorf("the long poll: %v", err)
 			}
 		})
 		var active sync.WaitGroup
@@ -217,14 +217,14 @@ func TestBrokenStreamLeavesCallsUncertain(t *testing.T) {
 			return echo(ctx, r)
 		}}
 		c := standing(t, start(t, n, n.server()))
-		parked := make(chan error)
+		polling := make(chan error)
 		go func() {
 			_, err := c.Do(t.Context(), stream.Call{Procedure: execute, Message: &v1.ExecuteRequest{}}, new(v1.ExecuteResponse))
-			parked <- err
+			polling <- err
 		}()
 		synctest.Wait()
 		_, _, err := get(t.Context(), c, "break")
-		for _, err := range []error{err, <-parked} {
+		for _, err := range []error{err, <-polling} {
 			if kind := wire.ErrorFromConnect(err); !errors.Is(kind, jobs.ErrUncertain) || errors.Is(kind, jobs.ErrUnavailable) {
 				t.Errorf("got %v, want uncertain", kind)
 			}
@@ -247,14 +247,14 @@ func TestStoppingNodeAnswersWhatItHasTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}
 		c := standing(t, start(t, n, n.server()))
-		parked := make(chan error)
+		polling := make(chan error)
 		go func() {
 			_, err := c.Do(t.Context(), stream.Call{Procedure: execute, Message: &v1.ExecuteRequest{}}, new(v1.ExecuteResponse))
-			parked <- err
+			polling <- err
 		}()
 		synctest.Wait()
 		n.stop()
-		if err := <-parked; !connect.IsWireError(err) || !errors.Is(wire.ErrorFromConnect(err), context.Canceled) {
+		if err := <-polling; !connect.IsWireError(err) || !errors.Is(wire.ErrorFromConnect(err), context.Canceled) {
 			t.Errorf("got %v, want the node's answer", told(err))
 		}
 		synctest.Wait()
