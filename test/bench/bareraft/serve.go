@@ -35,7 +35,7 @@ type Answer struct {
 const maxCommand = maxEntryBytes
 
 // headroomBytes are what a daemon has beyond its heap, so that it collects
-// garbage less often (cmd/conductord/headroom.go).
+// garbage less often (cmd/conductord/daemon/ballast.go).
 const headroomBytes = 64 << 20
 
 // headroom is memory that nobody touches and the collector counts. As in the

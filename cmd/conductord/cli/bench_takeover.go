@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// takeoverPatience is how long a job may stay with an owner beyond its TTL: the
+// cluster's grace and cool-down, which a caller does not know, and a change of
+// the leader.
+const takeoverPatience = 30 * time.Second
+
+// takeovers lets owners of jobs fall silent, as a process does that is killed,
+// and waits for their jobs in a session that lives.
+type takeovers struct {
+	Cluster
+	board    string
+	ttl      time.Duration
+	survivor jobs.SessionID
+	// kinds are as many as there are callers. Each round borrows one, so that
+	// its job is offered to nobody else.
+	kinds chan string
+}
+
+// benchTakeover opens the session that takes over.
+func (p *Program) benchTakeover(ctx context.Context, cluster Cluster, f benchFlags) (*benchRun, error) {
+	t := &takeovers{Cluster: cluster, board: f.board, ttl: f.ttl, survivor: jobs.NewSessionID(), kinds: make(chan string, f.clients)}
+	for i := range f.clients {
+		t.kinds <- fmt.Sprintf("%s-takeover-%s-%d", benchKind, t.survivor, i)
+	}
+	if _, err := cluster.OpenSession(ctx, jobs.Opening{ID: t.survivor, Name: "bench", TTL: operatorTTL}); err != nil {
+		return nil, err
+	}
+	living, stop := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	keeping.Go(func() { keepAlive(living, cluster, t.survivor) }) // ends with stop
+	return &benchRun{
+		timed: t.round,
+		end: func(ctx context.Context) error {
+			stop()
+			keeping.Wait()
+			return cluster.CloseSession(ctx, t.survivor)
+		},
+	}, nil
+}
+
+// round has a job claimed by a session of its own, which is then heard no more.
+// The time runs from its last sign of life until the survivor has the job.
+func (t *takeovers) round(ctx context.Context) (operations int, took time.Duration, err error) {
+	kind := <-t.kinds
+	defer func() { t.kinds <- kind }()
+	silent := jobs.NewSessionID()
+	if _, err := t.OpenSession(ctx, jobs.Opening{ID: silent, Name: "bench-silent", TTL: t.ttl}); err != nil {
+		return 0, 0, err
+	}
+	job, err := jobs.PostOne(ctx, t, jobs.Posting{Board: t.board, Name: "bench", Kind: kind})
+	if err == nil {
+		_, err = t.Claim(ctx, silent, job.ID, jobs.NewNonce())
+	}
+	began := time.Now()
+	if err == nil {
+		err = t.KeepAlive(ctx, silent)
+	}
+	if err == nil {
+		took, err = t.await(ctx, kind, job.ID, began)
+	}
+	if err != nil {
+		t.clear(ctx, silent, job.ID)
+		return 0, 0, err
+	}
+	return 1, took, nil
+}
+
+// await takes the job over and completes it.
+func (t *takeovers) await(ctx context.Context, kind string, job jobs.JobID, began time.Time) (time.Duration, error) {
+	claimed, err := t.ClaimNext(ctx, jobs.ClaimRequest{
+		Session: t.survivor, Nonce: jobs.NewNonce(), Boards: []string{t.board}, Kinds: []string{kind}, Wait: t.ttl + takeoverPatience,
+	})
+	took := time.Since(began)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(claimed) == 0:
+		return 0, fmt.Errorf("%w: job %s was not given to another in %s after its owner fell silent", jobs.ErrUnavailable, job, took.Round(time.Second))
+	}
+	if claimed[0].Job.ID != job {
+		return 0, fmt.Errorf("%w: job %s came instead of %s", jobs.ErrConflict, claimed[0].Job.ID, job)
+	}
+	return took, t.Consume(ctx, jobs.Ending{Job: job, Token: claimed[0].Job.Token, Outcome: jobs.OutcomeSuccess})
+}
+
+// clear leaves nothing behind of a round that has failed or was interrupted. It
+// does what it can: the session ends by itself too.
+func (t *takeovers) clear(ctx context.Context, silent jobs.SessionID, job jobs.JobID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	err := t.CloseSession(ctx, silent)
+	if err == nil || errors.Is(err, jobs.ErrSessionExpired) {
+		_ = t.Cancel(ctx, jobs.Order{Job: job, By: "bench", Reason: "the benchmark is over"})
+	}
+}

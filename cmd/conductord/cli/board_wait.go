@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+func (p *Program) boardWaitCommand() *cobra.Command {
+	var (
+		waiting jobs.Waiting
+		states  []string
+	)
+	cmd := &cobra.Command{
+		Use:   "wait BOARD",
+		Short: "Wait until a board has no unfinished job, or none in certain states",
+		Long: "Waits until a board has no unfinished job; with --state, until none is in any of these states; with --some, until\n" +
+			"one is. --kind, --key and --tag say of which jobs. Exit 0 however they ended, and 5 after --timeout;\n" +
+			"`conductord job wait --board BOARD` also tells by its exit code whether all were successes.\n\n" +
+			"A job that its retry policy has parked is held, and so not finished: it is waited for until a person lets it\n" +
+			"go or cancels it, and stderr tells of it. To wait until only such jobs are left, name the other states:\n" +
+			"--state delayed,claimable,cooling,claimed,suspended.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if waiting.States, err = parseStates(states); err != nil {
+				return err
+			}
+			waiting.Board = args[0]
+			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				return p.waitForBoard(ctx, cluster, waiting)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&states, "state", nil, "until no job is in this state; in any of them, if it is given several times")
+	flags.BoolVar(&waiting.Some, "some", false, "until there is such a job, instead of none")
+	flags.StringVar(&waiting.Kind, "kind", "", "only jobs of this kind")
+	flags.StringVar(&waiting.Key, "key", "", "only jobs with this key")
+	flags.StringSliceVar(&waiting.Tags, "tag", nil, "only jobs with this tag; with all of them, if it is given several times")
+	return cmd
+}
+
+// waitForBoard says how a board stands in the end. A board that does not exist
+// is a mistake, unless its first job is what is waited for.
+func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting jobs.Waiting) error {
+	if _, err := cluster.BoardStatus(ctx, waiting.Board); err != nil && (!waiting.Some || !errors.Is(err, jobs.ErrNotFound)) {
+		return because(err, "wait for board %s", waiting.Board)
+	}
+	what := statesSaid(waiting.States)
+	waiting.Progress = p.saying(func(tally jobs.Tally) string {
+		return fmt.Sprintf("board %s: %d %s, %d gone", waiting.Board, tally.Left, what, tally.Gone)
+	})
+	waiting.Parked = p.tellParked(ctx, cluster)
+	tally, err := jobs.Await(ctx, cluster, waiting)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("cannot wait any longer: board %s has %d %s jobs: %w", waiting.Board, tally.Left, what, err)
+	}
+	if err != nil {
+		return because(err, "wait for board %s", waiting.Board)
+	}
+	if p.JSON() {
+		return p.WriteJSON(map[string]any{
+			"board": waiting.Board, "left": tally.Left, "gone": tally.Gone,
+			"finished": tally.Finished, "outcomes": tally.Outcomes, "trashed": tally.Trashed,
+		})
+	}
+	return p.WriteLines([]string{fmt.Sprintf("%s has %d %s, %s", waiting.Board, tally.Left, what, tallyText(tally))})
+}
+
+// statesSaid are the states that are waited for, in words.
+func statesSaid(states []jobs.State) string {
+	if len(states) == 0 {
+		return "unfinished"
+	}
+	said := make([]string, len(states))
+	for i, state := range states {
+		said[i] = string(state)
+	}
+	return strings.Join(said, " or ")
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxShownRefusals bounds the refusals that are told one by one.
+const maxShownRefusals = 20
+
+func (p *Program) bulkCommand() *cobra.Command {
+	commands := make([]*cobra.Command, 0, len(jobs.Actions))
+	for _, verb := range []struct {
+		action      jobs.Action
+		short, long string
+	}{
+		{jobs.ActionCancel, "Cancel many jobs", "All that are not finished; with --revert, which is the default, what was done is undone first."},
+		{jobs.ActionSuspend, "Suspend many jobs", "All that are not finished."},
+		{jobs.ActionResume, "Resume many jobs", "All that are suspended, or are to be."},
+		{jobs.ActionRestore, "Put many trashed jobs back on their boards", "As `trash restore` does it to one."},
+		{
+			jobs.ActionRetry, "Have many jobs done again that were reverted or have failed",
+			"As `flow rerun` does it to one; jobs without a flow are put back on their boards.",
+		},
+		{jobs.ActionPurge, "Remove many finished jobs with their books, for ever", "As `trash purge` does it to one."},
+	} {
+		commands = append(commands, p.bulkVerb(verb.action, verb.short, verb.long))
+	}
+	return Noun("bulk", "Do the same to many jobs: it needs a filter, and counts first", commands...)
+}
+
+func (p *Program) bulkVerb(action jobs.Action, short, long string) *cobra.Command {
+	bulk := jobs.Bulk{Action: action}
+	var filter jobFilter
+	yes := false
+	cmd := &cobra.Command{
+		Use:   string(action),
+		Short: short,
+		Long: short + ". " + long + "\n\nAt least one filter is needed. The jobs are counted first; with --yes, or when you say so, it is done to\n" +
+			"them page by page. What is done stays done if it is interrupted, and doing it again goes on with what is left.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if bulk.Query, err = filter.read(time.Now()); err != nil {
+				return err
+			}
+			if !filter.given(cmd) {
+				return usageError{errors.New("say which jobs: at least one filter is needed")}
+			}
+			bulk.By = operatorName()
+			if _, err := bulk.Narrowed(); err != nil {
+				return usageError{err}
+			}
+			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				return p.doBulk(ctx, cluster, bulk, yes)
+			})
+		},
+	}
+	filter.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&bulk.Reason, "reason", "", "why, in one sentence")
+	flags.BoolVar(&bulk.DryRun, "dry-run", false, "only count them")
+	flags.BoolVarP(&yes, "yes", "y", false, "do it without asking")
+	if action == jobs.ActionCancel {
+		flags.BoolVar(&bulk.Revert, "revert", true, "undo what was done")
+	}
+	return cmd
+}
+
+// bulkResult is what is shown in the end.
+type bulkResult struct {
+	Action  jobs.Action   `json:"action"`
+	DryRun  bool          `json:"dry_run,omitempty"`
+	Matched int           `json:"matched"`
+	Done    int           `json:"done"`
+	Refused []bulkRefused `json:"refused,omitempty"`
+}
+
+type bulkRefused struct {
+	Job   jobs.JobID `json:"job"`
+	Error string     `json:"error"`
+}
+
+// doBulk counts, asks, and does it.
+func (p *Program) doBulk(ctx context.Context, cluster Cluster, bulk jobs.Bulk, yes bool) error {
+	counting := bulk
+	counting.DryRun = true
+	counted, err := p.pages(ctx, cluster, counting, logbook.MaxPage, 0)
+	if err != nil || bulk.DryRun || counted.Matched == 0 {
+		return errors.Join(err, p.writeBulk(err, counted))
+	}
+	if !yes {
+		if err := p.confirm(fmt.Sprintf("%s %s?", bulk.Action, numberOfJobs(counted.Matched))); err != nil {
+			return err
+		}
+	}
+	done, err := p.pages(ctx, cluster, bulk, jobs.MaxBulk, counted.Matched)
+	if err := errors.Join(err, p.writeBulk(nil, done)); err != nil {
+		return err
+	}
+	if len(done.Refused) > 0 {
+		return errRunFailed
+	}
+	return nil
+}
+
+// pages does a bulk page by page, and tells how far it is.
+func (p *Program) pages(ctx context.Context, cluster Cluster, bulk jobs.Bulk, size, of int) (bulkResult, error) {
+	result := bulkResult{Action: bulk.Action, DryRun: bulk.DryRun}
+	bulk.Query.Limit = size
+	for {
+		report, err := cluster.Bulk(ctx, bulk)
+		if err != nil {
+			return result, because(err, "%s jobs after number %d", bulk.Action, bulk.Query.After)
+		}
+		result.Matched, result.Done = result.Matched+report.Matched, result.Done+report.Done
+		for _, refused := range report.Refused {
+			result.Refused = append(result.Refused, bulkRefused{refused.Job, refused.Err.Error()})
+		}
+		if report.Next == 0 {
+			return result, nil
+		}
+		if bulk.Query.After = report.Next; !bulk.DryRun {
+			p.Note("%d of %d", result.Matched, of)
+		}
+	}
+}
+
+func numberOfJobs(count int) string {
+	if count == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", count)
+}
+
+// confirm asks at a terminal; elsewhere nobody could answer.
+func (p *Program) confirm(question string) error {
+	if !p.Terminal {
+		return usageError{fmt.Errorf("%s Say --yes, or only count with --dry-run", question)}
+	}
+	fmt.Fprintf(p.Err, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(p.In).ReadString('\n')
+	if word := strings.ToLower(strings.TrimSpace(answer)); word != "y" && word != "yes" {
+		return usageError{errors.New("nothing was done")}
+	}
+	return nil
+}
+
+// writeBulk shows what has come of it, unless it could not even be counted.
+func (p *Program) writeBulk(failed error, result bulkResult) error {
+	switch {
+	case failed != nil:
+		return nil
+	case p.JSON():
+		return p.WriteJSON(result)
+	case result.DryRun:
+		return p.WriteLines([]string{fmt.Sprintf("%s matched", numberOfJobs(result.Matched))})
+	}
+	lines := []string{fmt.Sprintf("%s: %d done, %d refused", numberOfJobs(result.Matched), result.Done, len(result.Refused))}
+	for i, refused := range result.Refused {
+		if i == maxShownRefusals {
+			lines = append(lines, fmt.Sprintf("… and %d more; -o json shows all", len(result.Refused)-i))
+			break
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s", refused.Job, Clean(refused.Error)))
+	}
+	return p.WriteLines(lines)
+}

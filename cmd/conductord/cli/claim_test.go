@@ -1,0 +1,52 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+)
+
+func TestClaimsAreShownAndExtended(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--kind", "k")
+	newWorker(t, cluster, id)
+	job, err := cluster.Job(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, args string
+		code       int
+		out, err   string // parts
+	}{
+		{"all", "claim list", 0, id.String(), ""},
+		{"of the owner", "claim list --owner w1 --limit 1", 0, job.Token.String(), ""},
+		{"of another owner", "claim list --owner w2", 0, "JOB", ""},
+		{"of no session", "claim list --session 17", cli.ExitUsage, "", "session id"},
+		{"extend", "claim extend ID --token TOKEN --for 1h", 0, "1h0m0s", ""},
+		{"the listing tells", "claim list", 0, "1h0m0s", ""},
+		{"extend without a token", "claim extend ID --for 1h", cli.ExitUsage, "", "token"},
+		{"extend under another token", "claim extend ID --token 1-1 --for 1h", cli.ExitConflict, "", "w1 holds job"},
+		{"extend by nothing", "claim extend ID --token TOKEN --for 0s", cli.ExitUsage, "", "claim expiry"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			args := strings.NewReplacer("ID", id.String(), "TOKEN", job.Token.String()).Replace(row.args)
+			got := run(t, cluster, strings.Fields(args)...)
+			if got.code != row.code || !strings.Contains(got.out, row.out) || !strings.Contains(got.err, row.err) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	var shown []struct {
+		Job   jobs.JobID
+		Claim struct{ Owner, Expiry string }
+	}
+	got := run(t, cluster, "-o", "json", "claim", "list")
+	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || len(shown) != 1 || shown[0].Job != id ||
+		shown[0].Claim.Owner != "w1" || shown[0].Claim.Expiry != "1h0m0s" {
+		t.Errorf("as JSON: %+v, %v", got, err)
+	}
+}

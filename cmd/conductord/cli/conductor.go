@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+func (p *Program) conductorCommand() *cobra.Command {
+	return Noun("conductor", "Look at the conductors, and drain them",
+		p.conductorListCommand(), p.conductorGetCommand(), p.conductorDrainCommand(), p.conductorUndrainCommand(),
+	)
+}
+
+// shownConductor is a live conductor as conductor list and get show it.
+type shownConductor struct {
+	jobs.Entity
+	Drain  *jobs.Drain  `json:"drain,omitempty"` // of its name
+	Held   []shownClaim `json:"held,omitempty"`  // conductor get
+	holds  int          // how many
+	claims []jobs.HeldClaim
+}
+
+// state says what a conductor is doing.
+func (c *shownConductor) state() string {
+	switch {
+	case c.Drain == nil && c.MaxJobs > 0 && c.holds >= c.MaxJobs:
+		return "full"
+	case c.Drain == nil:
+		return "claiming"
+	case c.holds == 0:
+		return "drained"
+	case c.Drain.Finish:
+		return "finishing"
+	}
+	return "handing over"
+}
+
+// conductors reads the live conductors, and the drains of names of which none
+// lives.
+func conductors(ctx context.Context, cluster Cluster) (live []shownConductor, absent []jobs.Drain, err error) {
+	entities, err := cluster.Entities(ctx, jobs.EntityConductor)
+	if err != nil {
+		return nil, nil, err
+	}
+	sessions, err := cluster.Sessions(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	drains, err := cluster.Drains(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	live = make([]shownConductor, 0, len(entities))
+	for _, entity := range entities {
+		shown := shownConductor{Entity: entity}
+		for i := range sessions {
+			if sessions[i].ID == entity.Session {
+				shown.holds = sessions[i].Claims
+			}
+		}
+		for i := range drains {
+			if drains[i].Conductor == entity.Name {
+				shown.Drain = &drains[i]
+			}
+		}
+		live = append(live, shown)
+	}
+	for _, drain := range drains {
+		if !slices.ContainsFunc(entities, func(e jobs.Entity) bool { return e.Name == drain.Conductor }) {
+			absent = append(absent, drain)
+		}
+	}
+	return live, absent, nil
+}
+
+func (p *Program) conductorListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the live conductors, and what each can do", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				live, absent, err := conductors(ctx, cluster)
+				if err != nil {
+					return because(err, "list conductors")
+				}
+				for _, drain := range absent {
+					p.Note("no conductor of the name %q lives; one that comes %s", Clean(drain.Conductor), drainText(&drain))
+				}
+				return p.writeConductors(live)
+			})
+		},
+	}
+}
+
+func (p *Program) writeConductors(live []shownConductor) error {
+	if p.JSON() {
+		return p.WriteJSON(live)
+	}
+	rows := make([][]string, 0, len(live))
+	for i := range live {
+		c := &live[i]
+		rows = append(rows, []string{
+			c.Name, c.state(), OrDash(c.Host), strconv.Itoa(c.PID), OrDash(strings.Join(c.Boards, ",")),
+			OrDash(strings.Join(c.JobKinds, ",")), OrDash(strings.Join(c.Labels, ",")), strconv.Itoa(c.holds), strconv.Itoa(c.MaxJobs), timeText(c.RegisteredAt),
+		})
+	}
+	return p.writeTable([]string{"name", "state", "host", "pid", "boards", "kinds", "labels", "holds", "max jobs", "since"}, rows)
+}
+
+// drainText says who has drained a conductor, how, why and since when.
+func drainText(drain *jobs.Drain) string {
+	said := "is drained since " + timeText(drain.At)
+	if drain.By != "" {
+		said += " by " + Clean(drain.By)
+	}
+	if drain.Finish {
+		said += ", to finish what it holds"
+	}
+	if drain.Reason != "" {
+		said += ": " + Clean(drain.Reason)
+	}
+	return said
+}
+
+func (p *Program) conductorGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "get NAME", Short: "Show the conductors of a name: what they are doing, what they can do, and what they hold", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				return p.showConductor(ctx, cluster, args[0])
+			})
+		},
+	}
+}
+
+// showConductor shows the conductors of a name. That none lives is an error,
+// unless the name is drained: then that is what there is to be shown.
+func (p *Program) showConductor(ctx context.Context, cluster Cluster, name string) error {
+	live, absent, err := conductors(ctx, cluster)
+	if err != nil {
+		return because(err, "get conductor %s", name)
+	}
+	live = slices.DeleteFunc(live, func(c shownConductor) bool { return c.Name != name })
+	drained := slices.IndexFunc(absent, func(d jobs.Drain) bool { return d.Conductor == name })
+	if len(live) == 0 && drained < 0 {
+		return because(fmt.Errorf("%w: none of that name lives; those that do: conductord conductor list", jobs.ErrNotFound), "get conductor %s", name)
+	}
+	for i := range live {
+		c := &live[i]
+		if c.claims, _, err = listClaims(ctx, cluster, jobs.ClaimQuery{Session: c.Session}, 0); err != nil {
+			return because(err, "get conductor %s", name)
+		}
+		c.holds, c.Held = len(c.claims), shownClaims(c.claims)
+	}
+	if p.JSON() {
+		return p.WriteJSON(live)
+	}
+	if drained >= 0 {
+		p.Note("no conductor of the name %q lives; one that comes %s", Clean(name), drainText(&absent[drained]))
+	}
+	for i := range live {
+		if err := p.writeConductor(&live[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Program) writeConductor(c *shownConductor) error {
+	fields := []field{
+		{"conductor", c.Name}, {"state", c.state()}, {"host", fmt.Sprintf("%s, process %d", OrDash(c.Host), c.PID)},
+		{"session", c.Session.String()}, {"since", timeText(c.RegisteredAt)},
+		{"boards", strings.Join(c.Boards, ", ")}, {"kinds", strings.Join(c.JobKinds, ", ")}, {"labels", strings.Join(c.Labels, ", ")},
+		{"holds", fmt.Sprintf("%d of at most %d jobs", c.holds, c.MaxJobs)},
+	}
+	if c.Drain != nil {
+		fields = append(fields, field{"drain", drainText(c.Drain)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
+		fields = append(fields, field{"metadata " + Clean(key), string(c.Metadata[key])})
+	}
+	if err := p.writeFields(fields); err != nil || c.holds == 0 {
+		return err
+	}
+	return p.writeClaims(c.claims)
+}
+
+// saidOfDrain are the flags that both verbs have.
+func saidOfDrain(cmd *cobra.Command, order *jobs.DrainOrder) {
+	cmd.Flags().StringVar(&order.Reason, "reason", "", "why, in one sentence")
+}
+
+func (p *Program) conductorDrainCommand() *cobra.Command {
+	var order jobs.DrainOrder
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "drain NAME",
+		Short: "Give the conductors of a name no more jobs, and have them hand over what they hold",
+		Long: "Gives the conductors of a name no more jobs, until they are undrained: it belongs to the name, so that one\n" +
+			"that is started anew is still drained. They hand over what they hold within a second, as on SIGTERM, or see\n" +
+			"it through with --finish. Draining again with or without --finish changes their mind.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			order.Conductor, order.By = args[0], operatorName()
+			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := cluster.DrainConductor(ctx, order); err != nil {
+					return because(err, "drain conductor %s", args[0])
+				}
+				if wait {
+					if err := p.awaitIdle(ctx, cluster, args[0]); err != nil {
+						return err
+					}
+				}
+				return p.showConductor(ctx, cluster, args[0])
+			})
+		},
+	}
+	saidOfDrain(cmd, &order)
+	flags := cmd.Flags()
+	flags.BoolVar(&order.Finish, "finish", false, "let them see through what they hold, instead of handing it over")
+	flags.BoolVar(&order.Absent, "absent", false, "also if none of that name lives: it is drained when it comes")
+	flags.BoolVar(&wait, "wait", false, "until they hold nothing")
+	return cmd
+}
+
+func (p *Program) awaitIdle(ctx context.Context, cluster Cluster, name string) error {
+	said := -1
+	return jobs.AwaitIdle(ctx, cluster, name, func(held int) {
+		if p.Terminal && held != said && held > 0 {
+			p.Note("%d jobs are still held", held)
+		}
+		said = held
+	})
+}
+
+func (p *Program) conductorUndrainCommand() *cobra.Command {
+	var order jobs.DrainOrder
+	cmd := &cobra.Command{
+		Use: "undrain NAME", Short: "Give the conductors of a name jobs again", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			order.Conductor, order.By = args[0], operatorName()
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := cluster.UndrainConductor(ctx, order); err != nil {
+					return because(err, "undrain conductor %s", args[0])
+				}
+				p.Note("conductor %s is not drained any more", Clean(args[0]))
+				return nil
+			})
+		},
+	}
+	saidOfDrain(cmd, &order)
+	return cmd
+}

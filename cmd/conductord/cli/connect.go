@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Cluster is what the commands need of a cluster: its board, its logbook, and
+// word of its nodes.
+type Cluster interface {
+	jobs.Board
+	logbook.Connection
+
+	// Nodes asks every node for its own view. A node that does not answer is
+	// in the list with its Error.
+	Nodes(ctx context.Context) ([]Node, error)
+
+	Close() error
+}
+
+// Node is one node's own view of itself and the cluster.
+type Node struct {
+	Endpoint     string            `json:"endpoint"`
+	Name         string            `json:"name,omitempty"`
+	Cluster      string            `json:"cluster,omitempty"`
+	Generation   uint64            `json:"generation,omitempty"`
+	State        string            `json:"state,omitempty"`
+	Leader       string            `json:"leader,omitempty"`
+	Term         uint64            `json:"term,omitempty"`
+	CommitIndex  uint64            `json:"commit_index,omitempty"`
+	AppliedIndex uint64            `json:"applied_index,omitempty"`
+	Ready        bool              `json:"ready"`
+	NotReady     string            `json:"not_ready,omitempty"`
+	Version      string            `json:"version,omitempty"`
+	LogStore     string            `json:"log_store,omitempty"`
+	StartedAt    time.Time         `json:"started_at,omitzero"`
+	Sessions     uint64            `json:"sessions,omitempty"`
+	Jobs         map[string]uint64 `json:"jobs,omitempty"`
+	Error        string            `json:"error,omitempty"`
+
+	// ClockOffset is how far its wall clock is ahead of the cluster's time, in nanoseconds.
+	ClockOffset *time.Duration `json:"clock_offset,omitempty"`
+}
+
+// endpoints are the servers to ask: by flag, else by environment, else the one
+// on this machine.
+func (p *Program) endpoints() []string {
+	given := p.servers
+	if len(given) == 0 {
+		given = strings.Split(p.Value("CONDUCTORD_SERVER"), ",")
+	}
+	var endpoints []string
+	for _, endpoint := range given {
+		if endpoint = strings.TrimSpace(endpoint); endpoint != "" {
+			endpoints = append(endpoints, endpoint)
+		}
+	}
+	if len(endpoints) == 0 {
+		return []string{DefaultServer}
+	}
+	return endpoints
+}
+
+// with does something with a cluster, within the usual time of a call.
+func (p *Program) with(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
+	return p.within(ctx, callTimeout, callPatience, do)
+}
+
+// waiting does something with a cluster that takes as long as it takes.
+func (p *Program) waiting(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
+	return p.within(ctx, 0, waitPatience, do)
+}
+
+// within bounds the time by --timeout, or else by a usual time; 0: no bound.
+func (p *Program) within(ctx context.Context, usual, patience time.Duration, do func(ctx context.Context, cluster Cluster) error) error {
+	first := firstPatience
+	if p.timeout > 0 {
+		usual, patience, first = p.timeout, p.timeout, p.timeout
+	}
+	if usual > 0 {
+		bounded, cancel := context.WithTimeout(ctx, usual)
+		defer cancel()
+		ctx = bounded
+	}
+	cluster, err := p.connect(ctx, first, patience)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	return do(ctx, cluster)
+}
+
+// connect finds a node that answers, and soon gives up.
+func (p *Program) connect(ctx context.Context, first, patience time.Duration) (Cluster, error) {
+	dialling, cancel := context.WithTimeout(ctx, first)
+	defer cancel()
+	cluster, err := p.Dial(dialling, p.endpoints(), patience)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to %s: %w", strings.Join(p.endpoints(), ", "), err)
+	}
+	return cluster, nil
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/jobs"
+)
+
+// The exit codes.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1   // the job was not a success, or the command itself failed on this machine
+	ExitUsage       = 2   // the command line, a file or a value is wrong
+	ExitNotFound    = 3   // what was named does not exist
+	ExitConflict    = 4   // somebody else holds it, or it is in a state that does not allow the call
+	ExitTimeout     = 5   // the time was up; or it is unknown whether it happened, and repeating is harmless
+	ExitUnavailable = 6   // no leader could take it: it did not happen
+	ExitNotAllowed  = 7   // the caller may not do this
+	ExitLimit       = 8   // too large or too much
+	ExitInterrupted = 130 // ended from the keyboard, as shells count it
+)
+
+// errUsage: the command line is wrong.
+var errUsage = errors.New("usage")
+
+// errRunFailed: the command did its work, and the job that it ran or waited
+// for was not a success. What there is to say has been said.
+var errRunFailed = errors.New("the run was not a success")
+
+type usageError struct{ error }
+
+// UsageError marks an error as one of the command line.
+func UsageError(err error) error { return usageError{err} }
+
+func (usageError) Is(target error) bool { return target == errUsage }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// exitCodes is read from the top: the first kind that an error is decides.
+// Errors of time come in two kinds, and that decides: what may have happened is
+// told even of a command that was interrupted, and what did certainly not happen
+// is told before the time that was up. ErrUnclaimable is an ErrConflict.
+func exitCodes() []exitRule {
+	return []exitRule{
+		{errRunFailed, ExitFailed},
+		{errUsage, ExitUsage},
+		{jobs.ErrInvalid, ExitUsage},
+		{jobs.ErrLimit, ExitLimit},
+		{jobs.ErrNotFound, ExitNotFound},
+		{jobs.ErrFenced, ExitConflict},
+		{jobs.ErrConflict, ExitConflict},
+		{jobs.ErrSessionExpired, ExitConflict},
+		{jobs.ErrCompacted, ExitConflict},
+		{jobs.ErrNotAllowed, ExitNotAllowed},
+		{jobs.ErrUncertain, ExitTimeout},
+		{context.Canceled, ExitInterrupted},
+		{jobs.ErrUnavailable, ExitUnavailable},
+		{context.DeadlineExceeded, ExitTimeout},
+	}
+}
+
+type exitRule struct {
+	kind error
+	code int
+}
+
+// ExitCode says with which code the program ends on an error.
+func ExitCode(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if faults := (config.Faults)(nil); errors.As(err, &faults) {
+		return ExitUsage
+	}
+	for _, rule := range exitCodes() {
+		if errors.Is(err, rule.kind) {
+			return rule.code
+		}
+	}
+	return ExitFailed
+}
+
+// because says what could not be done, unless the error says so itself, as
+// those of the client library do.
+func because(err error, format string, args ...any) error {
+	if strings.HasPrefix(err.Error(), "cannot ") {
+		return err
+	}
+	return fmt.Errorf("cannot "+format+": %w", append(args, err)...)
+}
+
+// hint says what to do about an error, where that is known.
+func hint(err error) string {
+	var compacted *jobs.CompactedError
+	switch {
+	case errors.As(err, &compacted):
+		return fmt.Sprintf("--after %s tells all that is kept; what was before is only in the jobs themselves: `conductord job list`", compacted.Since)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another process listens there, perhaps another conductord: end it, or choose another address (`conductord dev`: --api-listen)"
+	case errors.Is(err, jobs.ErrUnavailable):
+		return "is a server running, and is --server right? start one with `conductord dev`"
+	case errors.Is(err, jobs.ErrUncertain):
+		return "it may have happened: repeating the same command with the same ids is harmless and settles it"
+	case errors.Is(err, jobs.ErrFenced):
+		return "the claim is over: see who holds the job with `conductord job get ID`"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "a longer --timeout may help; `conductord cluster status` shows the nodes"
+	}
+	return ""
+}

@@ -1,0 +1,370 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+func (p *Program) flowCommand() *cobra.Command {
+	commands := []*cobra.Command{
+		p.flowRunCommand(), p.flowShowCommand(),
+		p.flowValidateCommand(), p.flowPlanCommand(), p.flowGraphCommand(),
+	}
+	return Noun("flow", "Run flow documents, look at flows, get failed ones on, and check documents without a server",
+		append(commands, p.flowInterveneCommands()...)...)
+}
+
+// readDocument reads a flow document and makes its plan, which finds all that
+// can be wrong with it here.
+func (p *Program) readDocument(path string, targets ...string) (*spec.Document, *flow.Plan, error) {
+	text, err := p.readInput(path)
+	if err != nil {
+		return nil, nil, because(err, "read the flow")
+	}
+	document, err := spec.Parse(text, path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the flow %s:\n%w", path, err)
+	}
+	plan, err := document.Compile(targets...)
+	if err != nil {
+		return nil, nil, usageError{fmt.Errorf("cannot compile the flow %s:\n%w", path, err)}
+	}
+	for _, shadow := range plan.Shadowed() {
+		p.Note("warning: %s", shadow)
+	}
+	return document, plan, nil
+}
+
+// attachDocument makes a document the work of a posting: a book of one flow,
+// whose store is the document's with what the posting brings over it.
+func (p *Program) attachDocument(path string, posting *jobs.Posting, targets ...string) error {
+	document, _, err := p.readDocument(path, targets...)
+	if err != nil {
+		return err
+	}
+	store, err := document.Fill(posting.Store, targets...)
+	if err != nil {
+		return fmt.Errorf("cannot run the flow %s: %w; give it by --set", path, err)
+	}
+	if posting.Name == "" {
+		posting.Name = document.Name
+	}
+	book := logbook.BookID{UUID: derive(posting.ID, "book")}
+	detail := document.Detail(logbook.FlowID{UUID: derive(posting.ID, "flow")}, book, store)
+	if len(targets) > 0 {
+		detail.Targets = targets
+	}
+	posting.Book = &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{detail}}
+	return nil
+}
+
+// derive makes the id of something that belongs to a job from the job's, so
+// that posting again under the same --id is the same posting as a whole. The
+// front half, which holds the time and the marks of a UUID, stays.
+func derive(id jobs.JobID, what string) uuid.UUID {
+	const kept = 9
+	derived := id.UUID
+	sum := sha256.Sum256(append(id.UUID[:], what...))
+	copy(derived[kept:], sum[:])
+	return derived
+}
+
+// CheckedFlow is what flow validate says of a good document.
+type CheckedFlow struct {
+	File  string `json:"file"`
+	Name  string `json:"name"`
+	Steps int    `json:"steps"`
+}
+
+func (p *Program) flowValidateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate FILE…",
+		Short: "Check flow documents, without a server; everything that is wrong is told at once",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var faults []error
+			checked := []CheckedFlow{}
+			for _, path := range args {
+				_, plan, err := p.readDocument(path)
+				if err != nil {
+					faults = append(faults, err)
+					continue
+				}
+				checked = append(checked, CheckedFlow{File: path, Name: plan.Name(), Steps: plan.Len()})
+			}
+			return errors.Join(p.writeCheckedFlows(checked), errors.Join(faults...))
+		},
+	}
+}
+
+func (p *Program) writeCheckedFlows(checked []CheckedFlow) error {
+	if p.JSON() {
+		return p.WriteJSON(checked)
+	}
+	lines := make([]string, 0, len(checked))
+	for _, c := range checked {
+		lines = append(lines, fmt.Sprintf("%s: flow %q, %d steps: good", Clean(c.File), Clean(c.Name), c.Steps))
+	}
+	return p.WriteLines(lines)
+}
+
+// Plan is what flow plan gives as JSON.
+type Plan struct {
+	Name   string     `json:"name"`
+	Inputs []string   `json:"inputs"`
+	Steps  []PlanStep `json:"steps"` // in an order in which they could run one after another
+}
+
+// PlanStep is one step of a Plan.
+type PlanStep struct {
+	Name  string   `json:"name"`
+	After []string `json:"after"` // the steps that it waits for
+}
+
+func (p *Program) flowPlanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "plan FILE",
+		Aliases: []string{"check"},
+		Short:   "Show in which order the steps of a flow document run, and what connects them",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, plan, err := p.readDocument(args[0])
+			if err != nil {
+				return err
+			}
+			if p.JSON() {
+				return p.WriteJSON(describePlan(plan))
+			}
+			return p.WriteLines(cleanLines(plan.Outline()))
+		},
+	}
+}
+
+func describePlan(plan *flow.Plan) Plan {
+	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Steps: []PlanStep{}}
+	for number, step := range plan.Steps() {
+		after := []string{}
+		for _, previous := range plan.Predecessors(number) {
+			after = append(after, plan.Step(previous).Name())
+		}
+		described.Steps = append(described.Steps, PlanStep{Name: step.Name(), After: after})
+	}
+	return described
+}
+
+func (p *Program) flowGraphCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "graph FILE",
+		Aliases: []string{"draw"},
+		Short:   "Draw a flow document, for Graphviz (dot) or Mermaid, or as text",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if format != "dot" && format != "mermaid" && format != "text" {
+				return usageError{fmt.Errorf("--format must be dot, mermaid or text, not %.64q", format)}
+			}
+			_, plan, err := p.readDocument(args[0])
+			if err != nil {
+				return err
+			}
+			drawing := map[string]func() string{"dot": plan.Graphviz, "mermaid": plan.Mermaid, "text": plan.Outline}[format]()
+			if p.JSON() {
+				return p.WriteJSON(map[string]string{"format": format, "graph": drawing})
+			}
+			return p.WriteLines(cleanLines(drawing))
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "dot", "dot, mermaid or text")
+	return cmd
+}
+
+func (p *Program) flowShowCommand() *cobra.Command {
+	attempts := false
+	cmd := &cobra.Command{
+		Use:   "show JOB-OR-FLOW-ID",
+		Short: "Show the steps of a flow: where each stands, its attempts and results; of a failed one, what can be done",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := logbook.ParseID("job or flow id", args[0])
+			if err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				detail, err := findFlow(ctx, cluster, id)
+				if err != nil {
+					return err
+				}
+				return p.writeFlow(&detail, attempts)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&attempts, "attempts", false, "also list every attempt at every step, and what each has said on stderr (with -o json they are there anyway)")
+	return cmd
+}
+
+// findFlow reads the flow of a job, or the flow itself.
+func findFlow(ctx context.Context, cluster Cluster, id uuid.UUID) (logbook.FlowDetail, error) {
+	flowID := logbook.FlowID{UUID: id}
+	job, err := cluster.Job(ctx, jobs.JobID{UUID: id})
+	switch {
+	case err == nil && job.Flow.IsZero():
+		return logbook.FlowDetail{}, fmt.Errorf("job %s has no flow: %w", id, jobs.ErrNotFound)
+	case err == nil:
+		flowID = job.Flow
+	case !errors.Is(err, jobs.ErrNotFound):
+		return logbook.FlowDetail{}, because(err, "read job %s", id)
+	}
+	detail, err := cluster.FlowDetail(ctx, flowID)
+	if err != nil {
+		err = because(err, "read flow %s", flowID)
+	}
+	return detail, err
+}
+
+func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
+	if p.JSON() {
+		return p.WriteJSON(detail)
+	}
+	fields := []field{
+		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
+		{"factory", detail.Factory.Name}, {"targets", strings.Join(detail.Targets, "\n")},
+		{"on change", string(detail.OnChange)}, {"definition", definitionText(detail.Definition)},
+		{"state", string(detail.State)}, {"store", valuesText(detail.Store)}, {"updated", timeText(detail.UpdatedAt)},
+	}
+	if detail.Cause != nil {
+		fields = append(fields, failureFields(detail.Cause)...)
+		fields = append(fields, flowEvidence(detail.Cause, detail)...)
+	}
+	fields = append(fields,
+		field{"interventions", interventionLines(detail)},
+		field{"to go on", strings.Join(waysOn(detail), "\n")})
+	if err := p.writeFields(fields); err != nil {
+		return err
+	}
+	now := detail.UpdatedAt
+	if !detail.State.Finished() {
+		now = time.Now() // what runs is still running, and what waits is due from now
+	}
+	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: true}
+	if err := p.WriteLines(append([]string{""}, t.lines()...)); err != nil || !attempts {
+		return err
+	}
+	return p.writeAttempts(detail)
+}
+
+// definitionText is short: people compare it, and read the steps below.
+func definitionText(definition *logbook.Definition) string {
+	if definition == nil {
+		return ""
+	}
+	return definition.Hash
+}
+
+// interventionLines are the interventions in a flow, one on each line.
+func interventionLines(detail *logbook.FlowDetail) string {
+	lines := make([]string, 0, len(detail.Interventions))
+	pending := detail.Pending()
+	for i := range detail.Interventions {
+		said := &detail.Interventions[i]
+		line := interventionText(said)
+		switch {
+		case slices.ContainsFunc(pending, func(p logbook.Intervention) bool { return p.ID == said.ID }):
+			line += " [to be carried out]"
+		case said.Kind != logbook.InterveneTakeBack && said.Token.Compare(detail.Fence) > 0:
+			line += " [taken back]"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// writeAttempts lists the attempts that are kept of every step.
+func (p *Program) writeAttempts(detail *logbook.FlowDetail) error {
+	var rows [][]string
+	for i := range detail.Atoms {
+		if folded := &detail.Atoms[i].Folded; folded.Len() > 0 {
+			rows = append(rows, []string{detail.Atoms[i].Name, "-", "-", "-", "-", "-", "-", fmt.Sprintf(
+				"earlier attempts, no longer kept: %d executions, %d reverts, %d resets", folded.Executions, folded.Reverts, folded.Resets)})
+		}
+		for j := range detail.Atoms[i].Attempts {
+			attempt := &detail.Atoms[i].Attempts[j]
+			took := ""
+			if attempt.Ended() {
+				took = durationText(attempt.EndedAt.Sub(attempt.StartedAt))
+			}
+			rows = append(rows, []string{
+				detail.Atoms[i].Name, string(attempt.Action), strconv.Itoa(attempt.Number), timeText(attempt.StartedAt), OrDash(took),
+				OrDash(attempt.Owner), attempt.Token.String(), attemptOutcome(attempt),
+			})
+		}
+	}
+	if err := p.WriteLines([]string{""}); err != nil {
+		return err
+	}
+	if err := p.writeTable([]string{"step", "action", "attempt", "started", "took", "by", "token", "outcome"}, rows); err != nil {
+		return err
+	}
+	return p.writeWords(detail)
+}
+
+// writeWords tells of every attempt that failed what does not fit a line of
+// the table: all of the message, and what the step wrote to stderr.
+func (p *Program) writeWords(detail *logbook.FlowDetail) error {
+	var lines []string
+	for i := range detail.Atoms {
+		for j := range detail.Atoms[i].Attempts {
+			attempt := &detail.Atoms[i].Attempts[j]
+			said := ""
+			if attempt.Failure != nil {
+				said = attempt.Failure.Kind + ": " + attempt.Failure.Message
+			}
+			if attempt.Stderr == "" && said == shorten(said) {
+				continue
+			}
+			lines = append(lines, "", fmt.Sprintf("%s %s %d", Clean(detail.Atoms[i].Name), attempt.Action, attempt.Number))
+			if said != "" {
+				lines = append(lines, "  "+Clean(said))
+			}
+			if attempt.Stderr != "" {
+				for _, line := range cleanLines(attempt.Stderr) {
+					lines = append(lines, "  stderr: "+line)
+				}
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return p.WriteLines(lines)
+}
+
+// attemptOutcome says how an attempt ended, as far as anybody knows.
+func attemptOutcome(attempt *logbook.Attempt) string {
+	switch {
+	case attempt.Failure != nil:
+		return shorten(attempt.Failure.Kind + ": " + attempt.Failure.Message)
+	case attempt.Shortened && attempt.Ended() && len(attempt.Result) == 0:
+		return "done; a result is left out of this answer"
+	case attempt.Ended() && len(attempt.Result) > 0:
+		return "done: " + shorten(string(attempt.Result))
+	case attempt.Ended():
+		return "done"
+	case attempt.Asked > 0:
+		return fmt.Sprintf("not yet, asked %d times", attempt.Asked)
+	}
+	return "begun"
+}

@@ -1,0 +1,517 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// interveneFlags are those of the commands by which a person has a flow go on
+// that has failed.
+type interveneFlags struct {
+	word logbook.Intervention
+	id   string
+	wait bool
+}
+
+// addSaid adds the flags that all of them have.
+func (f *interveneFlags) addSaid(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.word.By, "by", operatorName(), "who")
+	flags.StringVar(&f.word.Reason, "reason", "", "why, in one sentence")
+	flags.StringVar(&f.id, "id", "", "id of this intervention, which makes it safe to repeat the command (a new one)")
+}
+
+func (f *interveneFlags) add(cmd *cobra.Command) {
+	f.addSaid(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.wait, "wait", false, "show the steps as they go, until the job has ended; exit 1 unless the flow ended as this was to have it end")
+}
+
+func (f *interveneFlags) addHold(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.word.Hold, "hold", false, "only record it: the flow goes on with the next one that does not hold")
+}
+
+// interventionHelp is what the commands have in common that have a flow go on.
+const interventionHelp = "\n\nThe flow is named by its id or by that of its job, and must be in FAILURE; rerun also takes one that\n" +
+	"is REVERTED. What is said is recorded with who, when and why; then the flow's last job is claimable\n" +
+	"again, and a conductor carries it out."
+
+func (p *Program) flowInterveneCommands() []*cobra.Command {
+	return []*cobra.Command{
+		p.flowRetryRevertCommand(), p.flowSkipCommand(), p.flowCompleteCommand(), p.flowRerunCommand(), p.flowTakeBackCommand(),
+	}
+}
+
+func (p *Program) flowRetryRevertCommand() *cobra.Command {
+	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneRetryRevert}}
+	cmd := &cobra.Command{
+		Use:   "retry-revert FLOW|JOB",
+		Short: "Have a failed flow undo further, after what kept it from that is mended",
+		Long:  "Have a failed flow undo further: every undo that has failed is tried again, as if for the first time." + interventionHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return p.intervene(cmd.Context(), args[0], &f) },
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (p *Program) flowSkipCommand() *cobra.Command {
+	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneSkip}}
+	cmd := &cobra.Command{
+		Use:   "skip FLOW|JOB STEP",
+		Short: "Say of a step whose undo has failed that nothing of it is left to undo",
+		Long: "Say of a step whose undo has failed that nothing of it is left to undo. It counts as undone, and the\n" +
+			"flow undoes the rest." + interventionHelp,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.word.Step = args[1]
+			return p.intervene(cmd.Context(), args[0], &f)
+		},
+	}
+	f.add(cmd)
+	f.addHold(cmd)
+	return cmd
+}
+
+func (p *Program) flowCompleteCommand() *cobra.Command {
+	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneComplete}}
+	var result string
+	cmd := &cobra.Command{
+		Use:   "complete FLOW|JOB STEP",
+		Short: "Say of a step that its work is done, with its result; the flow goes on forwards",
+		Long: "Say of a step that its work is done, because you have done it, or seen that it was. It counts as a\n" +
+			"success with the result that you give. The flow goes on forwards, with every step that has not\n" +
+			"succeeded." + interventionHelp,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			f.word.Step = args[1]
+			if f.word.Result, err = p.readResult(result); err != nil {
+				return err
+			}
+			return p.intervene(cmd.Context(), args[0], &f)
+		},
+	}
+	f.add(cmd)
+	f.addHold(cmd)
+	cmd.Flags().StringVar(&result, "result", "", "what the step provides, as JSON; @FILE reads it from a file, - from stdin (null)")
+	return cmd
+}
+
+// readResult reads --result: JSON, @FILE that holds JSON, or - for stdin.
+func (p *Program) readResult(given string) (json.RawMessage, error) {
+	text := []byte(given)
+	path, isFile := strings.CutPrefix(given, "@")
+	if given == "-" {
+		path, isFile = given, true
+	}
+	if isFile {
+		read, err := p.readInput(path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read --result: %w", err)
+		}
+		if len(strings.TrimSpace(string(read))) == 0 {
+			return nil, usageError{fmt.Errorf("--result: %s is empty; write null for no result", path)}
+		}
+		text = read
+	}
+	if err := logbook.MaxLimits.CheckValue("--result", text); err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+func (p *Program) flowRerunCommand() *cobra.Command {
+	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneRerun}}
+	cmd := &cobra.Command{
+		Use:   "rerun FLOW|JOB",
+		Short: "Run a flow again that has failed or was undone: all of it, or from a step on",
+		Long: "Run a flow again that has failed or was undone. With --from, that step runs again, and all that wait\n" +
+			"for it, whatever became of them, and besides every step that has not succeeded. Without, all of it\n" +
+			"runs again. Nothing is undone before: that is yours to judge." + interventionHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("from") && f.word.Step == "" {
+				// A script whose variable is empty must not run all of it again.
+				return usageError{errors.New("--from names no step; without --from all of the flow runs again")}
+			}
+			return p.intervene(cmd.Context(), args[0], &f)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.word.Step, "from", "", "the first step to run again")
+	return cmd
+}
+
+func (p *Program) flowTakeBackCommand() *cobra.Command {
+	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneTakeBack}}
+	cmd := &cobra.Command{
+		Use:   "take-back FLOW|JOB [STEP]",
+		Short: "Take back what was said of a failed flow and nobody has carried out yet",
+		Long: "Take back what was said of a failed flow, or of one of its steps, and nobody has carried out yet: what\n" +
+			"holds, and what was said of a job that no conductor has claimed since. If nothing is to be carried out\n" +
+			"then, the job is over again. The flow is named by its id or by that of its job.",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				f.word.Step = args[1]
+			}
+			return p.intervene(cmd.Context(), args[0], &f)
+		},
+	}
+	f.addSaid(cmd)
+	return cmd
+}
+
+// Intervened is what these commands give as JSON.
+type Intervened struct {
+	Intervention logbook.Intervention `json:"intervention"`
+	Flow         logbook.FlowID       `json:"flow"`
+	FlowState    logbook.FlowState    `json:"flow_state"` // when the intervention was recorded, or with --wait at the end
+	Job          *jobs.Job            `json:"job,omitempty"`
+	Next         string               `json:"next,omitempty"`
+
+	backwards bool // the flow is undone further
+	pending   bool // something is to be carried out, or holds
+}
+
+// intervene records what a person does to a flow, tells what follows from it,
+// and waits for that if it is to.
+func (p *Program) intervene(ctx context.Context, target string, f *interveneFlags) error {
+	id, err := logbook.ParseID("job or flow id", target)
+	if err != nil {
+		return err
+	}
+	if f.word.ID = uuid.New(); f.id != "" {
+		if f.word.ID, err = logbook.ParseID("intervention id", f.id); err != nil {
+			return err
+		}
+	}
+	if f.wait && f.word.Hold {
+		return usageError{errors.New("--wait and --hold exclude each other: what holds changes nothing that could be waited for")}
+	}
+	how := p.with
+	if f.wait {
+		how = p.waiting
+	}
+	return how(ctx, func(ctx context.Context, cluster Cluster) error {
+		detail, err := findFlow(ctx, cluster, id)
+		if err != nil {
+			return err
+		}
+		f.word.Flow = detail.ID
+		job, err := cluster.Intervene(ctx, f.word)
+		if err != nil {
+			return advised(ctx, cluster, because(err, "intervene in flow %s", detail.ID), &detail, &f.word)
+		}
+		return p.tellIntervened(ctx, cluster, f, job, goesBackwards(&detail, &f.word))
+	})
+}
+
+// tellIntervened reads what was recorded, and tells what comes next. The flow
+// goes back with it, or forwards.
+func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interveneFlags, id jobs.JobID, back bool) error {
+	detail, err := cluster.FlowDetail(ctx, f.word.Flow)
+	if err != nil {
+		return because(err, "read flow %s, in which this is recorded", f.word.Flow)
+	}
+	told := Intervened{Intervention: f.word, Flow: detail.ID, FlowState: detail.State, backwards: back, pending: len(detail.Pending()) > 0}
+	for i := range detail.Interventions {
+		if detail.Interventions[i].ID == f.word.ID {
+			told.Intervention = detail.Interventions[i]
+		}
+	}
+	var job jobs.Job
+	if !id.IsZero() {
+		if job, err = cluster.Job(ctx, id); err != nil {
+			return because(err, "read job %s, which carries this out", id)
+		}
+		told.Job = &job
+	}
+	told.Next = nextOf(&told, told.Job)
+	if p.JSON() && !f.wait {
+		return p.WriteJSON(told)
+	}
+	if !p.JSON() {
+		err := p.WriteLines([]string{"recorded: " + interventionText(&told.Intervention), "next:     " + told.Next})
+		if err != nil {
+			return err
+		}
+	}
+	if told.Job == nil || f.word.Hold || f.word.Kind == logbook.InterveneTakeBack {
+		return nil
+	}
+	if err := p.noteIdle(ctx, cluster, &job); err != nil || !f.wait {
+		return err
+	}
+	return p.followIntervened(ctx, cluster, &told)
+}
+
+// followIntervened waits for the end that a person has wanted.
+func (p *Program) followIntervened(ctx context.Context, cluster Cluster, told *Intervened) error {
+	finished, err := p.follow(ctx, cluster, *told.Job)
+	if err != nil {
+		p.Note("the job goes on without this command: wait with `conductord job wait %s`", told.Job.ID)
+		return because(err, "wait for job %s", told.Job.ID)
+	}
+	if p.JSON() {
+		detail, err := cluster.FlowDetail(ctx, told.Flow)
+		if err != nil {
+			return because(err, "read flow %s", told.Flow)
+		}
+		told.Job, told.FlowState, told.Next = &finished, detail.State, ""
+		if err := p.WriteJSON(told); err != nil {
+			return err
+		}
+	}
+	err = p.verdict(ctx, cluster, &finished)
+	if errors.Is(err, errRunFailed) && told.backwards && (finished.Outcome == jobs.OutcomeReverted || finished.Outcome == jobs.OutcomeCancelled) {
+		return nil // undone, which is what was wanted
+	}
+	return err
+}
+
+// goesBackwards tells which way a flow goes on with an intervention: back,
+// unless that or one that is carried out together with it goes forwards. Given
+// is the flow as it was before.
+func goesBackwards(before *logbook.FlowDetail, word *logbook.Intervention) bool {
+	said := slices.Concat(before.Pending(), []logbook.Intervention{*word})
+	return !logbook.Forwards(logbook.Standing(said))
+}
+
+// nextOf says what follows from an intervention.
+func nextOf(told *Intervened, job *jobs.Job) string {
+	word := &told.Intervention
+	switch {
+	case job == nil:
+		return "nothing: it was recorded before, and its job is kept no longer"
+	case word.Kind == logbook.InterveneTakeBack && !told.pending:
+		return fmt.Sprintf("nothing: job %s is %s", job.ID, howEnded(job))
+	case word.Hold, word.Kind == logbook.InterveneTakeBack && job.State.Finished():
+		return "nothing, until one follows that does not hold: see `conductord flow show " + job.Flow.String() + "`"
+	case job.State == jobs.StateSuspended:
+		return fmt.Sprintf("job %s is suspended; it goes on after `conductord job resume %s`", job.ID, job.ID)
+	case job.State.Finished():
+		return fmt.Sprintf("job %s is %s", job.ID, howEnded(job))
+	}
+	does := "has its flow go on forwards"
+	if told.backwards {
+		does = "undoes its flow further"
+	}
+	if job.State == jobs.StateClaimed {
+		return fmt.Sprintf("%s has claimed job %s, and %s", Clean(ownerOf(job)), job.ID, does)
+	}
+	return fmt.Sprintf("job %s is %s; the conductor that claims it next %s", job.ID, job.State, does)
+}
+
+// interventionText is an intervention in a line.
+func interventionText(word *logbook.Intervention) string {
+	said := string(word.Kind)
+	if word.Step != "" {
+		said += " " + Clean(word.Step)
+	}
+	if len(word.Result) > 0 {
+		said += " = " + shorten(string(word.Result))
+	}
+	if word.Hold {
+		said += " (held)"
+	}
+	if !word.At.IsZero() {
+		said += ", at " + timeText(word.At)
+	}
+	said += " by " + Clean(word.By)
+	if word.Reason != "" {
+		said += ": " + Clean(word.Reason)
+	}
+	return said
+}
+
+// advised adds to a refusal what can be done instead. The flow is read again,
+// since it may have gone on between the first reading and the refusal.
+func advised(ctx context.Context, cluster Cluster, err error, detail *logbook.FlowDetail, word *logbook.Intervention) error {
+	if !errors.Is(err, jobs.ErrConflict) && !errors.Is(err, jobs.ErrNotFound) {
+		return err
+	}
+	if now, again := cluster.FlowDetail(ctx, detail.ID); again == nil {
+		detail = &now
+	}
+	if advice := adviceFor(detail, word); advice != "" {
+		return fmt.Errorf("%w\n%s", err, advice)
+	}
+	return err
+}
+
+func adviceFor(detail *logbook.FlowDetail, word *logbook.Intervention) string {
+	switch detail.State {
+	case logbook.FlowSuccess:
+		return "the flow has succeeded: there is nothing to mend"
+	case logbook.FlowReverted:
+		if word.Kind != logbook.InterveneRerun {
+			return "the flow is undone: the one thing left is `conductord flow rerun " + detail.ID.String() + "`"
+		}
+	case logbook.FlowFailure:
+	case logbook.FlowSuspended:
+		return "the flow was stopped where it is: it goes on with `conductord job resume` of its job, or, if that has ended, " +
+			"with a new one: `conductord job post --book " + detail.Book.String() + " --flow-id " + detail.ID.String() + "`"
+	case logbook.FlowPending:
+		if !detail.Begun.IsZero() {
+			return "the flow may have begun, and nothing of that is recorded: whoever takes up its job does that"
+		}
+		return "the flow has not begun: `conductord job explain` of its job says why"
+	default:
+		return "the flow has not come to its end: see `conductord flow show " + detail.ID.String() + "`"
+	}
+	atom, begun := detail.Atom(word.Step)
+	switch {
+	case word.Step == "":
+		return ""
+	case word.Kind == logbook.InterveneSkip:
+		return listed("steps whose undo has failed or was cut off", stuckSteps(detail))
+	case begun && atom.State == logbook.AtomSuccess && word.Kind == logbook.InterveneComplete:
+		return fmt.Sprintf("to have it done again: `conductord flow rerun %s --from %s`", detail.ID, quoted(word.Step))
+	case !begun:
+		return listed("its steps", stepsOf(detail))
+	}
+	return ""
+}
+
+// stepsIn are the names of the steps that are in a state.
+func stepsIn(detail *logbook.FlowDetail, state logbook.AtomState) []string {
+	var names []string
+	for i := range detail.Atoms {
+		if detail.Atoms[i].State == state {
+			names = append(names, detail.Atoms[i].Name)
+		}
+	}
+	return names
+}
+
+// stuckSteps are those that can be skipped in a flow that has failed for good:
+// their undo has failed, or was cut off by the failure of another.
+func stuckSteps(detail *logbook.FlowDetail) []string {
+	return append(stepsIn(detail, logbook.AtomRevertFailure), stepsIn(detail, logbook.AtomReverting)...)
+}
+
+// stepsOf are the names of all steps that are known of a flow.
+func stepsOf(detail *logbook.FlowDetail) []string {
+	var names []string
+	if detail.Definition != nil {
+		if steps, err := detail.Definition.Steps(); err == nil { // else those that have begun are what there is
+			for _, step := range steps {
+				names = append(names, step.Name)
+			}
+		}
+	}
+	for i := range detail.Atoms {
+		if name := detail.Atoms[i].Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// listed names a few of many.
+func listed(what string, names []string) string {
+	const most = 20
+	shown := make([]string, 0, most+1)
+	for _, name := range names[:min(len(names), most)] {
+		shown = append(shown, Clean(name))
+	}
+	if more := len(names) - most; more > 0 {
+		shown = append(shown, fmt.Sprintf("and %d more", more))
+	}
+	if len(shown) == 0 {
+		shown = []string{"none"}
+	}
+	return what + ": " + strings.Join(shown, ", ")
+}
+
+// waysOn are the commands that would get a flow on that has failed or is undone.
+func waysOn(detail *logbook.FlowDetail) []string {
+	if detail.State != logbook.FlowFailure && detail.State != logbook.FlowReverted {
+		return nil
+	}
+	if detail.Resumable() {
+		return []string{"nothing is needed: what was said last is carried out when its job is claimed",
+			"conductord flow take-back " + detail.ID.String() + "   # if it is not to be"}
+	}
+	id := detail.ID.String()
+	var lines []string
+	if len(detail.Pending()) > 0 {
+		lines = append(lines, fmt.Sprintf("conductord flow take-back %s   # what was said and holds", id))
+	}
+	again := fmt.Sprintf("conductord flow rerun %s   # run all of it again", id)
+	if detail.State == logbook.FlowReverted {
+		return append(lines, again)
+	}
+	const most = 3 // steps to skip; of more, the steps above tell
+	lines = append(lines, fmt.Sprintf("conductord flow retry-revert %s   # undo further, after you have mended the cause", id))
+	stuck := stuckSteps(detail)
+	for _, step := range stuck[:min(len(stuck), most)] {
+		lines = append(lines, fmt.Sprintf("conductord flow skip %s %s   # nothing of it is left to undo", id, quoted(step)))
+	}
+	if step := unfinishedStep(detail); step != "" {
+		lines = append(lines,
+			fmt.Sprintf("conductord flow complete %s %s --result JSON   # its work is done; go on forwards", id, quoted(step)),
+			fmt.Sprintf("conductord flow rerun %s --from %s   # run it and all behind it again", id, quoted(step)))
+	}
+	return append(lines, again)
+}
+
+// unfinishedStep is the step for whose sake the flow reverts, or else one that
+// has failed; empty if there is none that has not succeeded.
+func unfinishedStep(detail *logbook.FlowDetail) string {
+	unfinished := func(name string) bool {
+		atom, found := detail.Atom(name)
+		return found && atom.Kind == logbook.KindTask && atom.State != logbook.AtomSuccess
+	}
+	// An undo that fails has for its cause what the flow reverts for.
+	if step := deepestStep(detail.Cause, unfinished); step != "" {
+		return step
+	}
+	for _, state := range []logbook.AtomState{logbook.AtomFailure, logbook.AtomRevertFailure} {
+		for _, name := range stepsIn(detail, state) {
+			if unfinished(name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// deepestStep is the step that is named deepest down in a failure's causes,
+// among those that count; empty if none is.
+func deepestStep(failure *logbook.Failure, counts func(name string) bool) string {
+	if failure == nil {
+		return ""
+	}
+	for i := range failure.Causes {
+		if step := deepestStep(&failure.Causes[i], counts); step != "" {
+			return step
+		}
+	}
+	if failure.Step != "" && counts(failure.Step) {
+		return failure.Step
+	}
+	return ""
+}
+
+// quoted makes a name one word of a shell.
+func quoted(name string) string {
+	plain := func(r rune) bool {
+		return r == '-' || r == '_' || r == '.' || r == '/' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	if strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 && !strings.HasPrefix(name, "-") {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}

@@ -1,0 +1,311 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// stick lets the second step of examples/hello.toml fail, and then the undo of
+// the first.
+func (w *worker) stick() {
+	w.t.Helper()
+	failure := &logbook.Failure{Kind: logbook.FailureExit, Message: "exit status 3", Step: "say-greeting"}
+	stuck := &logbook.Failure{Kind: logbook.FailureExit, Message: "no way back", Step: "make-greeting"}
+	packed, err := logbook.PackSteps([]logbook.DefinedStep{{Name: "make-greeting"}, {Name: "say-greeting"}, {Name: "wave"}})
+	w.must(err)
+	first := w.next(logbook.FlowRunning, w.begin("make-greeting"))
+	first.Definition = &logbook.Definition{Hash: "hash-of-hello", Packed: packed}
+	verdicts, err := w.cluster.Update(w.t.Context(), first)
+	w.must(err)
+	w.must(verdicts[0])
+	w.update("", w.finish("make-greeting", `{"greeting":"Hello"}`, nil), w.begin("say-greeting"))
+	w.update(logbook.FlowReverting, w.finish("say-greeting", "", failure), w.undo("make-greeting", logbook.AtomReverting, nil))
+	last := w.next(logbook.FlowFailure, w.undo("make-greeting", logbook.AtomRevertFailure, stuck))
+	stuck.Causes = []logbook.Failure{*failure}
+	last.Cause = stuck
+	w.must(w.cluster.Consume(w.t.Context(), jobs.Ending{Job: w.claimed.Job.ID, Token: w.claimed.Job.Token, Outcome: jobs.OutcomeFailed, Update: &last, Failure: stuck}))
+}
+
+// undo is a step whose revert begins, or has ended.
+func (w *worker) undo(step string, state logbook.AtomState, failure *logbook.Failure) logbook.AtomChange {
+	attempt := logbook.Attempt{Action: logbook.ActionRevert, Number: 1, Token: w.claimed.Job.Token, Owner: "w1", StartedAt: w.started, Failure: failure}
+	if state != logbook.AtomReverting {
+		attempt.EndedAt = w.started.Add(2 * time.Second)
+	}
+	if failure != nil {
+		attempt.Stderr = "no key\nfor the room"
+	}
+	return logbook.AtomChange{Name: step, State: state, Attempts: []logbook.Attempt{attempt}}
+}
+
+// stuckFlow posts examples/hello.toml and brings it into FAILURE.
+func stuckFlow(t *testing.T, cluster cli.Cluster) (jobs.JobID, string) {
+	t.Helper()
+	id := postHello(t, cluster)
+	w := newWorker(t, cluster, id)
+	w.stick()
+	return id, w.claimed.Job.Flow.String()
+}
+
+func TestFlowInterventions(t *testing.T) {
+	cluster := openCluster(t)
+	idle := "conductord: the job waits: no live conductor builds flows of kind \"document\" from board \"default\"\n"
+	undone := "next:     job ID is claimable; the conductor that claims it next undoes its flow further\n"
+	forwards := "next:     job ID is claimable; the conductor that claims it next has its flow go on forwards\n"
+	for _, row := range []struct {
+		name string
+		args string // several commands on one flow, of which the last one is looked at
+		code int
+		out  string
+		err  string // part of it
+	}{
+		{"undo further", "retry-revert ID --reason mended", 0, "recorded: retry-revert, at TIME by ann: mended\n" + undone, idle},
+		{"skip", "skip ID make-greeting", 0, "recorded: skip make-greeting, at TIME by ann\n" + undone, idle},
+		{"complete", `complete ID say-greeting --result {"said":"Hello"}`, 0, "recorded: complete say-greeting = {\"said\":\"Hello\"}, at TIME by ann\n" + forwards, idle},
+		{"complete what has not begun", "complete ID wave", 0, "recorded: complete wave, at TIME by ann\n" + forwards, idle},
+		{"rerun all", "rerun ID", 0, "recorded: rerun, at TIME by ann\n" + forwards, idle},
+		{"rerun from a step", "rerun ID --from say-greeting", 0, "recorded: rerun say-greeting, at TIME by ann\n" + forwards, idle},
+		{"hold", "complete ID say-greeting --hold", 0, "recorded: complete say-greeting (held), at TIME by ann\nnext:     nothing, until one follows that does not hold: see `conductord flow show ID`\n", ""},
+		{"the same again", "skip ID make-greeting --id 5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0001; skip ID make-greeting --id 5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0001", 0,
+			"recorded: skip make-greeting, at TIME by ann\n" + undone, idle},
+		{"one more before a claim", "retry-revert ID; rerun ID", 0, "recorded: rerun, at TIME by ann\n" + forwards, idle},
+		{"skip what was not undone", "skip ID say-greeting", cli.ExitConflict, "", "steps whose undo has failed or was cut off: make-greeting\n"},
+		{"skip what is not there", "skip ID sing", cli.ExitNotFound, "", "it has no step \"sing\"\nconductord: steps whose undo has failed or was cut off: make-greeting\n"},
+		{"back, with one held that goes forwards", "complete ID say-greeting --hold; skip ID make-greeting", 0, "recorded: skip make-greeting, at TIME by ann\n" + forwards, idle},
+		{"back after forwards, before a claim", "rerun ID; retry-revert ID", 0, "recorded: retry-revert, at TIME by ann\n" + forwards, idle},
+		{"rerun from an empty variable", "rerun ID --from=", cli.ExitUsage, "", "--from names no step"},
+		{"complete what is not there", "complete ID sing", cli.ExitNotFound, "", "its steps: make-greeting, say-greeting, wave\n"},
+		{"rerun from what is not there", "rerun ID --from sing", cli.ExitNotFound, "", "its steps: make-greeting, say-greeting, wave\n"},
+		{"a result that is no JSON", "complete ID wave --result {", cli.ExitUsage, "", "--result"},
+		{"a result that is not there", "complete ID wave --result @none.json", cli.ExitUsage, "", "none.json"},
+		{"hold and wait", "skip ID make-greeting --hold --wait", cli.ExitUsage, "", "--hold exclude"},
+		{"take back", "complete ID say-greeting --hold; take-back ID", 0, "recorded: take-back, at TIME by ann\nnext:     nothing: job ID is completed: failed\n", ""},
+		{"take back one of two", "complete ID say-greeting --hold; skip ID make-greeting; take-back ID say-greeting", 0, "recorded: take-back say-greeting, at TIME by ann\n" + undone, ""},
+		{"take back one of two that hold", "complete ID say-greeting --hold; skip ID make-greeting --hold; take-back ID make-greeting", 0,
+			"recorded: take-back make-greeting, at TIME by ann\nnext:     nothing, until one follows that does not hold: see `conductord flow show ID`\n", ""},
+		{"take back what nobody has begun", "rerun ID; take-back ID", 0, "recorded: take-back, at TIME by ann\nnext:     nothing: job ID is completed: failed\n", ""},
+		{"take back nothing", "take-back ID", cli.ExitConflict, "", "nothing waits to be carried out\n"},
+		{"take back what was not said", "skip ID make-greeting; take-back ID wave", cli.ExitConflict, "", `nothing that was said of step "wave" waits to be carried out`},
+		{"hold what cannot be held", "rerun ID --hold", cli.ExitUsage, "", "unknown flag"},
+		{"no step", "skip ID", cli.ExitUsage, "", "accepts 2 arg(s), received 1\nconductord: usage: conductord flow skip FLOW|JOB STEP [flags]"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			job, flow := stuckFlow(t, cluster)
+			for _, id := range []string{job.String(), flow} {
+				var got said
+				for _, line := range strings.Split(row.args, ";") {
+					args := append([]string{"flow"}, strings.Fields(strings.ReplaceAll(line, "ID", id))...)
+					got = run(t, cluster, append(args, "--by", "ann")...)
+				}
+				if got.code != row.code || steady(got.out) != spaces(row.out) || !strings.Contains(steady(got.err), row.err) {
+					t.Errorf("got %d\n%s\n%s", got.code, steady(got.out), steady(got.err))
+				}
+			}
+		})
+	}
+	expectCode(t, run(t, cluster, "flow", "rerun", jobs.NewJobID().String()), cli.ExitNotFound)
+	done := postHello(t, cluster)
+	newWorker(t, cluster, done).succeed()
+	got := run(t, cluster, "flow", "rerun", done.String())
+	if got.code != cli.ExitConflict || !strings.Contains(got.err, "the flow has succeeded") {
+		t.Errorf("a flow that has succeeded: %+v", got)
+	}
+}
+
+// spaces is what steady makes of columns.
+func spaces(text string) string { return strings.ReplaceAll(text, "next:     ", "next: ") }
+
+func expectCode(t *testing.T, got said, code int) {
+	t.Helper()
+	if got.code != code {
+		t.Errorf("code %d, want %d: %+v", got.code, code, got)
+	}
+}
+
+func TestFlowInterventionAsJSON(t *testing.T) {
+	cluster := openCluster(t)
+	id, _ := stuckFlow(t, cluster)
+	got := run(t, cluster, "-o", "json", "flow", "complete", "--result", "7", "--reason", "seen", id.String(), "say-greeting")
+	var told cli.Intervened
+	if err := json.Unmarshal([]byte(got.out), &told); err != nil || got.code != 0 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	i := told.Intervention
+	if i.Kind != logbook.InterveneComplete || i.Step != "say-greeting" || string(i.Result) != "7" || i.Reason != "seen" || !strings.Contains(i.By, "@") || i.At.IsZero() || i.Token.IsZero() {
+		t.Errorf("recorded %+v", i)
+	}
+	if told.FlowState != logbook.FlowFailure || told.Job == nil || told.Job.ID != id || told.Job.State != jobs.StateClaimable || told.Next == "" {
+		t.Errorf("told %+v", told)
+	}
+}
+
+// TestFlowInterventionIsWaitedFor: the end of the job decides the exit code, by
+// what was wanted.
+func TestFlowInterventionIsWaitedFor(t *testing.T) {
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		args string
+		end  jobs.Outcome
+		code int
+	}{
+		{"retry-revert ID", jobs.OutcomeReverted, 0},
+		{"retry-revert ID", jobs.OutcomeFailed, cli.ExitFailed},
+		{"rerun ID", jobs.OutcomeSuccess, 0},
+		{"rerun ID", jobs.OutcomeReverted, cli.ExitFailed},
+	} {
+		id, _ := stuckFlow(t, cluster)
+		ended := make(chan struct{})
+		go func() { // ends with the job
+			defer close(ended)
+			for event, err := range cluster.Watch(t.Context(), jobs.Watch{Job: id, After: &jobs.Position{}}) {
+				if err != nil || event.Kind == jobs.EventReopened {
+					break
+				}
+			}
+			newWorker(t, cluster, id).endAs(row.end)
+		}()
+		got := run(t, cluster, append([]string{"flow"}, append(strings.Fields(strings.ReplaceAll(row.args, "ID", id.String())), "--wait", "--timeout", "30s")...)...)
+		<-ended
+		if got.code != row.code || !strings.Contains(got.err, "completed: "+string(row.end)) {
+			t.Errorf("%s that ends %s: %+v", row.args, row.end, got)
+		}
+	}
+}
+
+// endAs carries an intervention out by hand.
+func (w *worker) endAs(outcome jobs.Outcome) {
+	w.t.Helper()
+	state := map[jobs.Outcome]logbook.FlowState{
+		jobs.OutcomeSuccess: logbook.FlowSuccess, jobs.OutcomeReverted: logbook.FlowReverted, jobs.OutcomeFailed: logbook.FlowFailure,
+	}[outcome]
+	way := logbook.FlowReverting
+	if outcome == jobs.OutcomeSuccess {
+		way = logbook.FlowRunning
+	}
+	w.update(way)
+	last := w.next(state)
+	w.must(w.cluster.Consume(w.t.Context(), jobs.Ending{Job: w.claimed.Job.ID, Token: w.claimed.Job.Token, Outcome: outcome, Update: &last}))
+}
+
+// TestFailedFlowSaysHowToGoOn: with the very commands, and the job points there.
+func TestFailedFlowSaysHowToGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := openCluster(t)
+		id, flow := stuckFlow(t, cluster)
+		shown := run(t, cluster, "flow", "show", "--attempts", id.String())
+		for _, want := range []string{
+			"definition: hash-of-hello\n", "state: FAILURE\n",
+			"to go on: conductord flow retry-revert ID # undo further, after you have mended the cause\n",
+			"conductord flow skip ID make-greeting # nothing of it is left to undo\n",
+			"conductord flow complete ID say-greeting --result JSON # its work is done; go on forwards\n",
+			"conductord flow rerun ID --from say-greeting # run it and all behind it again\n",
+			"conductord flow rerun ID # run all of it again\n",
+			"make-greeting revert 1 TIME TOOK w1 1-",
+			"handler.exit: no way back\n",
+		} {
+			if !strings.Contains(steady(shown.out), want) {
+				t.Errorf("no %q in\n%s", want, steady(shown.out))
+			}
+		}
+		if !strings.Contains(shown.out, flow) {
+			t.Errorf("the commands name another flow than %s:\n%s", flow, shown.out)
+		}
+		if got := run(t, cluster, "job", "get", id.String()); !strings.Contains(steady(got.out), "to go on: a person is needed: `conductord flow show ID` tells what can be done\n") {
+			t.Errorf("the job is shown as\n%s", steady(got.out))
+		}
+		run(t, cluster, "flow", "retry-revert", "--by", "ann", "--reason", "mended", id.String())
+		shown = run(t, cluster, "flow", "show", id.String())
+		for _, want := range []string{
+			"interventions: retry-revert, at TIME by ann: mended [to be carried out]\n",
+			"to go on: nothing is needed: what was said last is carried out when its job is claimed\n",
+		} {
+			if !strings.Contains(steady(shown.out), want) {
+				t.Errorf("no %q in\n%s", want, steady(shown.out))
+			}
+		}
+		watched := run(t, cluster, "--timeout", "300ms", "job", "watch", "--after", "0-0", id.String())
+		if want := " reopened ID \"hello\" claimable order=intervene by=ann"; !strings.Contains(steady(watched.out), want) {
+			t.Errorf("no %q in\n%s", want, steady(watched.out))
+		}
+	})
+}
+
+// TestWordsOfSteps: what steps have said on stderr is shown, of the step that is
+// the cause first, and with --attempts of all of them.
+func TestWordsOfSteps(t *testing.T) {
+	cluster := openCluster(t)
+	id, flow := stuckFlow(t, cluster)
+	shown := run(t, cluster, "flow", "show", "--attempts", flow)
+	for _, want := range []string{
+		"\nstderr: no key\n for the room\n",
+		"\nmake-greeting revert 1\n handler.exit: no way back\n stderr: no key\n stderr: for the room\n",
+		"\nsay-greeting execute 1\n handler.exit: exit status 3\n stderr: connecting\n stderr: no such guest\\u001b[31m\n",
+	} {
+		if !strings.Contains(steady(shown.out), want) {
+			t.Errorf("no %q in\n%s", want, shown.out)
+		}
+	}
+
+	if got := run(t, cluster, "flow", "retry-revert", flow); got.code != 0 {
+		t.Fatal(got)
+	}
+	w := newWorker(t, cluster, id)
+	w.update(logbook.FlowReverting, logbook.AtomChange{Name: "make-greeting", State: logbook.AtomReverting})
+	last := w.next(logbook.FlowReverted, logbook.AtomChange{Name: "make-greeting", State: logbook.AtomReverted})
+	last.Cause = &logbook.Failure{Kind: logbook.FailureExit, Message: "exit status 3", Step: "say-greeting"}
+	w.must(w.cluster.Consume(t.Context(), jobs.Ending{Job: id, Token: w.claimed.Job.Token, Outcome: jobs.OutcomeReverted, Update: &last}))
+	got := run(t, cluster, "job", "get", id.String())
+	if !strings.Contains(steady(got.out), "failed step: say-greeting\nfailure: handler.exit: exit status 3\nstderr: connecting\n") {
+		t.Errorf("another step's words:\n%s", got.out)
+	}
+	if got := run(t, cluster, "flow", "show", flow); !strings.Contains(got.out, "conductord flow rerun "+flow+"   #") || strings.Contains(got.out, "skip") {
+		t.Errorf("a flow that is undone can be run again, and nothing else:\n%s", got.out)
+	}
+}
+
+// TestJobListByOutcome finds the flows that need a person among all others,
+// also behind more jobs than are listed.
+func TestJobListByOutcome(t *testing.T) {
+	cluster := openCluster(t)
+	newWorker(t, cluster, postHello(t, cluster)).succeed()
+	first, _ := stuckFlow(t, cluster)
+	second, _ := stuckFlow(t, cluster)
+	post(t, cluster, "--kind", "k")
+	for _, row := range []struct {
+		args string
+		want []string
+		err  string
+	}{
+		{"--outcome failed", []string{first.String(), second.String()}, ""},
+		{"--outcome failed --limit 2", []string{first.String(), second.String()}, ""},
+		{"--outcome failed --limit 1", []string{first.String()}, "there are more"},
+		{"--outcome Reverted", nil, ""},
+		{"--outcome failed --state claimable", nil, ""},
+	} {
+		got := run(t, cluster, append([]string{"job", "list", "-o", "json"}, strings.Fields(row.args)...)...)
+		var listed []jobs.Job
+		if err := json.Unmarshal([]byte(got.out), &listed); err != nil {
+			t.Fatal(err)
+		}
+		ids := []string{}
+		for _, job := range listed {
+			ids = append(ids, job.ID.String())
+		}
+		if strings.Join(ids, " ") != strings.Join(row.want, " ") {
+			t.Errorf("%s lists %s", row.args, ids)
+		}
+		if row.err == "" && got.err != "" || !strings.Contains(got.err, row.err) {
+			t.Errorf("%s says %q", row.args, got.err)
+		}
+	}
+	if got := run(t, cluster, "job", "list", "--outcome", "stuck"); got.code != cli.ExitUsage || !strings.Contains(got.err, "success, reverted, failed, cancelled") {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// redrawEvery moves the clocks of running steps on a terminal.
+	redrawEvery = 250 * time.Millisecond
+	// reloadEvery reads the flow even if no event came: one may have happened
+	// before the watch began.
+	reloadEvery = 2 * time.Second
+	// reloadRest is how many times longer than a reading took the next one
+	// waits, so that watching a huge flow does not become the cluster's work.
+	reloadRest = 3
+)
+
+// follow shows the steps of a job's flow on stderr until the job is finished.
+// Events only say that there is something new; what is drawn is read from the
+// logbook, so that a lost event cannot leave a wrong picture.
+func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jobs.Job, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+
+	changed := make(chan struct{}, 1)
+	running.Go(func() { // ends with ctx
+		for _, err := range cluster.Watch(ctx, jobs.Watch{Job: job.ID, Flows: true}) {
+			if err != nil {
+				return // the picture is then as old as reloadEvery; Wait tells what is wrong
+			}
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	type result struct {
+		job jobs.Job
+		err error
+	}
+	done := make(chan result, 1)
+	running.Go(func() { // ends with ctx
+		finished, err := cluster.Wait(ctx, job.ID)
+		done <- result{finished, err}
+	})
+
+	v := p.newView(cluster, job.Flow)
+	ticks := time.NewTicker(redrawEvery)
+	defer ticks.Stop()
+	v.reload(ctx)
+	for {
+		select {
+		case end := <-done:
+			if end.err == nil {
+				v.reload(ctx)
+			}
+			return end.job, end.err
+		case <-changed:
+			v.stale = true
+			v.refresh(ctx)
+		case <-ticks.C:
+			v.refresh(ctx)
+		}
+	}
+}
+
+// view is the picture of one flow while it runs. One goroutine uses it.
+type view struct {
+	program    *Program
+	connection logbook.Connection
+	flow       logbook.FlowID
+
+	detail *logbook.FlowDetail // nil: not read yet
+	rows   []treeRow
+	told   map[string]string // without a terminal: what was last said of each step
+	drawn  int               // on a terminal: the lines that are to be drawn over
+
+	stale  bool // something has happened since the flow was read
+	read   time.Time
+	resume time.Time // not read again before
+}
+
+func (p *Program) newView(connection logbook.Connection, flow logbook.FlowID) *view {
+	return &view{program: p, connection: connection, flow: flow, told: make(map[string]string)}
+}
+
+// refresh reads the flow if it is due, and moves the clocks if it is not.
+func (v *view) refresh(ctx context.Context) {
+	now := time.Now()
+	if due := v.stale || now.Sub(v.read) >= reloadEvery; due && now.After(v.resume) {
+		v.reload(ctx)
+		return
+	}
+	if v.program.Terminal && v.detail != nil {
+		v.draw()
+	}
+}
+
+// reload reads the flow and shows it. A reading that fails leaves the picture
+// as it is: whoever waits for the job is told what is wrong.
+func (v *view) reload(ctx context.Context) {
+	began := time.Now()
+	v.stale = false
+	detail, err := v.connection.FlowDetail(ctx, v.flow)
+	v.read = time.Now()
+	v.resume = v.read.Add(reloadRest * v.read.Sub(began))
+	if err != nil {
+		return
+	}
+	if v.detail == nil || len(v.detail.Atoms) != len(detail.Atoms) {
+		v.rows = rowsOf(&detail)
+	}
+	v.detail = &detail
+	if v.program.Terminal {
+		v.draw()
+	} else {
+		v.tell()
+	}
+}
+
+// draw draws the tree over the last one.
+func (v *view) draw() {
+	t := tree{rows: v.rows, detail: v.detail, now: time.Now(), colour: v.program.Value("NO_COLOR") == ""}
+	t.width, t.height = v.program.Size()
+	const up, clear, clearBelow = "\x1b[%dA", "\x1b[2K", "\x1b[J"
+	var picture strings.Builder
+	if v.drawn > 0 {
+		fmt.Fprintf(&picture, up, v.drawn)
+	}
+	lines := t.lines()
+	for _, line := range lines {
+		picture.WriteString("\r" + clear + line + "\n")
+	}
+	picture.WriteString(clearBelow)
+	fmt.Fprint(v.program.Err, picture.String())
+	v.drawn = len(lines)
+}
+
+// tell writes a line for each step that has changed.
+func (v *view) tell() {
+	t := tree{detail: v.detail, now: v.read}
+	for i := range v.detail.Atoms {
+		atom := &v.detail.Atoms[i]
+		state := fmt.Sprintf("%s %d", atom.State, len(atom.Attempts)+atom.Folded.Len())
+		if atom.Kind == logbook.KindRetry && atom.Intention == logbook.IntendRetry {
+			state += " begins again" // of a step, what it is to do next is no news until it does it
+		}
+		if v.told[atom.Name] == state {
+			continue
+		}
+		v.told[atom.Name] = state
+		text := strings.Join([]string{timeText(v.read), Clean(atom.Name), string(atom.State)}, " ")
+		if waits := !atom.RetryAt.IsZero(); settled(atom) || waits || atom.Kind == logbook.KindRetry {
+			text = strings.Join(slices.DeleteFunc([]string{text, t.facts(&treeRow{}, atom), t.outcome(atom)}, func(part string) bool { return part == "" }), " ")
+		}
+		fmt.Fprintln(v.program.Err, text)
+	}
+	if state := string(v.detail.State); v.told[""] != state {
+		v.told[""] = state
+		fmt.Fprintf(v.program.Err, "%s flow %s %s\n", timeText(v.read), Clean(v.detail.Name), state)
+	}
+}

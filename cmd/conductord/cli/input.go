@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxInput bounds what is read from a file or stdin: more would be refused by
+// any cluster.
+const maxInput = 4 << 20
+
+// readInput reads the text of a file, or of stdin for "-".
+func (p *Program) readInput(path string) ([]byte, error) {
+	source := p.In
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		defer file.Close()
+		source = file
+	}
+	text, err := io.ReadAll(io.LimitReader(source, maxInput+1))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if len(text) > maxInput {
+		return nil, &logbook.LimitError{Field: path, Limit: maxInput, Size: int64(len(text)), Unit: "bytes or more"}
+	}
+	return text, nil
+}
+
+// readDetails reads --details: JSON, or @FILE that holds JSON.
+func (p *Program) readDetails(given string) (json.RawMessage, error) {
+	text := []byte(given)
+	if path, isFile := strings.CutPrefix(given, "@"); isFile {
+		read, err := p.readInput(path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read --details: %w", err)
+		}
+		text = read
+	}
+	if err := logbook.MaxLimits.CheckValue("--details", text); err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// parseSets reads --set k=v. What is a JSON value is taken as one, and anything
+// else as a string, so that both --set n=3 and --set city=Wien do what they
+// look like.
+func parseSets(sets []string) (logbook.Values, error) {
+	values := make(logbook.Values, len(sets))
+	for _, set := range sets {
+		if !utf8.ValidString(set) {
+			return nil, usageError{fmt.Errorf("--set must be UTF-8, not %.128q", set)}
+		}
+		name, text, found := strings.Cut(set, "=")
+		if !found || name == "" {
+			return nil, usageError{fmt.Errorf("--set must be NAME=VALUE, not %.128q", set)}
+		}
+		if _, twice := values[name]; twice {
+			return nil, usageError{fmt.Errorf("--set gives %q twice", name)}
+		}
+		value := json.RawMessage(text)
+		if !json.Valid(value) {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				return nil, usageError{err}
+			}
+			value = quoted
+		}
+		values[name] = value
+	}
+	if len(values) == 0 {
+		return nil, nil
+	}
+	return values, logbook.MaxLimits.CheckValues("--set", values)
+}
+
+// parseMoment reads --not-before: a moment, or a duration from now.
+func parseMoment(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if after, err := time.ParseDuration(strings.TrimPrefix(text, "+")); err == nil {
+		return now.Add(after), nil
+	}
+	moment, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, usageError{fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or a duration from now such as 10m", flag)}
+	}
+	return moment, nil
+}

@@ -1,0 +1,402 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// defaultListed bounds a listing that nobody has bounded.
+const defaultListed = 100
+
+func (p *Program) jobCommand() *cobra.Command {
+	commands := []*cobra.Command{
+		p.jobPostCommand(), p.jobGetCommand(), p.jobListCommand(), p.jobWaitCommand(), p.jobWatchCommand(),
+		p.jobEndCommand(consume), p.jobEndCommand(abandon), p.jobEndCommand(trash),
+	}
+	for _, how := range orderings() {
+		commands = append(commands, p.jobOrderCommand(how))
+	}
+	commands = append(commands, p.jobExplainCommand(), p.jobErrorsCommand(), p.jobReleaseCommand(), p.jobDelayCommand(), p.jobReprioritiseCommand(), p.jobAlterCommand())
+	return Noun("job", "Post jobs, look at them, steer them, and end them", commands...)
+}
+
+func (p *Program) jobGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get ID",
+		Short: "Show a job: where it stands, and why",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := jobs.ParseJobID(args[0])
+			if err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				job, err := cluster.Job(ctx, id)
+				if err != nil {
+					return because(err, "get job %s", id)
+				}
+				return p.showJob(ctx, cluster, job)
+			})
+		},
+	}
+}
+
+func (p *Program) jobListCommand() *cobra.Command {
+	var filter jobFilter
+	limit := defaultListed
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List jobs in the order of their posting",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			query, err := filter.read(time.Now())
+			if err != nil {
+				return err
+			}
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				listed, more, err := listJobs(ctx, cluster, query, limit)
+				if err != nil {
+					return because(err, "list jobs")
+				}
+				if more {
+					p.Note("there are more: these are the first %d, and --limit 0 lists all", len(listed))
+				}
+				return p.writeJobs(listed)
+			})
+		},
+	}
+	filter.flags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", limit, "at most so many; 0: all")
+	return cmd
+}
+
+func checkLimit(limit int) error {
+	if limit < 0 {
+		return usageError{fmt.Errorf("--limit must not be negative: %d", limit)}
+	}
+	return nil
+}
+
+// outcomes are all that there are.
+var outcomes = []jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled}
+
+func outcomeNames() string {
+	names := make([]string, 0, len(outcomes))
+	for _, outcome := range outcomes {
+		names = append(names, string(outcome))
+	}
+	return strings.Join(names, ", ")
+}
+
+// listJobs gathers pages. A limit of 0 gathers all. One more than the limit is
+// looked for, to tell whether there are more.
+func listJobs(ctx context.Context, reader jobs.Reader, query jobs.Query, limit int) (listed []jobs.Job, more bool, err error) {
+	listed = []jobs.Job{}
+	for {
+		if limit > 0 {
+			query.Limit = min(limit+1-len(listed), logbook.MaxPage)
+		}
+		page, err := reader.Jobs(ctx, query)
+		if err != nil {
+			return nil, false, err
+		}
+		listed = append(listed, page.Jobs...)
+		if limit > 0 && len(listed) > limit {
+			return listed[:limit], true, nil
+		}
+		if page.Next == 0 {
+			return listed, false, nil
+		}
+		query.After = page.Next
+	}
+}
+
+func stateNames() []string {
+	names := make([]string, 0, len(jobs.States))
+	for _, state := range jobs.States {
+		names = append(names, string(state))
+	}
+	return names
+}
+
+func parseStates(names []string) ([]jobs.State, error) {
+	states := make([]jobs.State, 0, len(names))
+	for _, name := range names {
+		state := jobs.State(strings.ToLower(name))
+		if !slices.Contains(jobs.States, state) {
+			return nil, usageError{fmt.Errorf("--state must be one of %s, not %.64q", strings.Join(stateNames(), ", "), name)}
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+func (p *Program) writeJobs(listed []jobs.Job) error {
+	if p.JSON() {
+		return p.WriteJSON(listed)
+	}
+	rows := make([][]string, 0, len(listed))
+	for i := range listed {
+		job := &listed[i]
+		rows = append(rows, []string{
+			job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), job.Priority.String(),
+			string(job.State), OrDash(string(job.Outcome)), OrDash(ownerOf(job)), timeText(job.PostedAt),
+		})
+	}
+	return p.writeTable([]string{"id", "board", "name", "kind", "priority", "state", "outcome", "owner", "posted"}, rows)
+}
+
+func ownerOf(job *jobs.Job) string {
+	if job.Claim == nil {
+		return ""
+	}
+	return job.Claim.Owner
+}
+
+// showJob shows one job with its evidence, and says so where nobody is there
+// to do it.
+func (p *Program) showJob(ctx context.Context, cluster Cluster, job jobs.Job) error {
+	if err := p.noteIdle(ctx, cluster, &job); err != nil {
+		return err
+	}
+	if p.JSON() {
+		return p.WriteJSON(job)
+	}
+	fields := jobFields(&job)
+	evidence, err := evidenceOf(ctx, cluster, &job)
+	if err != nil {
+		return err
+	}
+	return p.writeFields(append(fields, evidence...))
+}
+
+func jobFields(job *jobs.Job) []field {
+	fields := []field{
+		{"id", job.ID.String()},
+		{"name", job.Name},
+		{"board", job.Board},
+		{"kind", job.Kind},
+		{"priority", job.Priority.String()},
+		{"effective", effectiveText(job)},
+		{"front", frontText(job)},
+		{"key", job.Key},
+		{"tags", strings.Join(job.Tags, ", ")},
+		{"labels", strings.Join(job.Labels, ", ")},
+		{"max crashes", countText(job.MaxCrashes)},
+		{"state", string(job.State)},
+		{"outcome", string(job.Outcome)},
+		{"owner", ownerOf(job)},
+	}
+	if !job.Token.IsZero() {
+		fields = append(fields, field{"token", job.Token.String()})
+	}
+	if job.Claim != nil {
+		fields = append(fields, field{"expiry", spanText(job.Claim.Expiry)})
+	}
+	if !job.Book.IsZero() {
+		fields = append(fields, field{"book", strings.TrimSpace(job.Book.String() + " " + Clean(job.BookName))})
+	}
+	if !job.Flow.IsZero() {
+		fields = append(fields, field{"flow", job.Flow.String()})
+	}
+	return append(fields,
+		field{"details", string(job.Details)},
+		field{"store", valuesText(job.Store)},
+		field{"posted", timeText(job.PostedAt)},
+		field{"not before", timeText(job.NotBefore)},
+		field{"due", timeText(job.DueAt)},
+		field{"deadline", timeText(job.Deadline)},
+		field{"finished", timeText(job.FinishedAt)},
+		field{"claims", strconv.Itoa(job.Claims)},
+		field{"crashes", countText(job.Crashes)},
+		field{"failures", countText(job.Failures)},
+		field{"retention", spanText(job.Retention)},
+		field{"retry", retryText(job.Retry)},
+		field{"attempt", attemptText(job)},
+		field{"reason", job.Reason},
+		field{"order", orderText(job.Order)},
+	)
+}
+
+// effectiveText says what a job counts for now, where waiting raises it.
+func effectiveText(job *jobs.Job) string {
+	if job.Effective == nil {
+		return ""
+	}
+	return job.Effective.String()
+}
+
+// frontText says whether a job comes before its equals.
+func frontText(job *jobs.Job) string {
+	if job.Front == 0 {
+		return ""
+	}
+	return "yes"
+}
+
+// countText shows a count, and nothing for none.
+func countText(count int) string {
+	if count == 0 {
+		return ""
+	}
+	return strconv.Itoa(count)
+}
+
+// valuesText shows values by name, one on each line.
+func valuesText(values logbook.Values) string {
+	lines := make([]string, 0, len(values))
+	for name, value := range values {
+		lines = append(lines, Clean(name)+" = "+string(value))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// evidenceOf is why a job failed: its failure, and what the step that failed
+// last wrote to stderr. The flow may be gone already; then there is less.
+func evidenceOf(ctx context.Context, cluster Cluster, job *jobs.Job) ([]field, error) {
+	fields := failureFields(job.Failure)
+	between := job.Attempted != "" && job.Claim == nil // between two attempts, or parked after the last
+	if job.Flow.IsZero() || !job.State.Finished() && !between || job.Outcome == jobs.OutcomeSuccess {
+		return fields, nil
+	}
+	detail, err := cluster.FlowDetail(ctx, job.Flow)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return fields, nil
+	}
+	if err != nil {
+		return nil, because(err, "read flow %s of job %s", job.Flow, job.ID)
+	}
+	cause := job.Failure
+	if cause == nil {
+		cause = detail.Cause
+		fields = failureFields(cause)
+	}
+	fields = append(fields, flowEvidence(cause, &detail)...)
+	if detail.State == logbook.FlowFailure {
+		fields = append(fields, field{"to go on", fmt.Sprintf("a person is needed: `conductord flow show %s` tells what can be done", detail.ID)})
+	}
+	return fields, nil
+}
+
+func failureFields(failure *logbook.Failure) []field {
+	if failure == nil {
+		return nil
+	}
+	fields := []field{
+		{"failed step", failure.Step},
+		{"failure", failure.Kind + ": " + failure.Message},
+	}
+	for len(failure.Causes) > 0 {
+		said := failure.Message
+		failure = &failure.Causes[0]
+		if strings.Contains(said, failure.Message) {
+			continue // an error tells its causes, and then they would stand here twice
+		}
+		fields = append(fields, field{"caused by", (&logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}).Error()})
+	}
+	return fields
+}
+
+// stderrLines is how much of a step's stderr is shown without being asked for.
+const stderrLines = 20
+
+// maxAlsoFailed bounds the steps that are named beside the one of the cause.
+const maxAlsoFailed = 10
+
+// flowEvidence is what a flow says of its failure beyond the cause: the other
+// steps that have failed, and the end of what the step of the cause wrote to
+// stderr when it failed. Where it wrote nothing, that of a step which the cause
+// names further down is shown under its name.
+func flowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []field) {
+	var named []*logbook.Failure
+	for rest := []*logbook.Failure{cause}; len(rest) > 0 && rest[0] != nil; rest = rest[1:] {
+		named = append(named, rest[0])
+		for i := range rest[0].Causes {
+			rest = append(rest, &rest[0].Causes[i])
+		}
+	}
+	more := 0
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		failure := atom.Failure()
+		isNamed := slices.ContainsFunc(named, func(f *logbook.Failure) bool { return f.Step == atom.Name })
+		switch {
+		case failure == nil || isNamed || atom.State == logbook.AtomPending || atom.State == logbook.AtomRunning:
+		case len(fields) < maxAlsoFailed:
+			fields = append(fields, field{"also failed", atom.Name + ": " + failure.Kind + ": " + failure.Message})
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		fields = append(fields, field{"also failed", fmt.Sprintf("%d more steps", more)})
+	}
+	for i, failure := range named {
+		atom, ok := detail.Atom(failure.Step)
+		if !ok {
+			continue
+		}
+		name, action := "stderr", logbook.ActionExecute
+		if i == 0 && atom.State == logbook.AtomRevertFailure {
+			action = logbook.ActionRevert
+		} else if failure.Step != cause.Step {
+			name += " of " + failure.Step
+		}
+		if lines := stderrTail(atom, action); len(lines) > 0 {
+			return append(fields, field{name, strings.Join(lines, "\n")})
+		}
+	}
+	return fields
+}
+
+// stderrTail is the end of what a step wrote to stderr when it failed last.
+func stderrTail(atom *logbook.AtomDetail, action logbook.Action) []string {
+	last, ok := atom.Last(action)
+	if !ok || last.Failure == nil || last.Stderr == "" {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(last.Stderr, "\n"), "\n")
+	return lines[max(0, len(lines)-stderrLines):]
+}
+
+// noteIdle says so if a job waits for a kind of conductor that is not there.
+func (p *Program) noteIdle(ctx context.Context, cluster Cluster, job *jobs.Job) error {
+	if job.Flow.IsZero() || job.State.Finished() || job.State == jobs.StateClaimed {
+		return nil
+	}
+	conductors, err := cluster.Entities(ctx, jobs.EntityConductor)
+	if err != nil {
+		return because(err, "list conductors")
+	}
+	able := false
+	for i := range conductors {
+		conductor := &conductors[i]
+		if !slices.Contains(conductor.JobKinds, job.Kind) || !slices.Contains(conductor.Boards, job.Board) {
+			continue
+		}
+		lacks := func(label string) bool { return !slices.Contains(conductor.Labels, label) }
+		if able = true; !slices.ContainsFunc(job.Labels, lacks) {
+			return nil
+		}
+	}
+	if able {
+		p.Note("the job waits: no live conductor of its kind offers all of the labels %q", job.Labels)
+		return nil
+	}
+	p.Note("the job waits: no live conductor builds flows of kind %q from board %q", job.Kind, job.Board)
+	return nil
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+func (p *Program) jobReleaseCommand() *cobra.Command {
+	return p.jobChangeCommand(&cobra.Command{
+		Use:   "release ID",
+		Short: "Let a job go that is held: posted with --hold, or parked",
+		Long: "Let a job go that was posted with --hold: it is claimable at once, or when its time has come. One that its\n" +
+			"retry policy has parked begins anew, with all its attempts; if its flow is half undone, that is refused:\n" +
+			"see flow show. A job that is not held stays as it is.",
+	}, func(change *jobs.Change) error {
+		change.Release = true
+		return nil
+	})
+}
+
+func (p *Program) jobDelayCommand() *cobra.Command {
+	var (
+		until string
+		span  time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "delay ID",
+		Short: "Change when a job is due",
+		Long: "Change when a job is due: --until a time, or --for a span from now, where 0s means at once. A job that\n" +
+			"somebody has goes on; the new time holds if it is given back. A suspended or held job waits for both.",
+	}
+	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
+		switch given := cmd.Flags().Changed("for"); {
+		case given == (until != ""):
+			return usageError{errors.New("say when the job is due: either --until or --for")}
+		case given && span < 0:
+			return usageError{fmt.Errorf("--for must not be negative, as %s is", span)}
+		case given:
+			change.NotBefore = time.Now().Add(span)
+			return nil
+		}
+		change.NotBefore, err = parseMoment("--until", until, time.Now())
+		return err
+	})
+	cmd.Flags().StringVar(&until, "until", "", "a time (2030-01-02T15:04:05Z)")
+	cmd.Flags().DurationVar(&span, "for", 0, "a span from now (10m); 0s: at once")
+	return cmd
+}
+
+func (p *Program) jobReprioritiseCommand() *cobra.Command {
+	var text string
+	cmd := p.jobChangeCommand(&cobra.Command{
+		Use:   "reprioritise ID",
+		Short: "Change the priority of a job",
+		Long: "Change the priority of a job. It takes its place among the jobs of that priority by when it was posted;\n" +
+			"a job that somebody has keeps its owner.",
+	}, func(change *jobs.Change) error {
+		if text == "" {
+			return usageError{errors.New("say which priority: --priority")}
+		}
+		priority, err := jobs.ParsePriority(text)
+		change.Priority = &priority
+		return err
+	})
+	cmd.Flags().StringVar(&text, "priority", "", "very-low, low, normal, high, very-high, or a number; higher is first")
+	return cmd
+}
+
+func (p *Program) jobAlterCommand() *cobra.Command {
+	var deadline, notBefore, priority string
+	cmd := &cobra.Command{
+		Use:   "change ID",
+		Short: "Change the deadline of a job, its time or its priority",
+		Long: "Change several things about a job at once, or none of them: --deadline a time, a span from now, or none;\n" +
+			"--not-before the same; --priority. A job that is being cancelled has no deadline to change.",
+	}
+	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
+		if deadline == "" && notBefore == "" && priority == "" {
+			return usageError{errors.New("say what to change: --deadline, --not-before or --priority")}
+		}
+		if change.NoDeadline = deadline == "none"; !change.NoDeadline {
+			if change.Deadline, err = parseMoment("--deadline", deadline, time.Now()); err != nil {
+				return err
+			}
+		}
+		if change.NotBefore, err = parseMoment("--not-before", notBefore, time.Now()); err != nil || priority == "" {
+			return err
+		}
+		wanted, err := jobs.ParsePriority(priority)
+		change.Priority = &wanted
+		return err
+	})
+	cmd.Flags().StringVar(&deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone; none: it has no deadline")
+	cmd.Flags().StringVar(&notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
+	cmd.Flags().StringVar(&priority, "priority", "", "very-low, low, normal, high, very-high, or a number; higher is first")
+	return cmd
+}
+
+// jobChangeCommand completes a command that changes one job. What is changed
+// is for fill to say, when the flags have been read.
+func (p *Program) jobChangeCommand(cmd *cobra.Command, fill func(*jobs.Change) error) *cobra.Command {
+	var change jobs.Change
+	var id string
+	cmd.Long += "\n\nTo repeat it is harmless; a finished job is not changed any more."
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if change.Job, err = jobs.ParseJobID(args[0]); err != nil {
+			return err
+		}
+		if err := fill(&change); err != nil {
+			return err
+		}
+		if id != "" {
+			if change.ID, err = logbook.ParseID("--id", id); err != nil {
+				return err
+			}
+		}
+		change.By = operatorName()
+		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.changeJob(ctx, cluster, change)
+		})
+	}
+	cmd.Flags().StringVar(&change.Reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&id, "id", "", "names this change (a UUID), so that repeating the command does nothing, whatever others have changed since")
+	return cmd
+}
+
+// changeJob changes a job, and shows how it stands then.
+func (p *Program) changeJob(ctx context.Context, cluster Cluster, change jobs.Change) error {
+	if err := cluster.Change(ctx, change); err != nil {
+		return because(err, "change job %s", change.Job)
+	}
+	job, err := cluster.Job(ctx, change.Job)
+	if err != nil {
+		return because(err, "read job %s, which has been changed", change.Job)
+	}
+	if p.JSON() {
+		return p.WriteJSON(job)
+	}
+	line := fmt.Sprintf("%s %s, priority %s", job.ID, howEnded(&job), job.Priority)
+	if !job.DueAt.IsZero() {
+		line += ", due " + timeText(job.DueAt)
+	}
+	if !job.Deadline.IsZero() {
+		line += ", deadline " + timeText(job.Deadline)
+	}
+	return p.WriteLines([]string{line})
+}

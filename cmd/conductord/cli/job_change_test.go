@@ -1,0 +1,105 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+)
+
+func TestJobChanges(t *testing.T) {
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		name string
+		post string // more flags of the posting
+		args string // several commands on one job, of which the last one is looked at
+		held bool   // by a worker
+		code int
+		out  string
+		err  string // part of it
+	}{
+		{"release", "--hold", "release", false, 0, "ID claimable, priority normal\n", ""},
+		{"release again", "--hold", "release; release", false, 0, "ID claimable, priority normal\n", ""},
+		{"release before its time", "--hold --not-before 1h", "release", false, 0, "ID delayed, priority normal, due TIME\n", ""},
+		{"release what is not held", "", "release", false, 0, "ID claimable, priority normal\n", ""},
+		{"delay for", "", "delay --for 1h", false, 0, "ID delayed, priority normal, due TIME\n", ""},
+		{"delay until", "", "delay --until 2130-01-02T03:04:05Z", false, 0, "ID delayed, priority normal, due TIME\n", ""},
+		{"bring forward", "--not-before 1h", "delay --for 0s", false, 0, "ID claimable, priority normal\n", ""},
+		{"delay what another has", "", "delay --for 1h", true, 0, "ID claimed, priority normal\n", ""},
+		{"delay both ways", "", "delay --for 1h --until 2130-01-02T03:04:05Z", false, cli.ExitUsage, "", "either --until or --for"},
+		{"delay without a time", "", "delay", false, cli.ExitUsage, "", "either --until or --for"},
+		{"delay into the past", "", "delay --for -1s", false, cli.ExitUsage, "", "must not be negative"},
+		{"delay until some day", "", "delay --until monday", false, cli.ExitUsage, "", "--until must be a time"},
+		{"delay what is cancelled", "", "cancel; delay --for 1h", false, cli.ExitConflict, "", "it is completed"},
+		{"prefer", "", "reprioritise --priority high", false, 0, "ID claimable, priority high\n", ""},
+		{"prefer by number", "", "reprioritise --priority -7", false, 0, "ID claimable, priority -7\n", ""},
+		{"prefer nothing", "", "reprioritise", false, cli.ExitUsage, "", "--priority"},
+		{"set a deadline", "", "change --deadline 1h", false, 0, "ID claimable, priority normal, deadline TIME\n", ""},
+		{"put it off", "--deadline 1h", "change --deadline 2h --priority high", true, 0, "ID claimed, priority high, deadline TIME\n", ""},
+		{"take it back", "--deadline 1h", "change --deadline none; change --deadline none", false, 0, "ID claimable, priority normal\n", ""},
+		{"change nothing", "", "change", false, cli.ExitUsage, "", "say what to change"},
+		{"a deadline that is past", "", "change --deadline 2020-01-01T00:00:00Z", false, cli.ExitUsage, "", "has passed"},
+		{"a deadline before it is due", "--not-before 2h", "change --deadline 1h", false, cli.ExitUsage, "", "is not after not_before"},
+		{"a deadline of what is cancelled", "", "cancel; change --deadline 1h", false, cli.ExitConflict, "", "it is completed"},
+		{"a repeat of an earlier change", "", "reprioritise --priority high --id 0190c7e2-0000-7000-8000-000000000001; reprioritise --priority low; " +
+			"reprioritise --priority high --id 0190c7e2-0000-7000-8000-000000000001", false, 0, "ID claimable, priority low\n", ""},
+		{"prefer what is cancelled", "", "cancel; reprioritise --priority high", false, cli.ExitConflict, "", "it is completed"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			id := post(t, cluster, append([]string{"--kind", "k"}, strings.Fields(row.post)...)...)
+			if row.held {
+				newWorker(t, cluster, id)
+			}
+			var got said
+			for _, line := range strings.Split(row.args, ";") {
+				got = run(t, cluster, append([]string{"job"}, append(strings.Fields(line), id.String())...)...)
+			}
+			if got.code != row.code || steady(got.out) != row.out || !strings.Contains(got.err, row.err) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	if got := run(t, cluster, "job", "release", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
+		t.Errorf("an unknown job: %+v", got)
+	}
+}
+
+func TestJobPostUnderAKey(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--kind", "k", "--key", "order 7", "--tag", "red,big", "--max-crashes", "2", "--front")
+	post(t, cluster, "--kind", "k", "--tag", "red")
+	got := run(t, cluster, "job", "post", "--kind", "k", "--key", "order 7", "--priority", "high")
+	if got.out != id.String()+"\n" || !strings.Contains(got.err, "has the key \"order 7\" and is not finished") {
+		t.Errorf("posted again: %+v", got)
+	}
+	shown := run(t, cluster, "job", "get", id.String())
+	for _, want := range []string{"priority: high", "front: yes", "key: order 7", "tags: red, big", "max crashes: 2"} {
+		if !strings.Contains(steady(shown.out), want+"\n") {
+			t.Errorf("the job is not shown with %q: %+v", want, shown)
+		}
+	}
+	for args, want := range map[string]int{"--key order 7": 1, "--tag red": 2, "--tag red --tag big": 1, "--tag blue": 0} {
+		words := strings.Split(args, " ")
+		if words[0] == "--key" {
+			words = []string{"--key", "order 7"}
+		}
+		listed := run(t, cluster, append([]string{"-o", "json", "job", "list"}, words...)...)
+		if n := strings.Count(listed.out, "\"sequence\""); n != want {
+			t.Errorf("%s: %d jobs are listed, not %d: %+v", args, n, want, listed)
+		}
+	}
+}
+
+func TestJobChangesAreTold(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--kind", "k", "--hold")
+	run(t, cluster, "job", "release", "--reason", "all is there", id.String())
+	run(t, cluster, "job", "cancel", id.String())
+	watched := run(t, cluster, "job", "watch", "--after", "0-0", id.String())
+	for _, want := range []string{` posted ID "k" held`, ` changed ID "k" claimable order=change by=`, ` reason="all is there"`} {
+		if !strings.Contains(steady(watched.out), want) {
+			t.Errorf("the watch does not say %q: %+v", want, watched)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+)
+
+func TestJobExplain(t *testing.T) {
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		name, post, then string
+		cause, remedy    string
+	}{
+		{"held", "--hold", "", "held", "conductord job release ID"},
+		{"delayed", "--not-before 1h", "", "delayed", "conductord job delay ID --for"},
+		{"suspended", "", "suspend", "suspended", "conductord job resume ID"},
+		{"cancelled", "", "cancel", "finished", ""},
+		{"without a conductor", "", "", "no_conductor", "conductord conductor list"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			id := post(t, cluster, append([]string{"--kind", "k"}, strings.Fields(row.post)...)...)
+			if row.then != "" {
+				run(t, cluster, "job", row.then, id.String())
+			}
+			got := run(t, cluster, "job", "explain", id.String())
+			text := steady(got.out)
+			if got.code != 0 || !strings.Contains(text, "cause: "+row.cause+"\n") || !strings.Contains(text, row.remedy) {
+				t.Errorf("explained as %+v", got)
+			}
+			if got := run(t, cluster, "-o", "json", "job", "explain", id.String()); !strings.Contains(got.out, `"cause": "`+row.cause+`"`) {
+				t.Errorf("explained as %+v", got)
+			}
+		})
+	}
+	if got := run(t, cluster, "job", "explain", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
+		t.Errorf("an unknown job: %+v", got)
+	}
+}
+
+// TestJobWaitsForLabels: a conductor of the kind is there, and lacks a label.
+func TestJobWaitsForLabels(t *testing.T) {
+	cluster := openCluster(t)
+	session := jobs.NewSessionID()
+	if _, err := cluster.OpenSession(t.Context(), jobs.Opening{ID: session, Name: "c1", TTL: jobs.MaxTTL}); err != nil {
+		t.Fatal(err)
+	}
+	entity := jobs.Entity{Kind: jobs.EntityConductor, Name: "c1", Boards: []string{"default"}, JobKinds: []string{"document"}}
+	if err := cluster.Register(t.Context(), session, entity); err != nil {
+		t.Fatal(err)
+	}
+	id := postHello(t, cluster, "--label", "gpu")
+	if got := run(t, cluster, "job", "get", id.String()); !strings.Contains(got.err, `offers all of the labels ["gpu"]`) {
+		t.Errorf("the job is shown as %+v", got)
+	}
+	if got := run(t, cluster, "job", "explain", id.String()); !strings.Contains(got.out, `c1, lacks "gpu"`) {
+		t.Errorf("the job is explained as %+v", got)
+	}
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// jobFilter are the flags that say which jobs are meant.
+type jobFilter struct {
+	query                                              jobs.Query
+	states, outcomes                                   []string
+	postedSince, postedUntil, endedSince, finishedTill string
+}
+
+// filterFlags are the names of the flags.
+var filterFlags = [...]string{
+	"board", "state", "outcome", "kind", "key", "tag", "name", "error", "posted-since", "posted-until", "finished-since", "finished-until",
+}
+
+func (f *jobFilter) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.query.Board, "board", "", "only of this board")
+	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
+	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only completed ones that ended so: "+outcomeNames()+"; with failed, those that need a person")
+	flags.StringVar(&f.query.Kind, "kind", "", "only of this kind")
+	flags.StringVar(&f.query.Key, "key", "", "only with this key")
+	flags.StringSliceVar(&f.query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
+	flags.StringVar(&f.query.Name, "name", "", "only with this in their name")
+	flags.StringVar(&f.query.ErrorType, "error", "", "only those that had an error of this type, such as handler.exit; see job errors")
+	flags.StringVar(&f.postedSince, "posted-since", "", "only posted from this moment on (2030-01-02T15:04:05Z, or -1h for an hour ago)")
+	flags.StringVar(&f.postedUntil, "posted-until", "", "only posted before this moment")
+	flags.StringVar(&f.endedSince, "finished-since", "", "only finished from this moment on")
+	flags.StringVar(&f.finishedTill, "finished-until", "", "only finished before this moment")
+}
+
+// given tells whether any filter was said.
+func (f *jobFilter) given(cmd *cobra.Command) bool {
+	for _, name := range filterFlags {
+		if cmd.Flags().Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *jobFilter) read(now time.Time) (query jobs.Query, err error) {
+	query = f.query
+	if query.States, err = parseStates(f.states); err != nil {
+		return query, err
+	}
+	for _, name := range f.outcomes {
+		outcome := jobs.Outcome(strings.ToLower(name))
+		if !slices.Contains(outcomes, outcome) {
+			return query, usageError{fmt.Errorf("--outcome must be one of %s, not %.64q", outcomeNames(), name)}
+		}
+		query.Outcomes = append(query.Outcomes, outcome)
+	}
+	for _, moment := range []struct {
+		flag, text string
+		to         *time.Time
+	}{
+		{"--posted-since", f.postedSince, &query.PostedFrom}, {"--posted-until", f.postedUntil, &query.PostedTo},
+		{"--finished-since", f.endedSince, &query.FinishedFrom}, {"--finished-until", f.finishedTill, &query.FinishedTo},
+	} {
+		if *moment.to, err = parseMoment(moment.flag, moment.text, now); err != nil {
+			return query, err
+		}
+	}
+	return query, nil
+}

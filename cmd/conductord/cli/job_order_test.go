@@ -1,0 +1,86 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+)
+
+func TestJobOrders(t *testing.T) {
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		name string
+		args string // several commands on one job, of which the last one is looked at
+		held bool
+		code int
+		out  string
+		err  string // part of it
+	}{
+		{"suspend", "suspend", false, 0, "ID suspended\n", ""},
+		{"suspend again", "suspend; suspend", false, 0, "ID suspended\n", ""},
+		{"resume", "suspend; resume", false, 0, "ID claimable\n", ""},
+		{"resume what waits", "resume", false, 0, "ID claimable\n", ""},
+		{"cancel", "cancel", false, 0, "ID completed: cancelled\n", ""},
+		{"cancel again", "cancel; cancel", false, 0, "ID completed: cancelled\n", ""},
+		{"cancel what is suspended", "suspend; cancel --revert=false", false, 0, "ID completed: cancelled\n", ""},
+		{"suspend what another has", "suspend", true, 0, "ID claimed, to be suspended\n", ""},
+		{"resume what another has", "suspend; resume", true, 0, "ID claimed\n", ""},
+		{"cancel what another has", "cancel", true, 0, "ID claimed, to be undone and cancelled\n", ""},
+		{"leave what another has", "cancel --revert=false", true, 0, "ID claimed, to be cancelled\n", ""},
+		{"suspend what is cancelled", "cancel; suspend", false, cli.ExitConflict, "", "it is completed"},
+		{"suspend what is being cancelled", "cancel; suspend", true, cli.ExitConflict, "", "it is being cancelled"},
+		{"resume what is cancelled", "cancel; resume", false, cli.ExitConflict, "", "it is completed"},
+		{"undo what suspend cannot", "suspend --revert", false, cli.ExitUsage, "", "unknown flag"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			id := post(t, cluster, "--kind", "k")
+			if row.held {
+				newWorker(t, cluster, id)
+			}
+			var got said
+			for _, line := range strings.Split(row.args, ";") {
+				got = run(t, cluster, append([]string{"job"}, append(strings.Fields(line), id.String())...)...)
+			}
+			if got.code != row.code || steady(got.out) != row.out || !strings.Contains(got.err, row.err) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	if got := run(t, cluster, "job", "cancel", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
+		t.Errorf("an unknown job: %+v", got)
+	}
+}
+
+func TestJobShowsItsOrder(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--kind", "k")
+	run(t, cluster, "job", "suspend", "--reason", "it rains", id.String())
+	got := run(t, cluster, "job", "get", id.String())
+	if text := steady(got.out); !strings.Contains(text, "order: suspend, at TIME by ") || !strings.Contains(text, "@") || !strings.Contains(text, ": it rains\n") {
+		t.Errorf("the job is shown as %+v", got)
+	}
+	listed := run(t, cluster, "job", "list", "--state", "suspended")
+	if !strings.Contains(listed.out, id.String()) {
+		t.Errorf("suspended jobs: %+v", listed)
+	}
+	said := run(t, cluster, "-o", "json", "job", "cancel", "--reason", "no more", id.String())
+	var job jobs.Job
+	if err := json.Unmarshal([]byte(said.out), &job); err != nil {
+		t.Fatalf("%v: %+v", err, said)
+	}
+	if job.Outcome != jobs.OutcomeCancelled || job.Order == nil || !job.Order.Revert || job.Order.Reason != "no more" || job.Reason != "no more" {
+		t.Errorf("the job is given as %+v", job)
+	}
+	watched := run(t, cluster, "job", "watch", "--after", "0-0", id.String())
+	for _, want := range []string{
+		` suspended ID "k" suspended order=suspend by=`, ` reason="it rains"`,
+		` completed ID "k" completed outcome=cancelled order=cancel revert=true by=`,
+	} {
+		if !strings.Contains(steady(watched.out), want) {
+			t.Errorf("the watch does not say %q: %+v", want, watched)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// contentFlags are what jobs can be given however they come to be posted: by
+// hand, or at the slots of a schedule.
+type contentFlags struct {
+	priority, details string
+	sets              []string
+	key               string
+	tags, labels      []string
+	maxCrashes        int
+	hold, front       bool
+	retry             retryFlags
+	retention         time.Duration
+}
+
+func (f *contentFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.priority, "priority", "normal", "very-low, low, normal, high, very-high, or a number; higher is first")
+	flags.StringVar(&f.details, "details", "", "anything to keep with the job: JSON, or @FILE")
+	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
+	flags.BoolVar(&f.hold, "hold", false, "nobody gets the job until it is let go by job release")
+	flags.StringVar(&f.key, "key", "", "what the job is about: while an unfinished job of the board has the key, there is no second one")
+	flags.BoolVar(&f.front, "front", false, "before the others of its priority")
+	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")
+	flags.StringSliceVar(&f.labels, "label", nil, "only for conductors that offer this label; may be given several times")
+	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "how many owners it may cost before it is trashed (as the cluster has it)")
+	f.retry.add(cmd)
+	flags.DurationVar(&f.retention, "retention", 0, "how long the finished job is kept, and its book (as the cluster has it)")
+}
+
+// fill gives a posting what the flags say.
+func (f *contentFlags) fill(p *Program, posting *jobs.Posting) (err error) {
+	posting.Hold, posting.Key, posting.Front = f.hold, f.key, f.front
+	posting.Tags, posting.Labels, posting.MaxCrashes = f.tags, f.labels, f.maxCrashes
+	if posting.Priority, err = jobs.ParsePriority(f.priority); err != nil {
+		return err
+	}
+	posting.Retention = f.retention
+	if posting.Retry, err = f.retry.policy(); err != nil {
+		return err
+	}
+	if posting.Store, err = parseSets(f.sets); err != nil {
+		return err
+	}
+	if f.details != "" {
+		posting.Details, err = p.readDetails(f.details)
+	}
+	return err
+}
+
+// postFlags are what a new job can be given; flow run has some of them too.
+type postFlags struct {
+	contentFlags
+	id, name, board     string
+	notBefore, deadline string
+	wait                bool
+}
+
+func (f *postFlags) add(cmd *cobra.Command) {
+	f.contentFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.id, "id", "", "the job's id, so that posting it again is a repeat and no second job (made up)")
+	flags.StringVar(&f.name, "name", "", "a name, for people (that of the flow document, the kind or the book)")
+	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "the board")
+	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
+	flags.StringVar(&f.deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished; exit 1 unless it is a success")
+}
+
+// posting makes what the flags say, without the work.
+func (p *Program) posting(f *postFlags) (jobs.Posting, error) {
+	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name}
+	err := f.fill(p, &posting)
+	if err != nil {
+		return posting, err
+	}
+	if f.id != "" {
+		if posting.ID, err = jobs.ParseJobID(f.id); err != nil {
+			return posting, err
+		}
+	}
+	if posting.Deadline, err = parseMoment("--deadline", f.deadline, time.Now()); err != nil {
+		return posting, err
+	}
+	posting.NotBefore, err = parseMoment("--not-before", f.notBefore, time.Now())
+	return posting, err
+}
+
+func (p *Program) jobPostCommand() *cobra.Command {
+	var (
+		f    postFlags
+		work workFlags
+		from string
+	)
+	cmd := &cobra.Command{
+		Use:   "post",
+		Short: "Post a job, or as many as a file has lines",
+		Long: "Post a job: to run a flow document (--flow), a flow of a saved book (--book), or for workers of\n" +
+			"your own (--kind). With --id, posting the same job again changes nothing.\n\n" +
+			"With --from, each line of a file is a posting in JSON, as the API takes it, such as\n" +
+			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}; with ids or keys in them, posting the file again is harmless.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from != "" {
+				return p.postFile(cmd, from)
+			}
+			posting, err := p.posting(&f)
+			if err != nil {
+				return err
+			}
+			if err := work.fill(p, &posting); err != nil {
+				return err
+			}
+			if f.wait {
+				return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+					job, err := p.postJob(ctx, cluster, posting)
+					if err != nil {
+						return err
+					}
+					return p.waitForJobs(ctx, cluster, jobs.Waiting{Jobs: []jobs.JobID{job.ID}})
+				})
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				job, err := p.postJob(ctx, cluster, posting)
+				if err != nil {
+					return err
+				}
+				return p.showPosted(job)
+			})
+		},
+	}
+	f.add(cmd)
+	work.add(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "a file with a posting in JSON on each line, or - for stdin")
+	return cmd
+}
+
+// postFile posts what a file says, and nothing else: a flag beside --from would
+// be lost, and is refused.
+func (p *Program) postFile(cmd *cobra.Command, path string) error {
+	var beside error
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Name != "from" && beside == nil && cmd.InheritedFlags().Lookup(flag.Name) == nil {
+			beside = usageError{fmt.Errorf("--%s cannot stand beside --from: the lines say it", flag.Name)}
+		}
+	})
+	if beside != nil {
+		return beside
+	}
+	postings, err := p.readPostings(path)
+	if err != nil {
+		return err
+	}
+	return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+		return p.postLines(ctx, cluster, postings)
+	})
+}
+
+// workFlags say what the job is to do.
+type workFlags struct {
+	document, book, flow, kind string
+}
+
+func (w *workFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&w.document, "flow", "", "a flow document to run (TOML or JSON)")
+	flags.StringVar(&w.book, "book", "", "the id of a saved book")
+	flags.StringVar(&w.flow, "flow-id", "", "the flow of --book to run, if it has several")
+	flags.StringVar(&w.kind, "kind", "", "for a job without a flow: what its workers ask for")
+}
+
+func (w *workFlags) fill(p *Program, posting *jobs.Posting) (err error) {
+	given := 0
+	for _, what := range []string{w.document, w.book, w.kind} {
+		if what != "" {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return usageError{errors.New("--flow, --book and --kind exclude each other")}
+	case w.flow != "" && w.book == "":
+		return usageError{errors.New("--flow-id needs --book")}
+	case given == 0:
+		return usageError{errors.New("say what the job is to do: --flow, --book or --kind")}
+	}
+	if w.kind != "" { // told here, since the job's name may be made of it
+		if err := logbook.MaxLimits.CheckName("--kind", w.kind); err != nil {
+			return err
+		}
+	}
+	if w.document != "" {
+		return p.attachDocument(w.document, posting)
+	}
+	posting.Kind = w.kind
+	if posting.Name == "" {
+		posting.Name = cmp.Or(w.kind, w.book) // a job has a name, and nobody has given one
+	}
+	if w.book != "" {
+		if posting.BookID, err = logbook.ParseBookID(w.book); err != nil {
+			return err
+		}
+	}
+	if w.flow != "" {
+		posting.Flow, err = logbook.ParseFlowID(w.flow)
+	}
+	return err
+}
+
+// postJob posts one job.
+func (p *Program) postJob(ctx context.Context, poster jobs.Poster, posting jobs.Posting) (jobs.Job, error) {
+	posted, err := poster.Post(ctx, posting)
+	if err == nil {
+		err = posted[0].Err
+	}
+	if err != nil {
+		if mayHaveHappened(err) {
+			p.Note("job %s may have been posted: see `conductord job get %s`", posting.ID, posting.ID)
+		}
+		return jobs.Job{}, because(err, "post job %s", posting.ID)
+	}
+	switch {
+	case posted[0].Existed && posted[0].Job.ID != posting.ID:
+		p.Note("job %s has the key %q and is not finished: there is no second one", posted[0].Job.ID, posting.Key)
+	case posted[0].Existed:
+		p.Note("job %s had been posted before: nothing has changed", posting.ID)
+	}
+	return posted[0].Job, nil
+}
+
+// mayHaveHappened tells whether a write that gave an error may yet have been
+// made.
+func mayHaveHappened(err error) bool {
+	if errors.Is(err, jobs.ErrUnavailable) {
+		return false
+	}
+	return errors.Is(err, jobs.ErrUncertain) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// showPosted prints what a script needs: the id.
+func (p *Program) showPosted(job jobs.Job) error {
+	if p.JSON() {
+		return p.WriteJSON(job)
+	}
+	return p.WriteLines([]string{job.ID.String()})
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// maxLine is how long a line of postings may be: what is longer is larger than
+// any command, also without the spaces that JSON may have.
+const maxLine = 4 << 20
+
+// verdict is what became of one line of postings.
+type verdict struct {
+	Line    int         `json:"line"`
+	ID      *jobs.JobID `json:"id,omitempty"` // of the job; nil where there is none
+	Existed bool        `json:"existed,omitempty"`
+	Error   string      `json:"error,omitempty"`
+}
+
+// postLines posts a job for each line of a file, a thousand at a time, and says
+// what became of each. Every line is read before the first is posted, so that a
+// file with a mistake posts nothing. The error is that of the first refusal.
+func (p *Program) postLines(ctx context.Context, cluster jobs.Poster, postings []linePosting) error {
+	var verdicts []verdict
+	var refused error
+	count := 0
+	for rest := postings; len(rest) > 0; {
+		now := rest[:min(len(rest), command.MaxPostings)]
+		rest = rest[len(now):]
+		batch := make([]jobs.Posting, len(now))
+		for i := range now {
+			batch[i] = now[i].posting
+		}
+		posted, err := cluster.Post(ctx, batch...)
+		if err != nil {
+			return errors.Join(p.writeVerdicts(verdicts), because(err, "post lines %d to %d; those before are posted", now[0].line, now[len(now)-1].line))
+		}
+		for i, answer := range posted {
+			found := verdict{Line: now[i].line, Existed: answer.Existed}
+			if answer.Err != nil {
+				found.Error = answer.Err.Error()
+				if count++; refused == nil {
+					refused = because(answer.Err, "post line %d", found.Line)
+				}
+			} else {
+				found.ID = &answer.Job.ID
+			}
+			verdicts = append(verdicts, found)
+		}
+	}
+	if count > 1 {
+		p.Note("%d of %d lines are refused", count, len(postings))
+	}
+	return errors.Join(p.writeVerdicts(verdicts), refused)
+}
+
+// writeVerdicts prints the id of each job, as posting a single one does.
+func (p *Program) writeVerdicts(verdicts []verdict) error {
+	if p.JSON() {
+		return p.WriteJSON(append([]verdict{}, verdicts...))
+	}
+	lines := make([]string, 0, len(verdicts))
+	for _, found := range verdicts {
+		switch {
+		case found.Error != "":
+			lines = append(lines, fmt.Sprintf("line %d: %s", found.Line, found.Error))
+		case found.Existed:
+			lines = append(lines, found.ID.String()+" existed")
+		default:
+			lines = append(lines, found.ID.String())
+		}
+	}
+	return p.WriteLines(lines)
+}
+
+// linePosting is a posting and where it stands.
+type linePosting struct {
+	line    int
+	posting jobs.Posting
+}
+
+// readPostings reads a file, or stdin for "-", with a posting on each line, as
+// the API takes them.
+func (p *Program) readPostings(path string) ([]linePosting, error) {
+	source := p.In
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		defer file.Close()
+		source = file
+	}
+	return parsePostings(path, source)
+}
+
+func parsePostings(path string, source io.Reader) ([]linePosting, error) {
+	var postings []linePosting
+	lines := bufio.NewScanner(source)
+	lines.Buffer(nil, maxLine)
+	for number := 1; lines.Scan(); number++ {
+		text := bytes.TrimSpace(lines.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		message := &conductordv1.Posting{}
+		err := wire.JSONCodec{}.Unmarshal(text, message)
+		var posting jobs.Posting
+		if err == nil {
+			posting, err = command.PostingFromProto(message)
+		}
+		if err != nil {
+			return nil, usageError{fmt.Errorf("%s, line %d: %w", path, number, err)}
+		}
+		if posting.ID.IsZero() {
+			posting.ID = jobs.NewJobID()
+		}
+		postings = append(postings, linePosting{number, posting})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, usageError{fmt.Errorf("cannot read %s: %w", path, err)}
+	}
+	if len(postings) == 0 {
+		return nil, usageError{fmt.Errorf("%s holds no posting", path)}
+	}
+	return postings, nil
+}

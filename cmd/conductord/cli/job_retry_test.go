@@ -1,0 +1,62 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+)
+
+// TestJobPostRetry: what the flags of a retry policy make, and which are
+// refused.
+func TestJobPostRetry(t *testing.T) {
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		name, flags string
+		code        int
+		says        string // shown of the job, or of the refusal
+	}{
+		{"all of it", "--attempts 5 --retry-delay 10s --retry-backoff 2 --retry-max 5m --retry-jitter 0.2 --priority-step -10 --retry-never spoilt --on-failure park", 0,
+			"retry: 5 attempts, after TOOK, each further delay 2 times as long, at most 5m0s, 20 % of it by chance, priority -10 each time, never after spoilt, then park\n"},
+		{"a backoff with decimals", "--attempts 3 --retry-backoff 1.25", 0, "retry: 3 attempts, after TOOK, each further delay 1.25 times as long\n"},
+		{"a retention", "--retention 30m", 0, "retention: 30m0s\n"},
+		{"too long a retention", "--retention 9000h", cli.ExitUsage, "posting retention is invalid"},
+		{"one attempt", "--on-failure park", 0, "retry: 1 attempt, after TOOK, then park\nattempt: 1 of 1\n"},
+		{"too many decimals", "--attempts 3 --retry-backoff 1.255", cli.ExitUsage, "--retry-backoff takes two decimals at most"},
+		{"no number", "--attempts 3 --retry-jitter NaN", cli.ExitUsage, "--retry-jitter takes two decimals at most"},
+		{"too much chance", "--attempts 3 --retry-jitter 2", cli.ExitUsage, "retry jitter_percent is invalid: 200 is not between 0 and 100"},
+		{"too many attempts", "--attempts 101", cli.ExitLimit, "retry attempts"},
+		{"no such end", "--on-failure hope", cli.ExitUsage, `"hope" is none of [complete retry park]`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			args := append([]string{"job", "post", "--kind", "k"}, strings.Fields(row.flags)...)
+			got := run(t, cluster, args...)
+			if got.code != row.code {
+				t.Fatalf("got %+v", got)
+			}
+			told := got.err
+			if row.code == 0 {
+				told = steady(run(t, cluster, "job", "get", strings.TrimSpace(got.out)).out)
+			}
+			if !strings.Contains(told, row.says) {
+				t.Errorf("it says\n%s\nand not\n%s", told, row.says)
+			}
+		})
+	}
+}
+
+// TestJobPostRetryFrom: a line of a file says the same.
+func TestJobPostRetryFrom(t *testing.T) {
+	cluster := openCluster(t)
+	path, line := filepath.Join(t.TempDir(), "postings.jsonl"), `{"name": "a", "kind": "k", "retry": {"attempts": 3, "delay": "2s", "backoff_percent": 150, "on_failure": "retry"}}`
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, cluster, "job", "post", "--from", path)
+	shown := run(t, cluster, "job", "get", strings.TrimSpace(got.out))
+	if !strings.Contains(shown.out, "3 attempts, after 2s, each further delay 1.5 times as long, then retry") {
+		t.Errorf("got %+v, shown as %+v", got, shown)
+	}
+}

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+const (
+	// progressPause is how often a command that waits says how it stands.
+	progressPause = time.Second
+	// maxParkedNotes bounds the parked jobs that a command that waits tells of one
+	// by one: a person reads no more.
+	maxParkedNotes = 10
+)
+
+func (p *Program) jobWaitCommand() *cobra.Command {
+	var waiting jobs.Waiting
+	cmd := &cobra.Command{
+		Use:   "wait [ID…]",
+		Short: "Wait until jobs are finished; exit 1 unless all are successes",
+		Long: "Waits for the jobs that are named, and shows them; or, with --board, --kind, --key or --tag, until no such\n" +
+			"job is unfinished, those that are posted meanwhile included, and says how they ended.\n\n" +
+			"A job that its retry policy has parked is waited for too, until a person lets it go or cancels it: stderr\n" +
+			"tells that it is parked, why, and which command lets it go.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, arg := range args {
+				id, err := jobs.ParseJobID(arg)
+				if err != nil {
+					return err
+				}
+				waiting.Jobs = append(waiting.Jobs, id)
+			}
+			chosen := waiting.Board != "" || waiting.Kind != "" || waiting.Key != "" || len(waiting.Tags) > 0
+			if chosen == (len(args) > 0) {
+				return usageError{fmt.Errorf("name either jobs or what to choose them by: --board, --kind, --key or --tag")}
+			}
+			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if chosen {
+					return p.waitForAll(ctx, cluster, waiting)
+				}
+				return p.waitForJobs(ctx, cluster, waiting)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&waiting.Board, "board", "", "until this board is empty of them")
+	flags.StringVar(&waiting.Kind, "kind", "", "jobs of this kind")
+	flags.StringVar(&waiting.Key, "key", "", "jobs with this key")
+	flags.StringSliceVar(&waiting.Tags, "tag", nil, "jobs with this tag; with all of them, if it is given several times")
+	return cmd
+}
+
+// waitForJobs shows one job as itself, and several as a list.
+func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting jobs.Waiting) error {
+	if len(waiting.Jobs) > 1 {
+		waiting.Progress = p.progress()
+	}
+	waiting.Parked = p.tellParked(ctx, cluster)
+	if _, err := jobs.Await(ctx, cluster, waiting); err != nil {
+		return because(err, "wait for jobs")
+	}
+	finished := make([]jobs.Job, 0, len(waiting.Jobs))
+	failed := false
+	for _, id := range waiting.Jobs {
+		job, err := cluster.Job(ctx, id)
+		if err != nil {
+			return because(err, "get job %s", id)
+		}
+		failed = failed || job.Outcome != jobs.OutcomeSuccess
+		finished = append(finished, job)
+	}
+	var err error
+	if len(finished) == 1 {
+		err = p.showJob(ctx, cluster, finished[0])
+	} else {
+		err = p.writeJobs(finished)
+	}
+	if err == nil && failed {
+		err = errRunFailed
+	}
+	return err
+}
+
+// waitForAll says how the jobs ended that were waited for.
+func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting jobs.Waiting) error {
+	waiting.Progress, waiting.Parked = p.progress(), p.tellParked(ctx, cluster)
+	tally, err := jobs.Await(ctx, cluster, waiting)
+	if err != nil {
+		return because(err, "wait for jobs")
+	}
+	if p.JSON() {
+		err = p.WriteJSON(map[string]any{"finished": tally.Finished, "outcomes": tally.Outcomes, "trashed": tally.Trashed})
+	} else {
+		err = p.WriteLines([]string{tallyText(tally)})
+	}
+	if err == nil && tally.Outcomes[jobs.OutcomeSuccess] != tally.Finished {
+		err = errRunFailed
+	}
+	return err
+}
+
+// progress tells a person who waits, and no script, how it stands.
+func (p *Program) progress() func(jobs.Tally) {
+	return p.saying(func(tally jobs.Tally) string { return fmt.Sprintf("%d left, %s", tally.Left, tallyText(tally)) })
+}
+
+// saying says on a terminal what a waiting comes to, and not too often.
+func (p *Program) saying(text func(jobs.Tally) string) func(jobs.Tally) {
+	var last time.Time
+	return func(tally jobs.Tally) {
+		if !p.Terminal || time.Since(last) < progressPause {
+			return
+		}
+		last = time.Now()
+		p.Note("%s", text(tally))
+	}
+}
+
+// tellParked tells on stderr of jobs that nobody but a person lets go, while
+// the command goes on waiting for them.
+func (p *Program) tellParked(ctx context.Context, reader jobs.Reader) func(jobs.JobID) {
+	told := 0
+	return func(id jobs.JobID) {
+		told++
+		switch {
+		case told == maxParkedNotes+1:
+			p.Note("more jobs are parked: `conductord job list --state %s`", jobs.StateHeld)
+			return
+		case told > maxParkedNotes:
+			return
+		}
+		why, err := reader.Explain(ctx, id)
+		switch {
+		case err != nil:
+			p.Note("job %s is parked: `conductord job explain %s` tells why", id, id) // the waiting tells what is wrong
+		case why.Cause == jobs.CauseParked:
+			p.Note("job %s waits for a person: %s; to let it go: `%s`", id, why.Text, why.Remedy)
+		}
+	}
+}
+
+func tallyText(tally jobs.Tally) string {
+	parts := []string{fmt.Sprintf("%d finished", tally.Finished)}
+	for _, outcome := range slices.Sorted(maps.Keys(tally.Outcomes)) {
+		parts = append(parts, fmt.Sprintf("%d %s", tally.Outcomes[outcome], outcome))
+	}
+	if tally.Trashed > 0 {
+		parts = append(parts, fmt.Sprintf("%d trashed", tally.Trashed))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+func (p *Program) jobWatchCommand() *cobra.Command {
+	var (
+		watch jobs.Watch
+		after string
+	)
+	cmd := &cobra.Command{
+		Use:   "watch [ID]",
+		Short: "Show what happens to jobs, as it happens; with an ID, until that job is finished",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if len(args) > 0 {
+				if watch.Job, err = jobs.ParseJobID(args[0]); err != nil {
+					return err
+				}
+			}
+			if watch.After, err = parsePosition(after); err != nil {
+				return err
+			}
+			err = p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				return p.watchJobs(ctx, cluster, watch)
+			})
+			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+				return nil // from the keyboard, which is how a watch ends
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&watch.Board, "board", "", "only of this board")
+	flags.BoolVar(&watch.Flows, "flows", false, "also what happens to the steps of their flows")
+	flags.StringVar(&after, "after", "", "begin after this position (INDEX-ITEM, as shown) instead of now")
+	return cmd
+}
+
+// parsePosition reads INDEX-ITEM; nothing means no position.
+func parsePosition(text string) (*jobs.Position, error) {
+	if text == "" {
+		return nil, nil
+	}
+	index, item, found := strings.Cut(text, "-")
+	i, errIndex := strconv.ParseUint(index, 10, 64)
+	n, errItem := strconv.ParseUint(item, 10, 32)
+	if !found || errIndex != nil || errItem != nil {
+		return nil, usageError{fmt.Errorf("--after must be INDEX-ITEM, not %.64q", text)}
+	}
+	return &jobs.Position{Index: i, Item: uint32(n)}, nil
+}
+
+// watchJobs writes events until the context ends, or the one job that is
+// watched is finished.
+func (p *Program) watchJobs(ctx context.Context, cluster Cluster, watch jobs.Watch) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if !watch.Job.IsZero() && watch.After == nil {
+		job, err := cluster.Job(ctx, watch.Job)
+		if err != nil {
+			return because(err, "watch job %s", watch.Job)
+		}
+		if job.State.Finished() {
+			p.Note("job %s is %s already", job.ID, howEnded(&job))
+			return nil
+		}
+		ended := make(chan struct{})
+		defer func() { cancel(nil); <-ended }()
+		go p.endWatch(ctx, cluster, watch.Job, cancel, ended)
+	}
+	for event, err := range cluster.Watch(ctx, watch) {
+		if errors.Is(context.Cause(ctx), errFinished) {
+			return nil
+		}
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return because(err, "watch")
+		}
+		if err := p.writeEvent(event); err != nil {
+			return err
+		}
+		if !watch.Job.IsZero() && event.State.Finished() && over(ctx, cluster, &event) {
+			return nil
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errFinished) {
+		return fmt.Errorf("cannot watch: %w", cause)
+	}
+	return nil
+}
+
+// over tells whether nothing more is to be shown of a job that was finished at
+// an event: unless a person has had it reopened since.
+func over(ctx context.Context, reader jobs.Reader, event *jobs.Event) bool {
+	job, err := reader.Job(ctx, event.Job)
+	return err != nil || job.State.Finished() && !job.FinishedAt.After(event.Time)
+}
+
+// errFinished ends a watch that does not see the end of its job.
+var errFinished = errors.New("the job is finished")
+
+// lastEvents is how long the watch of a finished job may take to show the end.
+const lastEvents = 2 * time.Second
+
+// endWatch ends the watch of a job that came to its end between the look at it
+// and the beginning of the watch, when no more events come. It ends with its
+// context.
+func (p *Program) endWatch(ctx context.Context, reader jobs.Reader, id jobs.JobID, cancel context.CancelCauseFunc, ended chan<- struct{}) {
+	defer close(ended)
+	job, err := reader.Wait(ctx, id)
+	if err != nil {
+		cancel(err)
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(lastEvents):
+		p.Note("job %s is %s", id, howEnded(&job))
+		cancel(errFinished)
+	}
+}
+
+// howEnded says what became of a finished job, in one word or two.
+func howEnded(job *jobs.Job) string {
+	if job.Outcome == "" {
+		return string(job.State)
+	}
+	return string(job.State) + ": " + string(job.Outcome)
+}
+
+func (p *Program) writeEvent(event jobs.Event) error {
+	if p.JSON() {
+		return p.writeJSONLine(event)
+	}
+	return p.WriteLines([]string{eventText(event)})
+}
+
+// eventText is one event on one line.
+func eventText(event jobs.Event) string {
+	parts := []string{
+		event.Position.String(),
+		timeText(event.Time), string(event.Kind),
+	}
+	if event.Kind.OfSessions() {
+		return strings.Join(append(parts, sessionParts(&event)...), " ")
+	}
+	if event.Job.IsZero() { // of a board
+		parts = append(parts, "board="+strconv.Quote(Clean(event.Board)))
+	} else {
+		parts = append(parts, event.Job.String())
+	}
+	if event.Name != "" {
+		parts = append(parts, strconv.Quote(Clean(event.Name)))
+	}
+	if event.Kind == jobs.EventFlow {
+		if event.FlowState != "" {
+			parts = append(parts, "flow="+event.FlowState)
+		}
+		for _, step := range event.Steps {
+			parts = append(parts, Clean(step.Name)+"="+step.State)
+		}
+		return strings.Join(parts, " ")
+	}
+	if event.State != "" {
+		parts = append(parts, string(event.State))
+	}
+	if event.Outcome != "" {
+		parts = append(parts, "outcome="+string(event.Outcome))
+	}
+	if event.Owner != "" {
+		parts = append(parts, "owner="+Clean(event.Owner))
+	}
+	if event.Order != nil {
+		parts = append(parts, "order="+string(event.Order.Kind))
+		if event.Order.Revert {
+			parts = append(parts, "revert=true")
+		}
+		if event.Order.By != "" {
+			parts = append(parts, "by="+Clean(event.Order.By))
+		}
+	}
+	if event.Reason != "" {
+		parts = append(parts, "reason="+strconv.Quote(Clean(event.Reason)))
+	}
+	return strings.Join(parts, " ")
+}
+
+// sessionParts is what an event of a session or of an entity says.
+func sessionParts(event *jobs.Event) []string {
+	parts := []string{event.Session.String()}
+	if event.Entity != "" {
+		parts = append(parts, Clean(event.EntityKind)+"="+strconv.Quote(Clean(event.Entity)))
+	}
+	return append(parts, "owner="+Clean(event.Owner))
+}

@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Clean shows what a terminal would obey instead of showing: control
+// characters, marks of writing direction and other invisible ones, and bytes
+// that are not UTF-8. Names and messages come from anybody.
+func Clean(text string) string {
+	var shown strings.Builder
+	for i, r := range text {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD"):
+			fmt.Fprintf(&shown, `\x%02x`, text[i])
+		case hidden(r):
+			shown.WriteString(escapeRune(r))
+		default:
+			shown.WriteRune(r)
+		}
+	}
+	return shown.String()
+}
+
+func hidden(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+func escapeRune(r rune) string {
+	switch {
+	case r == '\n':
+		return `\n`
+	case r == '\t':
+		return `\t`
+	case r > 0xFFFF:
+		return fmt.Sprintf(`\U%08x`, r)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
+}
+
+// cleanLines does the same to text of several lines, which stay lines.
+func cleanLines(text string) []string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = Clean(strings.ReplaceAll(line, "\t", "    "))
+	}
+	return lines
+}
+
+// WriteJSON writes the one document of a command.
+func (p *Program) WriteJSON(value any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("cannot write the result: %w", err)
+	}
+	_, err := p.Out.Write(cleanJSON(text.Bytes()))
+	return err
+}
+
+// writeJSONLine writes one document of many, on a line of its own.
+func (p *Program) writeJSONLine(value any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("cannot write the result: %w", err)
+	}
+	_, err := p.Out.Write(cleanJSON(text.Bytes()))
+	return err
+}
+
+// cleanJSON escapes invisible characters, which the encoder leaves alone. In a
+// JSON document they can only stand in strings, and the escape means the same.
+func cleanJSON(document []byte) []byte {
+	if !bytes.ContainsFunc(document, func(r rune) bool { return r != '\n' && hidden(r) }) {
+		return document
+	}
+	var shown bytes.Buffer
+	for _, r := range string(document) {
+		switch {
+		case r == '\n' || !hidden(r):
+			shown.WriteRune(r)
+		case r > 0xFFFF:
+			const surrogates, half = 0x10000, 10
+			r -= surrogates
+			fmt.Fprintf(&shown, `\u%04x\u%04x`, 0xD800+(r>>half), 0xDC00+(r&(1<<half-1)))
+		default:
+			fmt.Fprintf(&shown, `\u%04x`, r)
+		}
+	}
+	return shown.Bytes()
+}
+
+// writeTable writes rows below a header, in columns that are as wide as they
+// need to be. Without rows there is the header alone.
+func (p *Program) writeTable(header []string, rows [][]string) error {
+	const minWidth, tabWidth, padding = 0, 0, 2
+	var text bytes.Buffer
+	writer := tabwriter.NewWriter(&text, minWidth, tabWidth, padding, ' ', 0)
+	writeRow(writer, header, strings.ToUpper)
+	for _, row := range rows {
+		writeRow(writer, row, Clean)
+	}
+	writer.Flush() // into memory, which takes everything
+	return p.WriteLines(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"))
+}
+
+func writeRow(writer io.Writer, row []string, show func(string) string) {
+	shown := make([]string, 0, len(row))
+	for _, cell := range row {
+		shown = append(shown, show(cell))
+	}
+	fmt.Fprintln(writer, strings.Join(shown, "\t"))
+}
+
+// field is one line of a thing that is shown alone.
+type field struct{ name, text string }
+
+// writeFields writes a single thing: a name and a text on each line. Those
+// without text are left out; further lines of a text are indented.
+func (p *Program) writeFields(fields []field) error {
+	width := 0
+	for _, f := range fields {
+		width = max(width, len(f.name))
+	}
+	var lines []string
+	for _, f := range fields {
+		if f.text == "" {
+			continue
+		}
+		for i, line := range cleanLines(f.text) {
+			name := f.name + ":"
+			if i > 0 {
+				name = ""
+			}
+			lines = append(lines, fmt.Sprintf("%-*s  %s", width+1, name, line))
+		}
+	}
+	return p.WriteLines(lines)
+}
+
+// WriteLines writes text that is clean already.
+func (p *Program) WriteLines(lines []string) error {
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	_, err := p.Out.Write([]byte(text.String()))
+	return err
+}
+
+// timeText shows a moment to the second, and nothing for no moment.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// durationText shows a duration with as many digits as a person reads.
+func durationText(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// OrDash fills a cell that would be empty.
+func OrDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,177 @@
+// Package cli is the command line of conductord: the commands that talk to a
+// cluster of daemons, and what the others share with them.
+//
+// A command is a noun and then a verb, and each noun has a file. Results go to
+// stdout and everything else to stderr; with -o json the result is one JSON
+// document, except that watching gives one on each line. The exit code says
+// what kind of thing happened (see exit.go).
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	// DefaultServer is where a server on this machine listens.
+	DefaultServer = "127.0.0.1:7070"
+	// callTimeout bounds a command that does not wait for a job.
+	callTimeout = 30 * time.Second
+	// firstPatience is how long no node may answer at first: often enough no
+	// server is running, and then it is best to hear so soon.
+	firstPatience = 5 * time.Second
+	// callPatience is how long no node may be of use to a call: longer than a
+	// change of leader takes.
+	callPatience = 10 * time.Second
+	// waitPatience is the same for commands that wait for a job: long enough
+	// for nodes to be started again.
+	waitPatience = 60 * time.Second
+)
+
+// Program is the command line with all that it touches of the world, so that
+// tests can give it another.
+type Program struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Env      []string
+	Terminal bool                       // Err is a terminal: progress is drawn on it
+	Size     func() (width, height int) // of the terminal; 0: not known
+	// Dial connects to a cluster, whose calls then give up after a time in
+	// which no node could be used.
+	Dial func(ctx context.Context, endpoints []string, patience time.Duration) (Cluster, error)
+
+	// Commands are added to those of this package: the ones that run nodes
+	// instead of calling them.
+	Commands []*cobra.Command
+
+	// The global flags, as given.
+	servers []string
+	output  string
+	timeout time.Duration
+
+	started bool // the command line was right: what goes wrong now is no usage error
+}
+
+// Run runs one command and gives its exit code. It runs once.
+func (p *Program) Run(ctx context.Context, args []string) int {
+	root := p.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(p.In)
+	root.SetOut(p.Out)
+	root.SetErr(p.Err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !p.started {
+		err = usageError{err}
+	}
+	p.report(err)
+	if err != nil && !p.started {
+		p.Note("usage: %s; `%s --help` says more", cmd.UseLine(), cmd.CommandPath())
+	}
+	return ExitCode(err)
+}
+
+// report tells an error, and what to do about it, on stderr.
+func (p *Program) report(err error) {
+	if err == nil || errors.Is(err, errRunFailed) {
+		return
+	}
+	if ExitCode(err) == ExitInterrupted {
+		fmt.Fprintln(p.Err, "conductord: interrupted")
+		return
+	}
+	for _, line := range strings.Split(err.Error(), "\n") {
+		fmt.Fprintln(p.Err, "conductord: "+Clean(line))
+	}
+	if advice := hint(err); advice != "" {
+		fmt.Fprintln(p.Err, "conductord: "+advice)
+	}
+}
+
+// Note tells something that is not the result.
+func (p *Program) Note(format string, args ...any) {
+	fmt.Fprintln(p.Err, "conductord: "+Clean(fmt.Sprintf(format, args...)))
+}
+
+func (p *Program) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "conductord",
+		Short: "Durable workflows from one binary and no database",
+		Long: "Three identical conductord daemons replicate a jobboard and logbooks; the conductor in each claims\n" +
+			"jobs and runs their flows, which resume, retry and revert.\n\n" +
+			"Exit codes: 0 ok, 1 failed run, 2 usage, 3 not found, 4 conflict, 5 timeout or unknown whether it\n" +
+			"happened, 6 no leader (it did not happen), 7 not allowed, 8 limit, 130 interrupted.",
+		SilenceErrors: true, SilenceUsage: true,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			// The library looks for these later, when an error is none of usage any more.
+			if err := cmd.ValidateRequiredFlags(); err != nil {
+				return err
+			}
+			if err := cmd.ValidateFlagGroups(); err != nil {
+				return err
+			}
+			return p.checkGlobals()
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringSliceVar(&p.servers, "server", nil, "a node's API address; repeat it or separate several by commas (CONDUCTORD_SERVER, or "+DefaultServer+")")
+	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
+	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (30s; commands that wait for a job: never)")
+	root.AddCommand(
+		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
+		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
+		p.clusterCommand(), p.benchCommand(), p.versionCommand(),
+	)
+	root.AddCommand(p.Commands...)
+	return root
+}
+
+// checkGlobals is the last check of the command line.
+func (p *Program) checkGlobals() error {
+	if p.output != "table" && p.output != "json" {
+		return fmt.Errorf("--output must be table or json, not %.64q", p.output)
+	}
+	if p.timeout < 0 {
+		return fmt.Errorf("--timeout must not be negative: %s", p.timeout)
+	}
+	p.started = true
+	return nil
+}
+
+// JSON says whether the result is to be JSON.
+func (p *Program) JSON() bool { return p.output == "json" }
+
+// Noun makes a command that only holds others.
+func Noun(use, short string, verbs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(verbs...)
+	return cmd
+}
+
+// noArguments refuses words that are no verb of a noun.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("there is no %q in %q", args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// Value finds an environment variable.
+func (p *Program) Value(name string) string {
+	for _, item := range p.Env {
+		if text, found := strings.CutPrefix(item, name+"="); found {
+			return text
+		}
+	}
+	return ""
+}

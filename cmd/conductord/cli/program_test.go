@@ -1,0 +1,295 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/daemon"
+	"github.com/conductord/conductord/cmd/conductord/demo"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// said is what a command has written, and how it ended.
+type said struct {
+	out, err string
+	code     int
+}
+
+// run runs one command against a cluster; nil: there is none.
+func run(t *testing.T, cluster cli.Cluster, args ...string) said {
+	t.Helper()
+	return runWith(t, t.Context(), cluster, nil, args...)
+}
+
+func runWith(t *testing.T, ctx context.Context, cluster cli.Cluster, change func(*cli.Program), args ...string) said {
+	t.Helper()
+	var out, err bytes.Buffer
+	program := cli.Program{
+		In: strings.NewReader(""), Out: &out, Err: &err,
+		Dial: func(context.Context, []string, time.Duration) (cli.Cluster, error) {
+			if cluster == nil {
+				return nil, fmt.Errorf("nobody answers: %w", jobs.ErrUnavailable)
+			}
+			return cluster, nil
+		},
+	}
+	addCommands(&program)
+	if change != nil {
+		change(&program)
+	}
+	code := program.Run(ctx, args)
+	return said{out.String(), err.String(), code}
+}
+
+// addCommands adds the commands of the other packages, as main does.
+func addCommands(program *cli.Program) {
+	program.Commands = append(daemon.Commands(program), demo.Command(program))
+}
+
+// steady replaces what differs from run to run: ids, moments, durations, and
+// the size of a posting, in which a moment takes as many bytes as it needs.
+func steady(text string) string {
+	for _, r := range []struct{ pattern, with string }{
+		{`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`\b\d+(\.\d+)?m?s\b`, "TOOK"},
+		{`"size": \d+`, `"size": BYTES`},
+		{` +`, " "},
+	} {
+		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)
+	}
+	return text
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("the disk is full"), 1},
+		{jobs.ErrInvalid, 2},
+		{&logbook.InvalidError{Field: "name", Reason: "empty"}, 2},
+		{config.Faults{{Key: "node", Message: "must be set"}}, 2},
+		{jobs.ErrNotFound, 3},
+		{jobs.ErrConflict, 4},
+		{jobs.ErrUnclaimable, 4},
+		{jobs.ErrFenced, 4},
+		{jobs.ErrSessionExpired, 4},
+		{jobs.ErrCompacted, 4},
+		{jobs.ErrUncertain, 5},
+		{context.DeadlineExceeded, 5},
+		{jobs.ErrUnavailable, 6},
+		{fmt.Errorf("%w: %w", jobs.ErrUnavailable, context.DeadlineExceeded), 6},
+		{fmt.Errorf("%w: %w", jobs.ErrUnavailable, context.Canceled), 130},
+		{fmt.Errorf("%w: %w", jobs.ErrUncertain, context.DeadlineExceeded), 5},
+		{fmt.Errorf("%w: %w", jobs.ErrUncertain, context.Canceled), 5},
+		{jobs.ErrNotAllowed, 7},
+		{jobs.ErrLimit, 8},
+		{&logbook.LimitError{Field: "name", Limit: 255, Size: 256, Unit: "bytes"}, 8},
+		{context.Canceled, 130},
+	} {
+		if got := cli.ExitCode(row.err); got != row.want {
+			t.Errorf("%v: got %d, want %d", row.err, got, row.want)
+		}
+		if row.err != nil && cli.ExitCode(fmt.Errorf("cannot do it: %w", row.err)) != row.want {
+			t.Errorf("%v: another code when it is wrapped", row.err)
+		}
+	}
+}
+
+func TestWrongCommandLines(t *testing.T) {
+	const id = "01890000-0000-7000-8000-000000000001"
+	for _, row := range []struct {
+		args string
+		want string // part of what is said
+	}{
+		{"jobs", `there is no "jobs" in "conductord"`},
+		{"job fetch", `there is no "fetch" in "conductord job"`},
+		{"job get", "accepts 1 arg(s), received 0"},
+		{"job get x", `"x" is not a UUID`},
+		{"job list --colour", "unknown flag: --colour"},
+		{"job list --state lost", "--state must be one of delayed, claimable"},
+		{"job list --limit -1", "--limit must not be negative"},
+		{"job list --timeout -1s", "--timeout must not be negative"},
+		{"job list -o yaml", "--output must be table or json"},
+		{"job post --priority urgent", "priority is invalid"},
+		{"job post --set colour", "--set must be NAME=VALUE"},
+		{"job post --set a=1 --set a=2", `--set gives "a" twice`},
+		{"job post --kind k --set a=\xff", "--set must be UTF-8"},
+		{"job post", "say what the job is to do: --flow, --book or --kind"},
+		{"job post --kind a\x01", "--kind is invalid: holds the control character U+0001"},
+		{"job post --details {", "--details is invalid: not a JSON value"},
+		{"job post --details @/nowhere", "cannot read --details"},
+		{"job post --not-before soon", "--not-before must be a time"},
+		{"job post --book x", "book id is invalid"},
+		{"job post --flow-id " + id, "--flow-id needs --book"},
+		{"job post --kind a --book " + id, "exclude each other"},
+		{"job post --id x", "job id is invalid"},
+		{"job watch --after 7", "--after must be INDEX-ITEM"},
+		{"job consume --outcome fine " + id, "--outcome must be success"},
+		{"job consume --token 7 " + id, "token is invalid"},
+		{"job abandon --delay -1s " + id, "--delay must not be negative"},
+		{"flow run /nowhere.toml", "no such file"},
+		{"flow show x", "job or flow id is invalid"},
+		{"flow graph --format png ../../../examples/hello.toml", "--format must be dot, mermaid or text"},
+		{"book get x", "book id is invalid"},
+		{"dev --log-level loud", "--log-level must be trace, debug, info, warn or error"},
+		{"dev --api-listen here", "--api-listen must be HOST:PORT"},
+		{"check-config /nowhere.toml", "cannot read the configuration"},
+	} {
+		t.Run(row.args, func(t *testing.T) {
+			got := run(t, nil, strings.Fields(row.args)...)
+			if got.code != cli.ExitUsage || !strings.Contains(got.err, row.want) || got.out != "" {
+				t.Errorf("code %d\nstdout %s\nstderr %s\nwant %s", got.code, got.out, got.err, row.want)
+			}
+		})
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	got := run(t, nil, "job", "list")
+	want := "conductord: cannot connect to 127.0.0.1:7070: nobody answers: unavailable: it did not happen\n" +
+		"conductord: is a server running, and is --server right? start one with `conductord dev`\n"
+	if got.code != cli.ExitUnavailable || got.err != want || got.out != "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		env  []string
+		args []string
+		want string
+	}{
+		{"default", nil, nil, "127.0.0.1:7070"},
+		{"environment", []string{"CONDUCTORD_SERVER=a:1, b:2"}, nil, "a:1 b:2"},
+		{"flags", []string{"CONDUCTORD_SERVER=a:1"}, []string{"--server", "c:3,d:4", "--server", "e:5"}, "c:3 d:4 e:5"},
+		{"empty", []string{"CONDUCTORD_SERVER="}, nil, "127.0.0.1:7070"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var dialled []string
+			runWith(t, t.Context(), nil, func(p *cli.Program) {
+				p.Env = row.env
+				p.Dial = func(_ context.Context, endpoints []string, _ time.Duration) (cli.Cluster, error) {
+					dialled = endpoints
+					return nil, jobs.ErrUnavailable
+				}
+			}, append([]string{"session", "list"}, row.args...)...)
+			if got := strings.Join(dialled, " "); got != row.want {
+				t.Errorf("dialled %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+// TestBounds checks which commands are patient.
+func TestBounds(t *testing.T) {
+	const id = "01890000-0000-7000-8000-000000000001"
+	for _, row := range []struct {
+		args string
+		want time.Duration
+	}{
+		{"job get " + id, 10 * time.Second},
+		{"flow show " + id, 10 * time.Second},
+		{"job wait " + id, time.Minute},
+		{"job watch", time.Minute},
+		{"flow run ../../../examples/hello.toml", 10 * time.Second},
+		{"flow run ../../../examples/hello.toml --wait", time.Minute},
+		{"job wait --timeout 7m " + id, 7 * time.Minute},
+	} {
+		var got time.Duration
+		runWith(t, t.Context(), nil, func(p *cli.Program) {
+			p.Dial = func(_ context.Context, _ []string, patience time.Duration) (cli.Cluster, error) {
+				got = patience
+				return nil, jobs.ErrUnavailable
+			}
+		}, strings.Fields(row.args)...)
+		if got != row.want {
+			t.Errorf("%s: patience of %s, want %s", row.args, got, row.want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if got := run(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "conductord ") || got.err != "" {
+		t.Errorf("got %+v", got)
+	}
+	var version cli.Version
+	if got := run(t, nil, "version", "-o", "json"); json.Unmarshal([]byte(got.out), &version) != nil || version.Go == "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestCheckConfig(t *testing.T) {
+	member := config.Member{Name: "n1", Raft: "10.0.0.1:7071", API: "10.0.0.1:7070"}
+	good := filepath.Join(t.TempDir(), "good.toml")
+	bad := filepath.Join(t.TempDir(), "bad.toml")
+	for path, text := range map[string]string{good: config.Example("n1", "shop", member), bad: "colour = 1\n" + config.Example("n2", "shop", member)} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		name string
+		args []string
+		code int
+		out  string
+		err  []string
+	}{
+		{"good", []string{good}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
+		{"by --config, with a flag", []string{"--config", good, "--log-json", "--limits-steps", "7"}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
+		{"a bad flag", []string{"--config", good, "--limits-steps", "0"}, 2, "", []string{"flags: --limits-steps: is 0"}},
+		{"good and bad", []string{good, bad}, 2, good + ": node n1 of cluster shop (n1): good\n", []string{bad + ":1: colour: there is no such key", `there is no member "n2"`}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := run(t, nil, append([]string{"check-config"}, row.args...)...)
+			if got.code != row.code || got.out != row.out {
+				t.Errorf("got %+v", got)
+			}
+			for _, want := range row.err {
+				if !strings.Contains(got.err, want) {
+					t.Errorf("no %q in %s", want, got.err)
+				}
+			}
+		})
+	}
+}
+
+// TestExampleConfig: what --example writes is a configuration.
+func TestExampleConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "n1.toml")
+	example := run(t, nil, "check-config", "--example")
+	if err := os.WriteFile(path, []byte(example.out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, nil, "check-config", path); got.code != 0 || got.out != path+": node n1 of cluster example (n1, n2, n3): good\n" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestLimitsAgree: package config stands beside logbook and cannot ask it for
+// the largest limits.
+func TestLimitsAgree(t *testing.T) {
+	limits := config.Default().Limits
+	if got := (logbook.Limits{Name: limits.Name, Value: limits.Value, Command: limits.Command, Steps: limits.Steps}); got != logbook.MaxLimits {
+		t.Errorf("config has %+v, logbook %+v", got, logbook.MaxLimits)
+	}
+}

@@ -1,0 +1,372 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// shownHistory is how many records of its slots a schedule is shown with.
+const shownHistory = 10
+
+func (p *Program) scheduleCommand() *cobra.Command {
+	return Noun("schedule", "Post jobs by the clock",
+		p.scheduleSetCommand(), p.scheduleListCommand(), p.scheduleShowCommand(), p.scheduleNextCommand(),
+		p.schedulePauseCommand(), p.scheduleResumeCommand(), p.scheduleRunCommand(), p.scheduleBackfillCommand(),
+		p.scheduleDeleteCommand(),
+	)
+}
+
+// scheduler is the part of a cluster that keeps schedules.
+func scheduler(cluster Cluster) (jobs.Scheduler, error) {
+	keeper, ok := cluster.(jobs.Scheduler)
+	if !ok {
+		return nil, fmt.Errorf("%w: this cluster keeps no schedules", jobs.ErrNotAllowed)
+	}
+	return keeper, nil
+}
+
+// scheduleVerb makes a command for one schedule, which its first argument
+// names.
+func (p *Program) scheduleVerb(use, short, long string, do func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error) *cobra.Command {
+	name := jobs.ScheduleName{}
+	cmd := &cobra.Command{
+		Use: use + " NAME", Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name.Name = args[0]
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				keeper, err := scheduler(cluster)
+				if err != nil {
+					return err
+				}
+				if err := do(ctx, keeper, name); err != nil {
+					return because(err, "%s schedule %s", use, name.Name)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name.Board, "board", jobs.DefaultBoard, "the board")
+	return cmd
+}
+
+// scheduleFlags say what a schedule is to be.
+type scheduleFlags struct {
+	rule, zone, overlap, missed, start, end string
+	name                                    string
+	content                                 contentFlags
+	work                                    workFlags
+}
+
+func (f *scheduleFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.rule, "rule", "", `when: five cron fields, six with seconds first, @daily and the like, or "@every 90s"`)
+	flags.StringVar(&f.zone, "zone", "", "the IANA time zone in which the rule is read, such as Europe/Berlin (UTC)")
+	flags.StringVar(&f.overlap, "overlap", "skip", "while a job of the schedule is not finished: skip, queue, cancel or allow")
+	flags.StringVar(&f.missed, "missed", "last=1", "of slots that were missed, post: none, last=N, or window=DURATION")
+	flags.StringVar(&f.start, "start", "", "no slot before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
+	flags.StringVar(&f.end, "end", "", "no slot after this time, or this long from now")
+	flags.StringVar(&f.name, "job-name", "", "a name for the jobs (that of the flow document, or of the schedule)")
+	f.content.add(cmd)
+	flags.StringVar(&f.work.document, "flow", "", "a flow document to run (TOML or JSON)")
+	flags.StringVar(&f.work.kind, "kind", "", "for jobs without a flow: what their workers ask for")
+}
+
+// schedule makes what the flags say.
+func (f *scheduleFlags) schedule(p *Program, now time.Time) (jobs.Schedule, error) {
+	s := jobs.Schedule{Rule: f.rule, Zone: f.zone, Overlap: jobs.Overlap(f.overlap)}
+	if f.rule == "" {
+		return s, usageError{errors.New("say when: --rule")}
+	}
+	var err error
+	if s.Missed, err = parseMissed(f.missed); err != nil {
+		return s, err
+	}
+	if s.Start, err = parseMoment("--start", f.start, now); err != nil {
+		return s, err
+	}
+	if s.End, err = parseMoment("--end", f.end, now); err != nil {
+		return s, err
+	}
+	s.Posting, err = f.posting(p)
+	return s, err
+}
+
+func (f *scheduleFlags) posting(p *Program) (jobs.Posting, error) {
+	posting := jobs.Posting{Name: f.name}
+	if err := f.content.fill(p, &posting); err != nil {
+		return posting, err
+	}
+	if err := f.work.fill(p, &posting); err != nil {
+		return posting, err
+	}
+	if f.name == "" && f.work.kind != "" {
+		posting.Name = "" // the schedule's
+	}
+	if posting.Book != nil {
+		// Every slot gets a book and a flow of its own. Without ids, to set the
+		// same schedule again changes nothing.
+		posting.Book.ID = logbook.BookID{}
+		for i := range posting.Book.Flows {
+			posting.Book.Flows[i].ID, posting.Book.Flows[i].Book = logbook.FlowID{}, logbook.BookID{}
+		}
+	}
+	posting.Flow = logbook.FlowID{}
+	return posting, nil
+}
+
+// parseMissed reads --missed.
+func parseMissed(text string) (jobs.Missed, error) {
+	policy, value, _ := strings.Cut(text, "=")
+	missed := jobs.Missed{Policy: jobs.MissedPolicy(policy)}
+	var err error
+	switch missed.Policy {
+	case jobs.MissedNone:
+		if value == "" {
+			return missed, nil
+		}
+	case jobs.MissedLast:
+		if missed.Last, err = strconv.Atoi(value); err == nil && missed.Last > 0 {
+			return missed, nil
+		}
+	case jobs.MissedWindow:
+		if missed.Window, err = time.ParseDuration(value); err == nil {
+			return missed, nil
+		}
+	}
+	return missed, usageError{fmt.Errorf("--missed must be none, last=N or window=DURATION, not %.64q", text)}
+}
+
+func (p *Program) scheduleSetCommand() *cobra.Command {
+	f := &scheduleFlags{}
+	schedule := jobs.Schedule{}
+	cmd := p.scheduleVerb("set", "Make a schedule, or change it",
+		"Every slot of the rule posts a job: of a flow document (--flow), or for workers of your own (--kind).\n"+
+			"The job finds its slot in its store, as \"slot\". To set what stands already changes nothing.",
+		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+			schedule.Board, schedule.Name = name.Board, name.Name
+			saved, err := keeper.SaveSchedule(ctx, schedule)
+			if err != nil {
+				return err
+			}
+			if p.JSON() {
+				return p.WriteJSON(shownScheduleOf(&saved))
+			}
+			return p.WriteLines([]string{fmt.Sprintf("%s %s", saved.Name, nextText(&saved))})
+		})
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		schedule, err = f.schedule(p, time.Now())
+		return err
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// nextText says when the next slot of a schedule is.
+func nextText(s *jobs.Schedule) string {
+	switch {
+	case s.Pause != nil:
+		return "is paused"
+	case s.Next.IsZero():
+		return "has no more slots"
+	}
+	return "next " + timeText(s.Next)
+}
+
+func (p *Program) scheduleListCommand() *cobra.Command {
+	query := jobs.ScheduleQuery{}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List schedules by board and name", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				keeper, err := scheduler(cluster)
+				if err != nil {
+					return err
+				}
+				schedules, err := allSchedules(ctx, keeper, query)
+				if err != nil {
+					return because(err, "list schedules")
+				}
+				return p.writeSchedules(schedules)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&query.Board, "board", "", "only of this board")
+	return cmd
+}
+
+// allSchedules gathers pages; a cluster keeps a bounded number of schedules.
+func allSchedules(ctx context.Context, keeper jobs.Scheduler, query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
+	var all []jobs.Schedule
+	for {
+		page, err := keeper.Schedules(ctx, query)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all = append(all, page...)
+		last := page[len(page)-1]
+		query.After = jobs.ScheduleName{Board: last.Board, Name: last.Name}
+	}
+}
+
+func (p *Program) writeSchedules(schedules []jobs.Schedule) error {
+	if p.JSON() {
+		shown := make([]shownSchedule, 0, len(schedules))
+		for i := range schedules {
+			s := shownScheduleOf(&schedules[i])
+			s.Posting = nil
+			shown = append(shown, s)
+		}
+		return p.WriteJSON(shown)
+	}
+	rows := make([][]string, 0, len(schedules))
+	for i := range schedules {
+		s := &schedules[i]
+		next := OrDash(timeText(s.Next))
+		if s.Pause != nil {
+			next = "paused"
+		}
+		rows = append(rows, []string{
+			s.Board, s.Name, s.Rule, cmp.Or(s.Zone, "UTC"), next, strconv.Itoa(s.Active), strconv.Itoa(s.Waiting),
+			strconv.FormatUint(s.Posted, 10), strconv.FormatUint(s.Skipped, 10),
+		})
+	}
+	return p.writeTable([]string{"board", "name", "rule", "zone", "next", "active", "waiting", "posted", "skipped"}, rows)
+}
+
+func (p *Program) scheduleShowCommand() *cobra.Command {
+	history := shownHistory
+	cmd := p.scheduleVerb("show", "Show a schedule, its next slots, and what became of the latest ones", "",
+		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+			const upcoming = 1
+			report, err := keeper.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: upcoming, History: history})
+			if err != nil {
+				return err
+			}
+			return p.writeReport(report)
+		})
+	cmd.Flags().IntVar(&history, "history", history, "how many slots of the past; at most "+strconv.Itoa(jobs.MaxSlotRecords))
+	return cmd
+}
+
+func (p *Program) scheduleNextCommand() *cobra.Command {
+	const five = 5
+	count := five
+	cmd := p.scheduleVerb("next", "Show the next slots of a schedule, in its time zone",
+		"Of a paused schedule: those that would come if it were resumed now.",
+		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+			report, err := keeper.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: count})
+			if err != nil {
+				return err
+			}
+			if p.JSON() {
+				return p.WriteJSON(append([]time.Time{}, report.Upcoming...))
+			}
+			zone, err := time.LoadLocation(report.Schedule.Zone)
+			if err != nil {
+				zone = time.UTC
+			}
+			lines := make([]string, 0, len(report.Upcoming))
+			for _, slot := range report.Upcoming {
+				lines = append(lines, slot.In(zone).Format(time.RFC3339))
+			}
+			return p.WriteLines(lines)
+		})
+	cmd.Flags().IntVarP(&count, "count", "n", count, "how many; at most "+strconv.Itoa(jobs.MaxUpcoming))
+	return cmd
+}
+
+func (p *Program) schedulePauseCommand() *cobra.Command {
+	reason := ""
+	cmd := p.scheduleVerb("pause", "Stop a schedule from posting until it is resumed", "Jobs that are posted already go on.",
+		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+			order := jobs.ScheduleOrder{ScheduleName: name, By: operatorName(), Reason: reason}
+			if err := keeper.PauseSchedule(ctx, order); err != nil {
+				return err
+			}
+			return p.showSchedule(ctx, keeper, name)
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in one sentence")
+	return cmd
+}
+
+func (p *Program) scheduleResumeCommand() *cobra.Command {
+	return p.scheduleVerb("resume", "Let a paused schedule go on",
+		"The slots that the pause has covered are recorded as skipped; `schedule backfill` posts them if they are wanted.",
+		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+			if err := keeper.ResumeSchedule(ctx, jobs.ScheduleOrder{ScheduleName: name, By: operatorName()}); err != nil {
+				return err
+			}
+			return p.showSchedule(ctx, keeper, name)
+		})
+}
+
+// showSchedule shows in a line where a schedule stands after a change.
+func (p *Program) showSchedule(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+	report, err := keeper.Schedule(ctx, name, jobs.ScheduleLook{})
+	if err != nil {
+		return err
+	}
+	if p.JSON() {
+		return p.WriteJSON(shownScheduleOf(&report.Schedule))
+	}
+	return p.WriteLines([]string{fmt.Sprintf("%s %s", report.Schedule.Name, nextText(&report.Schedule))})
+}
+
+func (p *Program) scheduleRunCommand() *cobra.Command {
+	return p.scheduleVerb("run", "Post a job of a schedule now",
+		"Whatever its rule, its overlap policy and a pause say. The slot of the job is the present time.",
+		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+			record, err := keeper.RunSchedule(ctx, jobs.ScheduleOrder{ScheduleName: name, By: operatorName()})
+			if err != nil {
+				return err
+			}
+			return p.writeRecords([]jobs.SlotRecord{record})
+		})
+}
+
+func (p *Program) scheduleBackfillCommand() *cobra.Command {
+	var from, to string
+	wanted := jobs.Backfill{By: operatorName()}
+	cmd := p.scheduleVerb("backfill", "Post the slots of a time in the past that have no job",
+		"Slots that were posted before are listed and stay as they are. Unless the overlap policy is allow, the\n"+
+			"jobs run one after the other. At most "+strconv.Itoa(jobs.MaxBackfill)+" slots at once.",
+		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+			wanted.ScheduleName = name
+			records, err := keeper.BackfillSchedule(ctx, wanted)
+			if err != nil {
+				return err
+			}
+			return p.writeRecords(records)
+		})
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		if from == "" {
+			return usageError{errors.New("say which time: --from")}
+		}
+		if wanted.From, err = parseMoment("--from", from, time.Now()); err != nil {
+			return err
+		}
+		wanted.To, err = parseMoment("--to", to, time.Now())
+		return err
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the first moment, such as 2030-01-02T15:04:05Z, or -24h for a day ago")
+	cmd.Flags().StringVar(&to, "to", "0s", "the moment after the last one (now)")
+	return cmd
+}
+
+func (p *Program) scheduleDeleteCommand() *cobra.Command {
+	return p.scheduleVerb("delete", "Forget a schedule and what became of its slots",
+		"Its jobs stay; slots that wait for others are not posted any more.",
+		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+			return keeper.DeleteSchedule(ctx, name)
+		})
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// shownSchedule is a schedule as JSON: with its posting, and durations as
+// people and the API write them.
+type shownSchedule struct {
+	jobs.Schedule
+	MissedWindow string       `json:"missed_window,omitempty"`
+	Posting      *shownPosted `json:"posting,omitempty"`
+}
+
+// shownPosted is what the slots of a schedule post.
+type shownPosted struct {
+	Name       string          `json:"name,omitempty"`
+	Priority   jobs.Priority   `json:"priority"`
+	Kind       string          `json:"kind,omitempty"`
+	Details    json.RawMessage `json:"details,omitempty"`
+	Store      logbook.Values  `json:"store,omitempty"`
+	Book       *logbook.Book   `json:"book,omitempty"`
+	Hold       bool            `json:"hold,omitempty"`
+	Front      bool            `json:"front,omitempty"`
+	Key        string          `json:"key,omitempty"`
+	Tags       []string        `json:"tags,omitempty"`
+	Labels     []string        `json:"labels,omitempty"`
+	MaxCrashes int             `json:"max_crashes,omitempty"`
+
+	Retry *jobs.RetryPolicy `json:"retry,omitempty"`
+}
+
+func shownScheduleOf(s *jobs.Schedule) shownSchedule {
+	shown := shownSchedule{Schedule: *s, Posting: &shownPosted{
+		Name: s.Posting.Name, Priority: s.Posting.Priority, Kind: s.Posting.Kind,
+		Details: s.Posting.Details, Store: s.Posting.Store, Book: s.Posting.Book,
+		Hold: s.Posting.Hold, Front: s.Posting.Front, Key: s.Posting.Key,
+		Tags: s.Posting.Tags, Labels: s.Posting.Labels, MaxCrashes: s.Posting.MaxCrashes, Retry: s.Posting.Retry,
+	}}
+	if s.Missed.Window > 0 {
+		shown.MissedWindow = s.Missed.Window.String()
+	}
+	return shown
+}
+
+// shownReport is a schedule with its slots, as JSON.
+type shownReport struct {
+	shownSchedule
+	Upcoming []time.Time       `json:"upcoming"`
+	History  []jobs.SlotRecord `json:"history"`
+}
+
+func (p *Program) writeReport(report jobs.ScheduleReport) error {
+	s := &report.Schedule
+	if p.JSON() {
+		return p.WriteJSON(shownReport{
+			shownScheduleOf(s), append([]time.Time{}, report.Upcoming...), append([]jobs.SlotRecord{}, report.History...),
+		})
+	}
+	err := p.writeFields([]field{
+		{"name", s.Name}, {"board", s.Board}, {"id", s.ID.String()}, {"rule", s.Rule}, {"zone", cmp.Or(s.Zone, "UTC")},
+		{"overlap", string(cmp.Or(s.Overlap, jobs.OverlapSkip))}, {"missed", missedText(s.Missed)},
+		{"start", timeText(s.Start)}, {"end", timeText(s.End)}, {"posts", postsText(&s.Posting)},
+		{"store", valuesText(s.Posting.Store)}, {"details", string(s.Posting.Details)},
+		{"key", s.Posting.Key}, {"tags", strings.Join(s.Posting.Tags, ", ")},
+		{"labels", strings.Join(s.Posting.Labels, ", ")}, {"max crashes", countText(s.Posting.MaxCrashes)},
+		{"retry", retryText(s.Posting.Retry)},
+		{"next", timeText(s.Next)}, {"paused", pauseText(s.Pause)},
+		{"active", strconv.Itoa(s.Active)}, {"waiting", strconv.Itoa(s.Waiting)},
+		{"posted", strconv.FormatUint(s.Posted, 10)}, {"skipped", strconv.FormatUint(s.Skipped, 10)},
+		{"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)},
+	})
+	if err != nil || len(report.History) == 0 {
+		return err
+	}
+	if err := p.WriteLines([]string{""}); err != nil {
+		return err
+	}
+	return p.writeRecords(report.History)
+}
+
+func missedText(m jobs.Missed) string {
+	switch m.Policy {
+	case jobs.MissedNone:
+		return "none"
+	case jobs.MissedWindow:
+		return "window=" + m.Window.String()
+	}
+	return fmt.Sprintf("last=%d", max(m.Last, 1))
+}
+
+// postsText says what a slot becomes.
+func postsText(posting *jobs.Posting) string {
+	said := "kind " + OrDash(posting.Kind)
+	if posting.Book != nil && len(posting.Book.Flows) == 1 {
+		flow := &posting.Book.Flows[0]
+		said = fmt.Sprintf("flow %s (%s)", flow.Name, flow.Factory.Name)
+	}
+	said += fmt.Sprintf(", priority %s", posting.Priority)
+	if posting.Front {
+		said += ", in front"
+	}
+	if posting.Hold {
+		said += ", held"
+	}
+	return said
+}
+
+func pauseText(pause *jobs.SchedulePause) string {
+	if pause == nil {
+		return ""
+	}
+	said := "at " + timeText(pause.At)
+	if pause.By != "" {
+		said += " by " + Clean(pause.By)
+	}
+	if pause.Reason != "" {
+		said += ": " + Clean(pause.Reason)
+	}
+	return said
+}
+
+// writeRecords shows what became of slots.
+func (p *Program) writeRecords(records []jobs.SlotRecord) error {
+	if p.JSON() {
+		return p.WriteJSON(append([]jobs.SlotRecord{}, records...))
+	}
+	rows := make([][]string, 0, len(records))
+	for i := range records {
+		r := &records[i]
+		slot := timeText(r.Slot)
+		if r.Slots() > 1 {
+			slot += fmt.Sprintf(" to %s (%d)", timeText(r.Through), r.Count)
+		}
+		job := "-"
+		if !r.Job.IsZero() {
+			job = r.Job.String()
+		}
+		trigger := string(r.Trigger)
+		if r.By != "" {
+			trigger += " by " + r.By
+		}
+		rows = append(rows, []string{slot, string(r.State), job, trigger, OrDash(r.Reason)})
+	}
+	return p.writeTable([]string{"slot", "state", "job", "by", "reason"}, rows)
+}

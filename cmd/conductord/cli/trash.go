@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+func (p *Program) trashCommand() *cobra.Command {
+	return Noun("trash", "Look at jobs that nobody could do, put them back, or remove them",
+		p.trashListCommand(), p.trashShowCommand(), p.trashRestoreCommand(), p.trashPurgeCommand())
+}
+
+func (p *Program) trashListCommand() *cobra.Command {
+	query := jobs.Query{States: []jobs.State{jobs.StateTrashed}}
+	limit := defaultListed
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List trashed jobs in the order of their posting, with the reason",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				listed, more, err := listJobs(ctx, cluster, query, limit)
+				if err != nil {
+					return because(err, "list trashed jobs")
+				}
+				if more {
+					p.Note("there are more: these are the first %d, and --limit 0 lists all", len(listed))
+				}
+				return p.writeTrash(listed)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&query.Board, "board", "", "only of this board")
+	flags.StringVar(&query.Kind, "kind", "", "only of this kind")
+	flags.StringVar(&query.Key, "key", "", "only with this key")
+	flags.StringSliceVar(&query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
+	flags.IntVar(&limit, "limit", limit, "at most so many; 0: all")
+	return cmd
+}
+
+func (p *Program) writeTrash(listed []jobs.Job) error {
+	if p.JSON() {
+		return p.WriteJSON(listed)
+	}
+	rows := make([][]string, 0, len(listed))
+	for i := range listed {
+		job := &listed[i]
+		rows = append(rows, []string{
+			job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), timeText(job.FinishedAt), countOrDash(job.Crashes), OrDash(job.Reason),
+		})
+	}
+	return p.writeTable([]string{"id", "board", "name", "kind", "trashed", "crashes", "reason"}, rows)
+}
+
+func countOrDash(count int) string { return OrDash(countText(count)) }
+
+func (p *Program) trashShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a trashed job with its evidence",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := jobs.ParseJobID(args[0])
+			if err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				job, err := cluster.Job(ctx, id)
+				switch {
+				case err != nil:
+					return because(err, "show job %s", id)
+				case job.State != jobs.StateTrashed:
+					return because(fmt.Errorf("%w: it is %s", jobs.ErrConflict, job.State), "show job %s in the trash", id)
+				}
+				return p.showJob(ctx, cluster, job)
+			})
+		},
+	}
+}
+
+func (p *Program) trashRestoreCommand() *cobra.Command {
+	return p.correctionCommand(&cobra.Command{
+		Use:   "restore ID…",
+		Short: "Put trashed jobs back on their boards",
+		Long: "Put trashed jobs back on their boards, with no crash and no failure counted. Their flows go on where they\n" +
+			"stand. A job without a flow that has failed or was reverted is put back too. To repeat it is harmless.",
+	}, func(ctx context.Context, cluster Cluster, order jobs.Order) error {
+		if err := cluster.Restore(ctx, order); err != nil {
+			return because(err, "restore job %s", order.Job)
+		}
+		job, err := cluster.Job(ctx, order.Job)
+		if err != nil {
+			return because(err, "read job %s, which is restored", order.Job)
+		}
+		if p.JSON() {
+			return p.writeJSONLine(job)
+		}
+		return p.WriteLines([]string{fmt.Sprintf("%s %s", job.ID, howEnded(&job))})
+	})
+}
+
+func (p *Program) trashPurgeCommand() *cobra.Command {
+	return p.correctionCommand(&cobra.Command{
+		Use:   "purge ID…",
+		Short: "Remove finished jobs with their books, for ever",
+		Long:  "Remove finished jobs for ever, with the books to which no other job refers, as retention would later.",
+	}, func(ctx context.Context, cluster Cluster, order jobs.Order) error {
+		if err := cluster.Purge(ctx, order); err != nil {
+			return because(err, "purge job %s", order.Job)
+		}
+		if p.JSON() {
+			return p.writeJSONLine(map[string]any{"id": order.Job, "purged": true})
+		}
+		return p.WriteLines([]string{order.Job.String() + " purged"})
+	})
+}
+
+// correctionCommand completes a command that does the same to each of some
+// jobs, and stops at the first that it cannot be done to.
+func (p *Program) correctionCommand(cmd *cobra.Command, correct func(context.Context, Cluster, jobs.Order) error) *cobra.Command {
+	order := jobs.Order{}
+	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := parseJobIDs(args)
+		if err != nil {
+			return err
+		}
+		order.By = operatorName()
+		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			for _, order.Job = range ids {
+				if err := correct(ctx, cluster, order); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	cmd.Flags().StringVar(&order.Reason, "reason", "", "why, in one sentence")
+	return cmd
+}
+
+func parseJobIDs(args []string) ([]jobs.JobID, error) {
+	ids := make([]jobs.JobID, 0, len(args))
+	for _, arg := range args {
+		id, err := jobs.ParseJobID(arg)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}

@@ -1,0 +1,49 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+)
+
+func TestTrash(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--kind", "k", "--name", "dig", "--tag", "hard")
+	post(t, cluster, "--kind", "k", "--name", "other")
+	run(t, cluster, "job", "trash", "--reason", "there is rock below", id.String())
+	for _, row := range []struct {
+		args string
+		code int
+		out  string // part of it
+		err  string // part of it
+	}{
+		{"trash list", 0, "there is rock below", ""},
+		{"trash list --tag hard --board default --kind k", 0, "dig", ""},
+		{"trash list --tag soft", 0, "REASON\n", ""},
+		{"-o json trash list", 0, `"reason": "there is rock below"`, ""},
+		{"trash list --limit -1", cli.ExitUsage, "", "must not be negative"},
+		{"trash show ID", 0, "failure:      operator: there is rock below", ""},
+		{"job explain ID", 0, "conductord trash restore ID", ""},
+		{"trash restore --reason now ID", 0, "ID claimable\n", ""},
+		{"trash restore ID", 0, "ID claimable\n", ""},
+		{"trash show ID", cli.ExitConflict, "", "it is claimable"},
+		{"trash purge ID", cli.ExitConflict, "", "it is claimable"},
+		{"job cancel ID", 0, "ID completed: cancelled\n", ""},
+		{"trash restore ID", cli.ExitConflict, "", "it is completed, cancelled"},
+		{"trash purge ID", 0, "ID purged\n", ""},
+		{"trash purge ID", cli.ExitNotFound, "", "not found"},
+		{"trash restore ID", cli.ExitNotFound, "", "not found"},
+		{"trash restore x", cli.ExitUsage, "", "job id"},
+	} {
+		got := run(t, cluster, strings.Fields(strings.ReplaceAll(row.args, "ID", id.String()))...)
+		out := strings.ReplaceAll(got.out, id.String(), "ID")
+		if got.code != row.code || !strings.Contains(out, row.out) || !strings.Contains(got.err, row.err) {
+			t.Errorf("%s: %+v", row.args, got)
+		}
+	}
+	if page, err := cluster.Jobs(t.Context(), jobs.Query{}); err != nil || len(page.Jobs) != 1 {
+		t.Errorf("left are %v (%v)", page.Jobs, err)
+	}
+}

@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/logbook"
+)
+
+// treeRow is one line of a flow's tree: a step, a retry, or a flow within the flow.
+type treeRow struct {
+	name  string
+	depth int
+	group flow.Pattern // of a flow; empty for a step
+	retry bool
+	only  string // the conditions under which it is run; empty if there are none
+
+	// Of a row for instances of a step, one for each element of a list: theirs.
+	// The first of them are shown in rows of their own.
+	instances []*logbook.AtomDetail
+}
+
+// rowsOf lays a flow out. A document can be read again, so that steps which
+// have not begun are shown too; of other flows only the recorded steps are
+// known here, since the code that builds them is the conductors'.
+func rowsOf(detail *logbook.FlowDetail) []treeRow {
+	if plan := planOf(detail); plan != nil {
+		return nodeRows(plan)
+	}
+	rows := make([]treeRow, 0, len(detail.Atoms))
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry})
+	}
+	return rows
+}
+
+// planOf is the plan of a flow that is a document; nil if it is none.
+func planOf(detail *logbook.FlowDetail) *flow.Plan {
+	if detail.Factory.Name != spec.Kind {
+		return nil
+	}
+	document, err := spec.Parse(detail.Factory.Args, "flow.json")
+	if err != nil {
+		return nil
+	}
+	plan, err := document.Compile(detail.Targets...)
+	if err != nil {
+		return nil
+	}
+	return plan
+}
+
+// layout makes the rows of a plan.
+type layout struct {
+	plan *flow.Plan
+	only map[string]string // by the first step of what is decided about
+	rows []treeRow
+}
+
+func nodeRows(plan *flow.Plan) []treeRow {
+	l := &layout{plan: plan, only: map[string]string{}}
+	for _, choice := range plan.Choices() {
+		var names []string
+		for i := range choice.Voices {
+			names = append(names, choice.Voices[i].Name)
+		}
+		l.only[plan.Step(choice.Target.First).Name()] = strings.Join(names, " and ")
+	}
+	if root, ok := plan.Root().(*flow.Flow); ok {
+		l.children(root, 0)
+	} else {
+		l.step(plan.Root(), 0)
+	}
+	return l.rows
+}
+
+func (l *layout) children(parent *flow.Flow, depth int) {
+	l.retry(parent, depth)
+	for _, child := range parent.Children() {
+		inner, isFlow := child.(*flow.Flow)
+		if !isFlow {
+			l.step(child, depth)
+			continue
+		}
+		before := len(l.rows)
+		l.rows = append(l.rows, treeRow{name: inner.Name(), depth: depth, group: inner.Pattern()})
+		if body, is := bodyOf(inner); is {
+			l.retry(inner, depth+1)
+			l.step(inner, depth+1) // the atom that takes the list
+			if l.children(body, depth+1); len(l.rows) == before+1 {
+				l.rows = l.rows[:before]
+			}
+			continue
+		}
+		if l.children(inner, depth+1); len(l.rows) == before+1 {
+			l.rows = l.rows[:before] // nothing of it is left by the targets
+		}
+	}
+}
+
+func (l *layout) retry(over *flow.Flow, depth int) {
+	retry := over.Retrier()
+	if retry == nil {
+		return
+	}
+	if _, left := l.plan.Find(retry.Name()); left {
+		l.rows = append(l.rows, treeRow{name: retry.Name(), depth: depth, retry: true, only: l.only[retry.Name()]})
+	}
+}
+
+// bodyOf is what an each runs for every element, if the flow is one.
+func bodyOf(inner *flow.Flow) (*flow.Flow, bool) {
+	if inner.Pattern() != flow.PatternEach || len(inner.Children()) != 1 {
+		return nil, false
+	}
+	body, ok := inner.Children()[0].(*flow.Flow)
+	return body, ok
+}
+
+func (l *layout) step(node flow.Node, depth int) {
+	if _, left := l.plan.Find(node.Name()); left {
+		l.rows = append(l.rows, treeRow{name: node.Name(), depth: depth, only: l.only[node.Name()]})
+	}
+}
+
+// tree is a picture of a flow at one moment. Drawing it decides nothing and
+// touches nothing.
+type tree struct {
+	rows    []treeRow
+	detail  *logbook.FlowDetail
+	now     time.Time
+	results bool // with the steps' results and failures
+	colour  bool
+	width   int // of a line; 0: any
+	height  int // in lines; 0: any
+}
+
+// marks show states at a glance.
+var marks = map[logbook.AtomState]struct{ mark, colour string }{
+	logbook.AtomPending:       {"·", ""},
+	logbook.AtomRunning:       {"▶", "\x1b[36m"},
+	logbook.AtomSuccess:       {"✓", "\x1b[32m"},
+	logbook.AtomFailure:       {"✗", "\x1b[31m"},
+	logbook.AtomReverting:     {"↶", "\x1b[33m"},
+	logbook.AtomReverted:      {"↺", "\x1b[33m"},
+	logbook.AtomRevertFailure: {"‼", "\x1b[31m"},
+	logbook.AtomRetrying:      {"↻", "\x1b[36m"},
+	logbook.AtomIgnored:       {"-", ""},
+}
+
+const colourOff = "\x1b[0m"
+
+// widestName bounds the column of names: a name that is longer moves what
+// stands behind it, and not that of all others.
+const widestName = 24
+
+// lines draws the tree: the flow with a bar, then a line for each row.
+func (t *tree) lines() []string {
+	atoms := make(map[string]*logbook.AtomDetail, len(t.detail.Atoms))
+	for i := range t.detail.Atoms {
+		atoms[t.detail.Atoms[i].Name] = &t.detail.Atoms[i]
+	}
+	t.rows = folded(t.rows, t.detail.Atoms, atoms)
+	nameWidth := 0
+	for _, row := range t.rows {
+		nameWidth = max(nameWidth, min(widestName, 2*row.depth+utf8.RuneCountInString(Clean(row.name))))
+	}
+	lines := []string{t.clip(t.headline(atoms), "")}
+	first, end := t.window(atoms)
+	for _, row := range t.rows[first:end] {
+		lines = append(lines, t.rowLines(row, atoms[row.name], nameWidth)...)
+	}
+	if hidden := len(t.rows) - (end - first); hidden > 0 {
+		lines = append(lines, t.clip(fmt.Sprintf("  … and %d more", hidden), ""))
+	}
+	return lines
+}
+
+// window chooses the rows that fit: from a little above the first step that
+// is not finished.
+func (t *tree) window(atoms map[string]*logbook.AtomDetail) (first, end int) {
+	// The headline, the line that tells of the rest, and the line below, where
+	// the cursor waits: a picture that fills the screen scrolls it, and what has
+	// gone out at the top cannot be drawn over.
+	const around = 3
+	if t.height == 0 || len(t.rows) <= t.height-around {
+		return 0, len(t.rows)
+	}
+	room := max(1, t.height-around)
+	for i, row := range t.rows {
+		if row.counts() && !row.settled(atoms) {
+			first = max(0, min(i-1, len(t.rows)-room))
+			break
+		}
+	}
+	return first, first + room
+}
+
+// settled tells whether a step has come to rest.
+func settled(atom *logbook.AtomDetail) bool {
+	if atom == nil {
+		return false
+	}
+	switch atom.State {
+	case logbook.AtomPending, logbook.AtomRunning, logbook.AtomReverting, logbook.AtomRetrying:
+		return false
+	}
+	return true
+}
+
+func (t *tree) headline(atoms map[string]*logbook.AtomDetail) string {
+	steps, done := 0, 0
+	for _, row := range t.rows {
+		switch {
+		case !row.counts():
+		case len(row.instances) > 0:
+			steps += len(row.instances)
+			done += row.done()
+		default:
+			steps++
+			if settled(atoms[row.name]) {
+				done++
+			}
+		}
+	}
+	return fmt.Sprintf("%s  %s  %s %d/%d steps", Clean(t.detail.Name), t.detail.State, Bar(done, steps), done, steps)
+}
+
+// Bar draws how much is done.
+func Bar(done, all int) string {
+	return barOf(done, all, 20)
+}
+
+func barOf(done, all, width int) string {
+	filled := 0
+	if all > 0 {
+		filled = width * done / all
+	}
+	return "[" + strings.Repeat("█", filled) + strings.Repeat("░", width-filled) + "]"
+}
+
+// rowLines is a row; where a result or a failure does not fit beside it, it
+// stands below.
+func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []string {
+	indent := strings.Repeat("  ", row.depth)
+	if row.group != "" {
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s (%s)", indent, Clean(row.name), row.group), "")}
+	}
+	if len(row.instances) > 0 {
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d  %s", indent, Clean(row.name), len(row.instances), countsOf(row.instances)), "")}
+	}
+	state := logbook.AtomPending
+	if atom != nil {
+		state = atom.State
+	}
+	look := marks[state]
+	name := Clean(row.name)
+	padding := strings.Repeat(" ", max(0, nameWidth-len(indent)-utf8.RuneCountInString(name)))
+	line := fmt.Sprintf("  %s%s %s%s  %-9s", indent, OrDash(look.mark), name, padding, state)
+	if facts := t.facts(&row, atom); facts != "" {
+		line += "  " + facts
+	}
+	outcome := t.outcome(atom)
+	if outcome == "" {
+		return []string{t.clip(strings.TrimRight(line, " "), look.colour)}
+	}
+	if both := line + "  " + outcome; utf8.RuneCountInString(both) <= pageWidth || !t.results {
+		return []string{t.clip(both, look.colour)}
+	}
+	below := "      " + indent
+	return []string{t.clip(strings.TrimRight(line, " "), look.colour), below + shortenTo(outcome, pageWidth-len(below))}
+}
+
+// pageWidth is what a page is made for that is not drawn on a terminal.
+const pageWidth = 80
+
+// shorten fits a result or a message into a line.
+func shorten(text string) string { return shortenTo(text, pageWidth) }
+
+// shortenTo fits it into so many characters.
+func shortenTo(text string, most int) string {
+	text, most = Clean(text), max(2, most)
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// clip cuts a line to the width, since a line that wraps is two lines to the
+// cursor, and colours what is left.
+func (t *tree) clip(line, colour string) string {
+	if t.width > 0 && utf8.RuneCountInString(line) >= t.width {
+		line = string([]rune(line)[:t.width-1])
+	}
+	if t.colour && colour != "" {
+		line = colour + line + colourOff
+	}
+	return line
+}

@@ -1,0 +1,94 @@
+package cli_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+)
+
+// argument is one that a command must be given, as its usage shows it; those
+// that may be left out stand in brackets.
+var argument = regexp.MustCompile(`(?:^| )[A-Z][A-Z-]*\b`)
+
+// TestUsageErrorsOfTheTree: whatever is wrong with the command line of whatever
+// command, the exit code is that of a wrong command line, also where it is the
+// flag library that finds it, and before a server is asked.
+func TestUsageErrorsOfTheTree(t *testing.T) {
+	const deaf = "x\x01" // no number, no time, no id, and no name
+	lines := 0
+	wrong := func(line ...string) {
+		t.Helper()
+		lines++
+		if got := run(t, nil, line...); got.code != cli.ExitUsage || got.out != "" {
+			t.Errorf("conductord %q: code %d\nstdout %s\nstderr %s", line, got.code, got.out, got.err)
+		}
+	}
+	var walk func(cmd *cobra.Command, path []string)
+	walk = func(cmd *cobra.Command, path []string) {
+		with := func(more ...string) []string { return append(append([]string{}, path...), more...) }
+		for _, child := range cmd.Commands() {
+			walk(child, with(child.Name()))
+		}
+		wrong(with("--no-such-flag")...)
+		if cmd.HasSubCommands() {
+			wrong(with("no-such-verb")...)
+			return
+		}
+		usage := strings.TrimPrefix(cmd.Use, cmd.Name())
+		needed := len(argument.FindAllString(regexp.MustCompile(`\[[^]]*\]`).ReplaceAllString(usage, ""), -1))
+		if needed > 0 {
+			wrong(path...)
+		}
+		if !strings.Contains(usage, "...") && cmd.Args != nil {
+			wrong(with("a", "b", "c", "d")...)
+		}
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+			if _, required := flag.Annotations[cobra.BashCompOneRequiredFlag]; required {
+				wrong(path...)
+			}
+			switch flag.Value.Type() {
+			case "string", "stringSlice", "stringArray": // whose values each command reads by itself: see TestWrongCommandLines
+			default:
+				wrong(with("--" + flag.Name + "=" + deaf)...)
+			}
+		})
+	}
+	program := &cli.Program{}
+	addCommands(program)
+	walk(program.Tree(), nil)
+	const several = 200
+	if lines < several {
+		t.Errorf("only %d command lines were tried", lines)
+	}
+	t.Logf("%d wrong command lines", lines)
+}
+
+// TestWhatMustBeSaid: each command that cannot do without a flag says so.
+func TestWhatMustBeSaid(t *testing.T) {
+	const id = "01890000-0000-7000-8000-000000000001"
+	for _, row := range []struct{ args, want string }{
+		{"schedule set s", "--rule"},
+		{"schedule set s --rule @daily", "--flow, --book or --kind"},
+		{"schedule backfill s", "--from"},
+		{"job post", "--flow, --book or --kind"},
+		{"job delay " + id, "--until"},
+		{"job reprioritise " + id, "--priority"},
+		{"job wait", "--board"},
+		{"claim extend " + id, "token"},
+		{"claim extend " + id + " --token 1-1", "claim expiry is invalid"},
+		{"board limit default", "--jobs"},
+		{"bulk cancel", "at least one filter"},
+		{"server", "must be set"},
+		{"log-store convert --to wal", "data-dir"},
+	} {
+		got := run(t, openCluster(t), strings.Fields(row.args)...)
+		if got.code != cli.ExitUsage || !strings.Contains(got.err, row.want) || got.out != "" {
+			t.Errorf("conductord %s: %+v", row.args, got)
+		}
+	}
+}

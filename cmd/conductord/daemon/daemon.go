@@ -1,0 +1,260 @@
+// Package daemon runs a node with its conductor, and has the commands that run
+// nodes or work on what stopped nodes leave.
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	metrics "github.com/hashicorp/go-metrics/compat"
+	metricsprometheus "github.com/hashicorp/go-metrics/compat/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/flow/handler/scratch"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+const (
+	// stopMargin is what a stopping daemon gets beyond its drain timeout, for
+	// the writes that hand its jobs over.
+	stopMargin = 2 * time.Second
+	// handlerGrace is what a handler gets between SIGTERM and SIGKILL: with the
+	// drain timeout it keeps within the second in which a stopping node hands over.
+	handlerGrace = 300 * time.Millisecond
+	// dialPatience bounds how long the conductor waits for its own node's
+	// HTTP port, which is open already when it dials.
+	dialPatience = 10 * time.Second
+	// stepsDir is where steps have their working directories, in the data directory.
+	stepsDir = "steps"
+)
+
+// Commands are the commands of this package.
+func Commands(p *cli.Program) []*cobra.Command {
+	return []*cobra.Command{serverCommand(p), devCommand(p), logStoreCommand(p), checkConfigCommand(p)}
+}
+
+// daemon is a node and the conductor beside it.
+type daemon struct {
+	config    config.Config
+	logger    hclog.Logger
+	node      *node.Node
+	client    *raftboard.Client    // of the conductor; nil if there is none
+	conductor *conductor.Conductor // nil if there is none
+	working   sync.WaitGroup       // the conductor's Run, and the reaping of orphans
+	unreap    context.CancelFunc   // ends the reaping; nil if there is no conductor
+}
+
+// startDaemon opens the node and sets its conductor to work. first says that
+// an empty data directory is what is expected.
+func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.Logger) (*daemon, error) {
+	tightenUmask() // the files that the daemon makes are nobody else's business
+	dataDir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the data directory %q: %w", c.DataDir, err)
+	}
+	c.DataDir = dataDir
+	registry, err := daemonMetrics()
+	if err != nil {
+		return nil, err
+	}
+	options := nodeOptions(c, first, logger, registry)
+	if options.CheckFlow, err = documentCheck(limitsOf(c)); err != nil {
+		return nil, err
+	}
+	opened, err := node.Open(options)
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{config: c, logger: logger, node: opened}
+	if c.Conductor.Enabled {
+		if err := d.startConductor(ctx); err != nil {
+			return nil, errors.Join(err, d.stop())
+		}
+	}
+	return d, nil
+}
+
+// daemonMetrics makes the registry in which the node, the Go runtime and raft
+// itself keep their numbers. raft knows only one sink for the whole process.
+func daemonMetrics() (*prometheus.Registry, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	sink, err := metricsprometheus.NewPrometheusSinkFrom(metricsprometheus.PrometheusOpts{Registerer: registry, Expiration: time.Hour})
+	if err != nil {
+		return nil, fmt.Errorf("cannot collect raft's metrics: %w", err)
+	}
+	settings := metrics.DefaultConfig("")
+	settings.EnableHostname, settings.EnableRuntimeMetrics, settings.EnableServiceLabel = false, false, false
+	if _, err := metrics.NewGlobal(settings, sink); err != nil {
+		return nil, fmt.Errorf("cannot collect raft's metrics: %w", err)
+	}
+	return registry, nil
+}
+
+func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *prometheus.Registry) node.Options {
+	var members []node.Member
+	for _, member := range c.Cluster.Members {
+		members = append(members, node.Member{Name: member.Name, Raft: member.Raft, API: member.API})
+	}
+	return node.Options{
+		Name: c.Node, Cluster: c.Cluster.ID, Members: members, DataDir: c.DataDir, Init: first,
+		Version: cli.ProgramVersion().Version, LogStore: node.LogStore(c.LogStore), RaftListen: c.RaftAddress(), APIListen: c.APIAddress(),
+		Raft: node.RaftTimings{
+			Heartbeat: c.Raft.Heartbeat, Election: c.Raft.Election, LeaderLease: c.Raft.LeaderLease,
+			MaxAppendEntries: c.Raft.MaxAppendEntries, SnapshotInterval: c.Raft.SnapshotInterval,
+			SnapshotThreshold: uint64(c.Raft.SnapshotThreshold), TrailingLogs: uint64(c.Raft.TrailingLogs),
+		},
+		Sessions:  node.SessionTimings{Grace: c.Sessions.Grace, CoolDown: c.Sessions.CoolDown, MaxCrashes: c.Sessions.MaxCrashes},
+		Retention: node.Retention{MaxAge: c.Retention.MaxAge, Keep: uint64(c.Retention.Keep)},
+		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve),
+		Logger: logger, Metrics: registry,
+	}
+}
+
+// documentCheck finds the faults of documents when they are posted. It needs no
+// handlers: those that a node lacks, another may have.
+func documentCheck(limits logbook.Limits) (func(*logbook.FlowDetail, logbook.Values) error, error) {
+	registry := flow.NewRegistry()
+	err := registry.Register(spec.Kind, func(args json.RawMessage) (*flow.Flow, error) {
+		document, err := spec.Parse(args, "flow document.json")
+		if err != nil {
+			return nil, err
+		}
+		return document.Build(nil)
+	})
+	return flow.NewChecker(registry, limits).Check, err
+}
+
+func limitsOf(c config.Config) logbook.Limits {
+	return logbook.Limits{Name: c.Limits.Name, Value: c.Limits.Value, Command: c.Limits.Command, Steps: c.Limits.Steps}
+}
+
+// startConductor opens the handlers and runs a conductor against the daemon's
+// own node; through it the client learns of the others.
+func (d *daemon) startConductor(ctx context.Context) error {
+	handlers, err := handler.Open(d.config.Conductor.Handlers...)
+	if err != nil {
+		return err
+	}
+	// What is there was left by a killed daemon: this one holds the data directory.
+	steps := filepath.Join(d.config.DataDir, stepsDir)
+	if err := errors.Join(os.MkdirAll(steps, 0o700), scratch.Sweep(steps, "")); err != nil {
+		d.logger.Warn("cannot empty the directory for the working directories of steps", "directory", steps, "error", err)
+	}
+	registry := flow.NewRegistry()
+	factory := spec.Factory(handlers, handler.Limits(limitsOf(d.config)), handler.Grace(handlerGrace), handler.Scratch(steps))
+	if err := registry.Register(spec.Kind, factory); err != nil {
+		return err
+	}
+	offered, err := offering(handlers.Names())
+	if err != nil {
+		return fmt.Errorf("cannot name the handlers: %w", err)
+	}
+	dialing, cancel := context.WithTimeout(ctx, dialPatience)
+	defer cancel()
+	d.client, err = raftboard.Open(dialing, raftboard.Options{
+		Endpoints: []string{localAddress(d.node.APIAddress())}, Logger: d.logger.Named("client"),
+	})
+	if err != nil {
+		return fmt.Errorf("cannot start the conductor: %w", err)
+	}
+	d.conductor, err = conductor.New(conductor.Options{
+		Board: ownBoard{d.client, d.node}, Logbook: d.client, Registry: registry,
+		Name: d.config.ConductorName(), Boards: d.config.Conductor.Boards, Labels: d.config.Conductor.Labels,
+		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
+		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
+		Metadata: offered, Elsewhere: hasHandlers,
+		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
+	})
+	if err != nil {
+		return err
+	}
+	d.logger.Info("handlers", "directories", d.config.Conductor.Handlers, "names", handlers.Names())
+	d.working.Go(func() { // ends with stop
+		if err := d.conductor.Run(context.WithoutCancel(ctx)); err != nil {
+			d.logger.Warn("the conductor ended", "error", err)
+		}
+	})
+	reaping, cancelReaping := context.WithCancel(context.WithoutCancel(ctx))
+	d.unreap = cancelReaping
+	d.working.Go(func() { // ends with stop
+		if err := handlers.ReapOrphans(reaping); err != nil {
+			d.logger.Warn("orphans of handlers are not waited for", "error", err)
+		}
+	})
+	return nil
+}
+
+// ownBoard is the board as the daemon's own conductor sees it: its sessions
+// are opened by the node, which refuses it none for what other clients have.
+type ownBoard struct {
+	*raftboard.Client
+	node *node.Node
+}
+
+// OpenSession implements jobs.Attendant.
+func (b ownBoard) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
+	return b.node.OpenSession(ctx, opening)
+}
+
+// localAddress is how the daemon reaches its own port, also if it listens on
+// every address of the machine.
+func localAddress(listening net.Addr) string {
+	host, port, err := net.SplitHostPort(listening.String())
+	if err != nil {
+		return listening.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// stop hands over what the daemon holds: first the jobs, while the node still
+// serves, then the leadership.
+func (d *daemon) stop() error {
+	var errs []error
+	if d.conductor != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), d.config.DrainTimeout+stopMargin)
+		defer cancel()
+		errs = append(errs, d.conductor.Drain(ctx))
+		d.unreap()
+		d.working.Wait()
+	}
+	if d.client != nil {
+		d.client.Close()
+	}
+	return errors.Join(append(errs, d.node.Close())...)
+}
+
+// daemonLogger makes the one stream of log lines.
+func daemonLogger(c config.Config, to io.Writer) hclog.Logger {
+	alone := len(c.Cluster.Members) == 1
+	return hclog.New(&hclog.LoggerOptions{
+		Name: "conductord", Level: hclog.LevelFromString(c.Log.Level), Output: to, JSONFormat: c.Log.JSON,
+		// A cluster of one has no leader to hear from at its start: that is no warning.
+		Exclude: func(_ hclog.Level, message string, _ ...any) bool {
+			return alone && message == "heartbeat timeout reached, starting election"
+		},
+	})
+}

@@ -1,0 +1,9 @@
+package daemon
+
+import "github.com/conductord/conductord/cmd/conductord/cli"
+
+// BallastBytes is what a daemon takes beyond its heap.
+const BallastBytes = ballastBytes
+
+// Ballast is how much of that a program takes in its environment.
+func Ballast(p *cli.Program) int { return len(ballast(p)) }

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// ConvertedLog is what log-store convert says.
+type ConvertedLog struct {
+	From  string `json:"from"`
+	To    string `json:"to"`
+	First uint64 `json:"first"` // entry; 0: there is none
+	Last  uint64 `json:"last"`
+	Kept  string `json:"kept,omitempty"` // the old store; empty: nothing was to be done
+}
+
+func logStoreCommand(p *cli.Program) *cobra.Command {
+	return cli.Noun("log-store", "Change how a stopped node keeps its raft log", convertLogCommand(p))
+}
+
+func convertLogCommand(p *cli.Program) *cobra.Command {
+	var to, dataDir string
+	cmd := &cobra.Command{
+		Use:   "convert --to bolt|wal --data-dir DIR",
+		Short: "Copy the raft log of a stopped node into another store",
+		Long: "Copy log entries, term and votes of a stopped node into another store, read all of it back, and make the new\n" +
+			"store the one that counts. The old one is kept aside until the node has started well. If this is cut off, say it\n" +
+			"again: until the last moment the node starts with its old store. A node that runs is refused.\n\n" +
+			"Afterwards set log_store in the node's configuration, and start it.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if to == "" || dataDir == "" {
+				return cli.UsageError(errors.New("say which store it is to be, and where the node's data is: --to and --data-dir"))
+			}
+			return convertLog(cmd.Context(), p, dataDir, node.LogStore(to))
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the store that the node is to have: bolt or wal")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
+	return cmd
+}
+
+func convertLog(ctx context.Context, p *cli.Program, dataDir string, to node.LogStore) error {
+	tightenUmask() // what is written is as private as what it is copied from
+	path, err := filepath.Abs(dataDir)
+	if err != nil {
+		return fmt.Errorf("cannot use the data directory %q: %w", dataDir, err)
+	}
+	logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: p.Err})
+	done, err := node.ConvertLog(ctx, path, to, logger)
+	if err != nil {
+		return err
+	}
+	if p.JSON() {
+		return p.WriteJSON(ConvertedLog{From: string(done.From), To: string(done.To), First: done.First, Last: done.Last, Kept: done.Kept})
+	}
+	if done.Kept == "" {
+		return p.WriteLines([]string{fmt.Sprintf("%s has the log store %s already", path, to)})
+	}
+	return p.WriteLines([]string{
+		fmt.Sprintf("entries %d to %d are in %s now, and were read back", done.First, done.Last, to),
+		fmt.Sprintf("set log_store = %q in the node's configuration, and start it", to),
+		fmt.Sprintf("the old store is kept as %s until it has started well", done.Kept),
+	})
+}

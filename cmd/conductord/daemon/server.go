@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/config"
+)
+
+func serverCommand(p *cli.Program) *cobra.Command {
+	var flags *configFlags
+	var first bool
+	cmd := &cobra.Command{
+		Use:   "server --config FILE",
+		Short: "Run one node of a cluster",
+		Long: "Run one node of a cluster until SIGTERM or SIGINT; then hand over its jobs and the leadership, and end.\n\n" +
+			"The configurations of all nodes list the same members. Say --init at the first start of each node: an empty\n" +
+			"data directory is refused otherwise, since it may be a disk that is missing. The order of starts does not matter;\n" +
+			"the first election waits until every member has answered with the same list.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := flags.load(p.Env)
+			if err != nil {
+				return cli.UsageError(err)
+			}
+			return serve(cmd.Context(), p, loaded, first, nil)
+		},
+	}
+	flags = addConfigFlags(cmd)
+	cmd.Flags().BoolVar(&first, "init", false, "this is the node's first start: its data directory is empty on purpose")
+	return cmd
+}
+
+// serve runs a daemon until ctx ends. started is told when it can be called.
+func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, started func(*daemon) error) error {
+	logger := daemonLogger(c, p.Err)
+	room := ballast(p)
+	defer runtime.KeepAlive(room)
+	logger.Info("starting", "node", c.Node, "cluster", c.Cluster.ID, "version", cli.ProgramVersion().Version)
+	running, err := startDaemon(ctx, c, first, logger)
+	if err != nil {
+		return fmt.Errorf("cannot run node %q: %w", c.Node, err)
+	}
+	logger.Info("serving", "api", running.node.APIAddress(), "raft", c.RaftAddress())
+	if started != nil {
+		if err := started(running); err != nil {
+			_ = running.stop()
+			return err
+		}
+	}
+	<-ctx.Done()
+	logger.Info("stopping: handing over")
+	if err := running.stop(); err != nil {
+		logger.Warn("stopped, but not cleanly", "error", err)
+		return nil // everything that must last has lasted: a stop on request is no failure
+	}
+	logger.Info("stopped")
+	return nil
+}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package daemon
+
+// tightenUmask: there is no umask here.
+func tightenUmask() {}

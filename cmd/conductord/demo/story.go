@@ -1,0 +1,257 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// story is what the events of a demo tell, and what was seen in the logbook on
+// the way. Events say when things happened; the logbook says what is true.
+type story struct {
+	program *cli.Program
+	client  *raftboard.Client
+	ready   chan struct{} // closed when the watch has begun
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced at every event
+	jobs     map[jobs.JobID]*jobStory
+	steps    int // of all jobs
+	finished int
+	stepped  int // steps that have a result
+	kills    []*killStory
+	faults   map[string]int // by name; only chaos counts them
+	shown    time.Time
+	recorded map[recordKey]logbook.Attempt // results seen in the logbook
+}
+
+type jobStory struct {
+	postedJob
+	state  jobs.State
+	owner  string
+	owners []string // all claims, in order
+	done   map[string]bool
+}
+
+// killStory is what became of the jobs of a killed node.
+type killStory struct {
+	node      string
+	at        time.Time
+	waiting   map[jobs.JobID]bool // not claimed by another yet
+	claimable []time.Duration     // from the kill, for each job
+	claimed   []time.Duration
+}
+
+// recordKey names one execution whose result is in the logbook.
+type recordKey struct {
+	flow   logbook.FlowID
+	step   string
+	number int
+}
+
+func newStory(p *cli.Program, client *raftboard.Client) *story {
+	return &story{
+		program: p, client: client, ready: make(chan struct{}), changed: make(chan struct{}),
+		jobs: map[jobs.JobID]*jobStory{}, recorded: map[recordKey]logbook.Attempt{}, faults: map[string]int{},
+	}
+}
+
+// follow hears events until ctx ends; then the channel is closed. Events are
+// heard from before the jobs are posted, and kept for those not yet expected.
+func (s *story) follow(ctx context.Context) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var after *jobs.Position
+		for event, err := range s.client.Watch(ctx, jobs.Watch{After: after, Flows: true}) {
+			if err != nil {
+				if ctx.Err() == nil {
+					s.program.Note("cannot hear events any more: %v", err)
+				}
+				return
+			}
+			s.hear(event, time.Now())
+		}
+	}()
+	return ended
+}
+
+func (s *story) job(id jobs.JobID) *jobStory {
+	if s.jobs[id] == nil {
+		s.jobs[id] = &jobStory{done: map[string]bool{}}
+	}
+	return s.jobs[id]
+}
+
+func (s *story) expect(posted []postedJob, steps int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range posted {
+		s.job(one.id).postedJob = one
+		s.steps += steps
+		if one.want != jobs.OutcomeSuccess {
+			s.steps-- // its last step fails
+		}
+	}
+}
+
+func (s *story) hear(event jobs.Event, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job := s.job(event.Job)
+	job.state = event.State
+	switch event.Kind {
+	case jobs.EventClaimed:
+		job.owner = event.Owner
+		job.owners = append(job.owners, event.Owner)
+		s.noteClaim(event.Job, now)
+	case jobs.EventDue, jobs.EventCooled:
+		for _, kill := range s.kills {
+			if kill.waiting[event.Job] {
+				kill.claimable = append(kill.claimable, now.Sub(kill.at))
+			}
+		}
+	case jobs.EventCompleted, jobs.EventTrashed:
+		s.finished++
+	case jobs.EventFlow:
+		for _, step := range event.Steps {
+			if step.State == string(logbook.AtomSuccess) && !job.done[step.Name] {
+				job.done[step.Name] = true
+				s.stepped++
+			}
+		}
+	}
+	if event.State != jobs.StateClaimed {
+		job.owner = ""
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	s.showLocked(now)
+}
+
+func (s *story) noteClaim(id jobs.JobID, now time.Time) {
+	for _, kill := range s.kills {
+		if kill.waiting[id] {
+			delete(kill.waiting, id)
+			kill.claimed = append(kill.claimed, now.Sub(kill.at))
+		}
+	}
+}
+
+// killed notes the death of a node, and tells how many jobs it held.
+func (s *story) killed(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kill := &killStory{node: name, at: time.Now(), waiting: map[jobs.JobID]bool{}}
+	for _, id := range s.heldBy(name) {
+		kill.waiting[id] = true
+	}
+	s.kills = append(s.kills, kill)
+	return len(kill.waiting)
+}
+
+// heldBy lists the jobs that a node holds; the caller holds the lock, as in
+// the conditions of until.
+func (s *story) heldBy(name string) []jobs.JobID {
+	var held []jobs.JobID
+	for id, job := range s.jobs {
+		if name != "" && job.owner == name && job.state == jobs.StateClaimed {
+			held = append(held, id)
+		}
+	}
+	return held
+}
+
+// handedOver tells whether all jobs of the last kill of a node have owners
+// again; for the conditions of until.
+func (s *story) handedOver(name string) bool {
+	for i := len(s.kills) - 1; i >= 0; i-- {
+		if s.kills[i].node == name {
+			return len(s.kills[i].waiting) == 0
+		}
+	}
+	return true
+}
+
+// until waits until a condition holds. It is asked again after every event.
+func (s *story) until(ctx context.Context, condition func(*story) bool) error {
+	for {
+		s.mu.Lock()
+		holds, changed := condition(s), s.changed
+		s.mu.Unlock()
+		if holds {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// remember reads what is recorded of every flow, to compare it with the end:
+// a result that was recorded must never change.
+func (s *story) remember(ctx context.Context) error {
+	s.mu.Lock()
+	var flows []logbook.FlowID
+	for _, job := range s.jobs {
+		flows = append(flows, job.flow)
+	}
+	s.mu.Unlock()
+	stale := s.client.Stale() // what any node has applied was committed
+	for _, id := range flows {
+		detail, err := stale.FlowDetail(ctx, id)
+		if err != nil {
+			return fmt.Errorf("cannot read flow %s: %w", id, err)
+		}
+		s.mu.Lock()
+		eachRecord(&detail, func(key recordKey, attempt logbook.Attempt) {
+			if _, known := s.recorded[key]; !known {
+				s.recorded[key] = attempt
+			}
+		})
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// eachRecord calls a function with every execution that has ended.
+func eachRecord(detail *logbook.FlowDetail, each func(recordKey, logbook.Attempt)) {
+	for i := range detail.Atoms {
+		for _, attempt := range detail.Atoms[i].Attempts {
+			if attempt.Action == logbook.ActionExecute && attempt.Ended() {
+				each(recordKey{detail.ID, detail.Atoms[i].Name, attempt.Number}, attempt)
+			}
+		}
+	}
+}
+
+// showLocked draws the progress: in place on a terminal, a line now and then elsewhere.
+func (s *story) showLocked(now time.Time) {
+	const onTerminal, elsewhere = 100 * time.Millisecond, 3 * time.Second
+	pause := elsewhere
+	if s.program.Terminal {
+		pause = onTerminal
+	}
+	last := s.finished == len(s.jobs)
+	if len(s.jobs) == 0 || s.steps == 0 || (now.Sub(s.shown) < pause && !last) {
+		return
+	}
+	s.shown = now
+	line := fmt.Sprintf("jobs %s %d/%d  steps %s %d/%d", cli.Bar(s.finished, len(s.jobs)), s.finished, len(s.jobs), cli.Bar(s.stepped, s.steps), s.stepped, s.steps) + s.suffered()
+	if !s.program.Terminal {
+		s.program.Note("%s", line)
+		return
+	}
+	fmt.Fprintf(s.program.Err, "\r\x1b[K%s", line)
+	if last {
+		fmt.Fprintln(s.program.Err)
+	}
+}

@@ -1,6 +1,0 @@
-//go:build !unix
-
-package main
-
-// tightenUmask: there is no umask here.
-func tightenUmask() {}

@@ -1,8 +1,0 @@
-//go:build unix
-
-package main
-
-import "syscall"
-
-// tightenUmask keeps new files from everybody but their owner.
-func tightenUmask() { syscall.Umask(0o077) }
