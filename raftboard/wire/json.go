@@ -2,10 +2,13 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -16,8 +19,9 @@ import (
 
 // JSONCodec is the JSON form of the API's messages: protojson with the field
 // names of the .proto files, in which a conductord.v1.Value stands as the JSON
-// value that it holds, byte for byte. Names are also accepted in
-// lowerCamelCase; a name that the message does not have is refused.
+// value that it holds, byte for byte, and tokens and positions as text
+// ("GENERATION-INDEX", "INDEX-ITEM"). Names are also accepted in lowerCamelCase;
+// a name that the message does not have is refused.
 //
 // A null in the place of a Value is the value null, not an absent one.
 type JSONCodec struct{}
@@ -41,7 +45,7 @@ func (JSONCodec) Marshal(message any) ([]byte, error) {
 	if err := json.Compact(&tight, loose); err != nil {
 		return nil, fmt.Errorf("internal error: protojson wrote no JSON: %w", err)
 	}
-	return rewrite(tight.Bytes(), m.ProtoReflect().Descriptor(), unwrapValue)
+	return rewrite(tight.Bytes(), m.ProtoReflect().Descriptor(), fromProtoJSON)
 }
 
 // Unmarshal reads a message.
@@ -53,7 +57,7 @@ func (JSONCodec) Unmarshal(data []byte, message any) error {
 	if err := checkJSON(data); err != nil {
 		return err
 	}
-	wrapped, err := rewrite(data, m.ProtoReflect().Descriptor(), wrapValue)
+	wrapped, err := rewrite(data, m.ProtoReflect().Descriptor(), toProtoJSON)
 	if err != nil {
 		return err
 	}
@@ -111,8 +115,55 @@ func jsonDepth(data []byte) int {
 	return deepest
 }
 
-// valueName is the message whose JSON form is ours.
-const valueName = "conductord.v1.Value"
+// form is how a message of ours stands in JSON where protojson has another.
+type form struct {
+	from func(out *bytes.Buffer, written []byte) error // from what protojson wrote
+	to   func(out *bytes.Buffer, given []byte) error   // to what protojson reads
+}
+
+var forms = map[protoreflect.FullName]form{
+	"conductord.v1.Value":    {unwrapValue, wrapValue},
+	"conductord.v1.Token":    pairForm("generation", "index"),
+	"conductord.v1.Position": pairForm("index", "item"),
+}
+
+func fromProtoJSON(f form, out *bytes.Buffer, data []byte) error { return f.from(out, data) }
+
+func toProtoJSON(f form, out *bytes.Buffer, data []byte) error { return f.to(out, data) }
+
+// pairForm writes a message of two numbers as the text "FIRST-SECOND".
+func pairForm(first, second string) form {
+	return form{
+		from: func(out *bytes.Buffer, written []byte) error {
+			numbers := map[string]json.RawMessage{}
+			if err := json.Unmarshal(written, &numbers); err != nil {
+				return fmt.Errorf("internal error: protojson wrote two numbers as %.64q: %w", written, err)
+			}
+			number := func(name string) string { // of 64 bits, and then in quotes, or of 32; protojson leaves zero out
+				return cmp.Or(strings.Trim(string(numbers[name]), `"`), "0")
+			}
+			fmt.Fprintf(out, `"%s-%s"`, number(first), number(second))
+			return nil
+		},
+		to: func(out *bytes.Buffer, given []byte) error {
+			if string(given) == "null" {
+				out.Write(given)
+				return nil
+			}
+			var text string
+			err := json.Unmarshal(given, &text)
+			before, after, found := strings.Cut(text, "-")
+			_, errBefore := strconv.ParseUint(before, 10, 64)
+			_, errAfter := strconv.ParseUint(after, 10, 64)
+			if err != nil || !found || errBefore != nil || errAfter != nil {
+				form := strings.ToUpper(first + "-" + second)
+				return &logbook.InvalidError{Field: "request", Reason: fmt.Sprintf("%.64q is not text of the form %s", given, form)}
+			}
+			fmt.Fprintf(out, `{"%s":"%s","%s":"%s"}`, first, before, second, after)
+			return nil
+		},
+	}
+}
 
 // wrapValue turns a value as users write it into what protojson reads.
 func wrapValue(out *bytes.Buffer, value []byte) error {
@@ -141,9 +192,9 @@ func unwrapValue(out *bytes.Buffer, wrapped []byte) error {
 	return nil
 }
 
-// rewrite copies the JSON form of a message and passes every Value in it
+// rewrite copies the JSON form of a message and passes every message with a form of ours in it
 // through change. The data are valid JSON of bounded depth.
-func rewrite(data []byte, message protoreflect.MessageDescriptor, change func(*bytes.Buffer, []byte) error) ([]byte, error) {
+func rewrite(data []byte, message protoreflect.MessageDescriptor, change func(form, *bytes.Buffer, []byte) error) ([]byte, error) {
 	w := walker{data: data, change: change}
 	w.out.Grow(len(data) + len(data)/2)
 	if err := w.message(message); err != nil {
@@ -158,15 +209,17 @@ type walker struct {
 	data   []byte
 	at     int
 	out    bytes.Buffer
-	change func(*bytes.Buffer, []byte) error
+	change func(form, *bytes.Buffer, []byte) error
 }
 
 // message copies a message of the given type. A value that is not the object that
 // the type wants is left to protojson, which has the better error.
 func (w *walker) message(kind protoreflect.MessageDescriptor) error {
+	if ours, ok := forms[kind.FullName()]; ok {
+		w.peek()
+		return w.change(ours, &w.out, w.next())
+	}
 	switch {
-	case kind.FullName() == valueName:
-		return w.change(&w.out, w.next())
 	case w.peek() != '{' || kind.FullName().Parent() == "google.protobuf":
 		w.out.Write(w.next())
 		return nil

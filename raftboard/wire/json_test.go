@@ -42,6 +42,11 @@ var formed = []struct {
 	{"times and counters", &v1.Job{PostedAt: &timestamppb.Timestamp{Seconds: 1}, Sequence: 1 << 60},
 		`{"sequence":"1152921504606846976","posted_at":"1970-01-01T00:00:01Z"}`},
 	{"map of numbers", &v1.StatusResponse{Jobs: map[string]uint64{"claimed": 2}}, `{"jobs":{"claimed":"2"}}`},
+	{"token", &v1.Job{Token: &v1.Token{Generation: 1, Index: 1 << 60}}, `{"token":"1-1152921504606846976"}`},
+	{"zero token", &v1.Job{Token: &v1.Token{}}, `{"token":"0-0"}`},
+	{"no token", &v1.Job{}, `{}`},
+	{"position", &v1.WatchRequest{After: &v1.Position{Index: 7}}, `{"after":"7-0"}`},
+	{"positions in a list", &v1.WatchResponse{Events: []*v1.Event{{Position: &v1.Position{Index: 7, Item: 2}}}}, `{"events":[{"position":"7-2"}]}`},
 	{"value alone", value(`[1,2]`), `[1,2]`},
 }
 
@@ -152,4 +157,17 @@ func FuzzJSON(f *testing.F) {
 			t.Fatalf("%q reads as %v, %v; want %v", text, &second, err, &first)
 		}
 	})
+}
+
+func TestJSONTokensAreText(t *testing.T) {
+	for _, text := range []string{`{"generation":1,"index":2}`, `"1"`, `"1-2-3"`, `"1--2"`, `"a-b"`, `""`, `12`, `"18446744073709551616-1"`} {
+		err := wire.JSONCodec{}.Unmarshal([]byte(`{"token":`+text+`}`), new(v1.Job))
+		if !errors.Is(err, logbook.ErrInvalid) || !strings.Contains(err.Error(), "GENERATION-INDEX") {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+	read := &v1.Job{}
+	if err := (wire.JSONCodec{}).Unmarshal([]byte(`{"token":null}`), read); err != nil || read.Token != nil {
+		t.Errorf("null: got %v, %v", read, err)
+	}
 }
