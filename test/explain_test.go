@@ -1,7 +1,6 @@
 package test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	vocabulary "github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // reasons is a person at the command line of a server, who brings jobs into
@@ -105,8 +107,12 @@ func (row *reason) check(r *reasons) {
 
 func (r *reasons) explain(job string) jobs.Explanation {
 	r.Helper()
-	var said jobs.Explanation
-	if err := json.Unmarshal([]byte(r.says("", "job", "explain", job, "-o", "json")), &said); err != nil {
+	message := &v1.ExplainResponse{}
+	if err := (wire.JSONCodec{}).Unmarshal([]byte(r.says("", "job", "explain", job, "-o", "json")), message); err != nil {
+		r.Fatal(err)
+	}
+	said, err := vocabulary.ExplanationFromProto(message)
+	if err != nil {
 		r.Fatal(err)
 	}
 	return said

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	vocabulary "github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // desk is the command line of a person at a cluster of one node.
@@ -39,8 +41,12 @@ func (d *desk) says(stdin string, args ...string) string {
 
 func (d *desk) job(id string) jobs.Job {
 	d.Helper()
-	var job jobs.Job
-	if err := json.Unmarshal([]byte(d.says("", "job", "get", id, "-o", "json")), &job); err != nil {
+	message := &v1.Job{}
+	if err := (wire.JSONCodec{}).Unmarshal([]byte(d.says("", "job", "get", id, "-o", "json")), message); err != nil {
+		d.Fatal(err)
+	}
+	job, err := vocabulary.JobFromProto(message)
+	if err != nil {
 		d.Fatal(err)
 	}
 	return job

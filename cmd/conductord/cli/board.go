@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
 func (p *Program) boardCommand() *cobra.Command {
-	return Noun("board", "Look after the boards",
+	return Noun("board", "Show, pause and limit boards",
 		p.boardListCommand(), p.boardShowCommand(), p.boardCreateCommand(), p.boardPauseCommand(), p.boardResumeCommand(),
 		p.boardLimitCommand(), p.boardAgeingCommand(), p.boardDeleteCommand(), p.boardWaitCommand(),
 	)
@@ -31,17 +34,19 @@ func (p *Program) boardVerb(use, short, long string, do func(ctx context.Context
 				if err := do(ctx, cluster, args[0]); err != nil {
 					return because(err, "%s board %s", use, args[0])
 				}
-				status, err := cluster.BoardStatus(ctx, args[0])
-				if err != nil {
-					return because(err, "read board %s", args[0])
-				}
-				if p.JSON() {
-					return p.WriteJSON(boardShown(status))
-				}
-				return p.WriteLines([]string{fmt.Sprintf("%s %s, %s", status.Name, openText(&status), limitsText(status.Limits))})
+				return p.showBoard(ctx, cluster, args[0], func(b *jobs.BoardStatus) string { return " " + openText(b) + ", " + limitsText(b.Limits) })
 			})
 		},
 	}
+}
+
+// showBoard reads a board after a change and shows it: as JSON, or in a line.
+func (p *Program) showBoard(ctx context.Context, cluster Cluster, name string, line func(*jobs.BoardStatus) string) error {
+	status, err := cluster.BoardStatus(ctx, name)
+	if err != nil {
+		return because(err, "read board %s", name)
+	}
+	return p.show(command.BoardToProto(&status), "%s%s", status.Name, line(&status))
 }
 
 func openText(status *jobs.BoardStatus) string {
@@ -56,26 +61,6 @@ func openText(status *jobs.BoardStatus) string {
 		said += ": " + status.Pause.Reason
 	}
 	return said
-}
-
-// shownBoard is a board as it is given as JSON: with its times as people and the
-// API write them, where Go would count nanoseconds.
-type shownBoard struct {
-	jobs.BoardStatus
-	Ageing *shownAgeing `json:"ageing,omitempty"`
-}
-
-type shownAgeing struct {
-	jobs.BoardAgeing
-	Step string `json:"step"`
-}
-
-func boardShown(status jobs.BoardStatus) shownBoard {
-	shown := shownBoard{BoardStatus: status}
-	if status.Ageing != (jobs.BoardAgeing{}) {
-		shown.Ageing = &shownAgeing{status.Ageing, status.Ageing.Step.String()}
-	}
-	return shown
 }
 
 // ageingText says how waiting raises priority, and nothing where it never did.
@@ -108,53 +93,34 @@ func limitsText(limits jobs.BoardLimits) string {
 }
 
 func (p *Program) boardListCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the boards, and what is on each", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				boards, err := allBoards(ctx, cluster)
+	boards := list[jobs.BoardStatus]{
+		what:  "boards",
+		whole: true, // a cluster keeps a bounded number of boards
+		read: func(ctx context.Context, cluster Cluster, _ string, _ int) (all []jobs.BoardStatus, _ string, _ error) {
+			for board, err := range jobs.AllBoards(ctx, cluster) {
 				if err != nil {
-					return because(err, "list boards")
+					return all, "", err
 				}
-				return p.writeBoards(boards)
-			})
+				all = append(all, board)
+			}
+			return all, "", nil
+		},
+		answer: func(boards []jobs.BoardStatus, _ string) proto.Message {
+			return &v1.ListBoardsResponse{Boards: messages(boards, command.BoardToProto)}
+		},
+		header: []string{"board", "state", "claimable", "claimed", "unfinished", "oldest", "posted/min", "finished/min"},
+		row: func(b *jobs.BoardStatus) []string {
+			state := "open"
+			if b.Pause != nil {
+				state = "paused"
+			}
+			return []string{
+				b.Name, state, numberText(b.Jobs[jobs.StateClaimable]), numberText(b.Jobs[jobs.StateClaimed]), numberText(b.Unfinished()),
+				OrDash(ageText(b.OldestClaimable, time.Now())), numberText(b.Posted.One), numberText(b.Finished.One),
+			}
 		},
 	}
-}
-
-// allBoards gathers pages; a cluster keeps a bounded number of boards.
-func allBoards(ctx context.Context, cluster Cluster) ([]jobs.BoardStatus, error) {
-	all := []jobs.BoardStatus{}
-	for board, err := range jobs.AllBoards(ctx, cluster) {
-		if err != nil {
-			return all, err
-		}
-		all = append(all, board)
-	}
-	return all, nil
-}
-
-func (p *Program) writeBoards(boards []jobs.BoardStatus) error {
-	if p.JSON() {
-		shown := make([]shownBoard, 0, len(boards))
-		for _, board := range boards {
-			shown = append(shown, boardShown(board))
-		}
-		return p.WriteJSON(shown)
-	}
-	rows := make([][]string, 0, len(boards))
-	for i := range boards {
-		b := &boards[i]
-		state := "open"
-		if b.Pause != nil {
-			state = "paused"
-		}
-		rows = append(rows, []string{
-			b.Name, state, numberText(b.Jobs[jobs.StateClaimable]), numberText(b.Jobs[jobs.StateClaimed]), numberText(b.Unfinished()),
-			OrDash(ageText(b.OldestClaimable, time.Now())), numberText(b.Posted.One), numberText(b.Finished.One),
-		})
-	}
-	return p.writeTable([]string{"board", "state", "claimable", "claimed", "unfinished", "oldest", "posted/min", "finished/min"}, rows)
+	return boards.command(p, &cobra.Command{Use: "list", Short: "List boards, with their jobs and rates"}, nil)
 }
 
 func numberText(n uint64) string { return strconv.FormatUint(n, 10) }
@@ -169,19 +135,13 @@ func ageText(since, now time.Time) string {
 
 func (p *Program) boardShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show BOARD", Short: "Show a board: its jobs by state and kind, its rates, and who holds what", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				status, err := cluster.BoardStatus(ctx, args[0])
-				if err != nil {
-					return because(err, "show board %s", args[0])
-				}
-				if p.JSON() {
-					return p.WriteJSON(boardShown(status))
-				}
-				return p.writeBoard(&status)
-			})
-		},
+		Use: "show BOARD", Short: "Show a board: its jobs by state and kind, its rates, and who holds claims", Args: cobra.ExactArgs(1),
+		RunE: get(p, "board", name, Cluster.BoardStatus, func(_ context.Context, _ Cluster, status jobs.BoardStatus) error {
+			if p.JSON() {
+				return p.WriteJSON(command.BoardToProto(&status))
+			}
+			return p.writeBoard(&status)
+		}),
 	}
 }
 
@@ -221,15 +181,15 @@ func statesText(counts map[jobs.State]uint64) string {
 }
 
 func (p *Program) boardCreateCommand() *cobra.Command {
-	return p.boardVerb("create", "Make a board before the first job is posted to it",
-		"The first job makes it otherwise. A board that exists stays as it is.",
+	return p.boardVerb("create", "Create a board before the first job is posted to it",
+		"Without this the first job creates it. A board that exists stays as it is.",
 		func(ctx context.Context, cluster Cluster, name string) error { return cluster.CreateBoard(ctx, name) })
 }
 
 func (p *Program) boardPauseCommand() *cobra.Command {
 	var reason string
-	cmd := p.boardVerb("pause", "Keep everybody from claiming jobs of a board, until it is resumed",
-		"Jobs that are claimed go on, and postings are accepted. A board that is paused already stays so.",
+	cmd := p.boardVerb("pause", "Pause a board: no job of it can be claimed until it is resumed",
+		"Claimed jobs go on, and postings are accepted. To repeat this is harmless.",
 		func(ctx context.Context, cluster Cluster, name string) error {
 			return cluster.PauseBoard(ctx, jobs.BoardOrder{Board: name, By: operatorName(), Reason: reason})
 		})
@@ -239,7 +199,7 @@ func (p *Program) boardPauseCommand() *cobra.Command {
 
 func (p *Program) boardResumeCommand() *cobra.Command {
 	var reason string
-	cmd := p.boardVerb("resume", "End the pause of a board", "Whoever waits for its jobs gets them.",
+	cmd := p.boardVerb("resume", "Resume a paused board", "Its jobs can be claimed again at once.",
 		func(ctx context.Context, cluster Cluster, name string) error {
 			return cluster.ResumeBoard(ctx, jobs.BoardOrder{Board: name, By: operatorName(), Reason: reason})
 		})
@@ -251,8 +211,8 @@ func (p *Program) boardLimitCommand() *cobra.Command {
 	var given jobs.BoardLimits
 	named := []string{"jobs", "bytes", "postings-per-second"}
 	var cmd *cobra.Command
-	cmd = p.boardVerb("limit", "Bound a board: what is over a limit is refused when it is posted",
-		"A limit that is not named stays as it is; 0 takes it away. Jobs that are over it already stay.",
+	cmd = p.boardVerb("limit", "Limit a board: a posting over a limit is refused",
+		"A limit that is not named stays as it is; 0 removes it. Jobs already over it stay.",
 		func(ctx context.Context, cluster Cluster, name string) error {
 			status, err := cluster.BoardStatus(ctx, name)
 			if err != nil {
@@ -271,10 +231,10 @@ func (p *Program) boardLimitCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Uint64Var(&given.Jobs, named[0], 0, "unfinished jobs")
 	flags.Uint64Var(&given.Bytes, named[1], 0, "bytes of the postings of unfinished jobs")
-	flags.Uint64Var(&given.PostingsPerSecond, named[2], 0, "postings a second; those of one second may come at once")
+	flags.Uint64Var(&given.PostingsPerSecond, named[2], 0, "postings a second; a second's worth may come at once")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.ContainsFunc(named, flags.Changed) {
-			return usageError{errors.New("say what is bounded: --jobs, --bytes or --postings-per-second")}
+			return usageError{errors.New("say what to limit: --jobs, --bytes or --postings-per-second")}
 		}
 		return nil
 	}
@@ -283,24 +243,22 @@ func (p *Program) boardLimitCommand() *cobra.Command {
 
 func (p *Program) boardDeleteCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "delete BOARD", Short: "Forget an empty board, with its limits", Args: cobra.ExactArgs(1),
-		Long: "Forget a board with its limits and rates. It must have no jobs, kept finished ones too, and no schedules.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				if err := cluster.DeleteBoard(ctx, args[0]); err != nil {
-					return because(err, "delete board %s", args[0])
-				}
-				return nil
-			})
-		},
+		Use: "delete BOARD", Short: "Delete an empty board, with its limits", Args: cobra.ExactArgs(1),
+		Long: "Delete a board with its limits and rates. It must have no jobs, not even finished ones, and no schedules.",
+		RunE: about(p, name, func(ctx context.Context, cluster Cluster, board string) error {
+			if err := cluster.DeleteBoard(ctx, board); err != nil {
+				return because(err, "delete board %s", board)
+			}
+			return nil
+		}),
 	}
 }
 
 func (p *Program) boardAgeingCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "ageing BOARD DURATION|off", Short: "Have waiting raise priority: one step for each so long", Args: cobra.ExactArgs(2),
-		Long: "Has a job that waits to be claimed count as one step of priority higher for each so long that it has waited,\n" +
-			"so that low priorities do not wait for ever. \"off\" ends that: what waits keeps what it has reached.",
+		Use: "ageing BOARD DURATION|off", Short: "Raise a waiting job's priority by one step per interval", Args: cobra.ExactArgs(2),
+		Long: "Raise the priority of each claimable job by one step per DURATION of waiting, so that low priorities do not\n" +
+			"wait for ever. \"off\" ends that: waiting jobs keep the priority that they have reached.",
 		Example: "  conductord board ageing mail 1m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			step := time.Duration(0)
@@ -314,14 +272,7 @@ func (p *Program) boardAgeingCommand() *cobra.Command {
 				if err := cluster.AgeBoard(ctx, args[0], step); err != nil {
 					return because(err, "have the jobs of board %s age", args[0])
 				}
-				status, err := cluster.BoardStatus(ctx, args[0])
-				if err != nil {
-					return because(err, "read board %s", args[0])
-				}
-				if p.JSON() {
-					return p.WriteJSON(boardShown(status))
-				}
-				return p.WriteLines([]string{status.Name + ", ageing: " + OrDash(ageingText(status.Ageing))})
+				return p.showBoard(ctx, cluster, args[0], func(b *jobs.BoardStatus) string { return ", ageing: " + OrDash(ageingText(b.Ageing)) })
 			})
 		},
 	}

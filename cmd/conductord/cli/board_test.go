@@ -22,7 +22,7 @@ func TestBoardCommands(t *testing.T) {
 	}{
 		{"board show night", cli.ExitNotFound, "not found"},
 		{"board create night", 0, "night open, no limits"},
-		{"board limit night", cli.ExitUsage, "say what is bounded"},
+		{"board limit night", cli.ExitUsage, "say what to limit"},
 		{"board limit night --jobs 1 --postings-per-second 5", 0, "night open, at most 1 unfinished jobs, 5 postings a second"},
 		{"board limit night --bytes 9000", 0, "at most 1 unfinished jobs, 9000 bytes of them, 5 postings a second"},
 		{"board delete night", 0, ""},
@@ -38,7 +38,7 @@ func TestBoardCommands(t *testing.T) {
 		{"board resume night", 0, "night open"},
 		{"board delete night", cli.ExitConflict, "1 unfinished jobs"},
 		{"board ageing night 1m", 0, "night, ageing: a step of priority for each 1m0s of waiting, since"},
-		{"-o json board show night", 0, `"step": "1m0s"`},
+		{"-o json board show night", 0, `"step": "60s"`},
 		{"board ageing night off", 0, "ageing: off since"},
 		{"board show night", 0, "what waits keeps what it has reached"},
 		{"board ageing night soon", cli.ExitUsage, `"soon" is neither "off" nor a duration such as 1m`},

@@ -63,13 +63,10 @@ func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting job
 	if err != nil {
 		return because(err, "wait for board %s", waiting.Board)
 	}
-	if p.JSON() {
-		return p.WriteJSON(map[string]any{
-			"board": waiting.Board, "left": tally.Left, "gone": tally.Gone,
-			"finished": tally.Finished, "outcomes": tally.Outcomes, "trashed": tally.Trashed,
-		})
-	}
-	return p.WriteLines([]string{fmt.Sprintf("%s has %d %s, %s", waiting.Board, tally.Left, what, tallyText(tally))})
+	return p.show(map[string]any{
+		"board": waiting.Board, "left": tally.Left, "gone": tally.Gone,
+		"finished": tally.Finished, "outcomes": tally.Outcomes, "trashed": tally.Trashed,
+	}, "%s has %d %s, %s", waiting.Board, tally.Left, what, tallyText(tally))
 }
 
 // statesSaid are the states that are waited for, in words.

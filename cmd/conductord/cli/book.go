@@ -5,73 +5,41 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/logbook"
 )
 
 func (p *Program) bookCommand() *cobra.Command {
-	return Noun("book", "Look at the logbook", p.bookListCommand(), p.bookGetCommand())
+	return Noun("book", "Show books and their flows", p.bookListCommand(), p.bookGetCommand())
 }
 
 func (p *Program) bookListCommand() *cobra.Command {
-	limit := defaultListed
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List books in the order of their ids, which is that of their making",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkLimit(limit); err != nil {
-				return err
+	books := list[logbook.Book]{
+		what: "books",
+		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]logbook.Book, string, error) {
+			var last logbook.BookID
+			if after != "" {
+				var err error
+				if last, err = logbook.ParseBookID(after); err != nil {
+					return nil, "", err
+				}
 			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				books, more, err := listBooks(ctx, cluster, limit)
-				if err != nil {
-					return because(err, "list books")
-				}
-				if more {
-					p.Note("there may be more: these are the first %d, and --limit 0 lists all", len(books))
-				}
-				return p.writeBooks(books)
-			})
+			page, err := cluster.Books(ctx, last, limit)
+			if len(page) < limit {
+				return page, "", err
+			}
+			return page, page[len(page)-1].ID.String(), err
 		},
+		answer: func(books []logbook.Book, _ string) proto.Message {
+			return &v1.ListBooksResponse{Books: messages(books, command.BookToProto)}
+		},
+		header: []string{"id", "name", "created"},
+		row:    func(b *logbook.Book) []string { return []string{b.ID.String(), b.Name, timeText(b.CreatedAt)} },
 	}
-	cmd.Flags().IntVar(&limit, "limit", limit, "at most so many; 0: all")
-	return cmd
-}
-
-// listBooks gathers pages. A limit of 0 gathers all.
-func listBooks(ctx context.Context, connection logbook.Connection, limit int) (books []logbook.Book, more bool, err error) {
-	books = []logbook.Book{}
-	after := logbook.BookID{}
-	for {
-		want := logbook.MaxPage
-		if limit > 0 {
-			want = min(limit-len(books), logbook.MaxPage)
-		}
-		page, err := connection.Books(ctx, after, want)
-		if err != nil {
-			return nil, false, err
-		}
-		books = append(books, page...)
-		if len(page) < want {
-			return books, false, nil
-		}
-		if limit > 0 && len(books) >= limit {
-			return books, true, nil
-		}
-		after = page[len(page)-1].ID
-	}
-}
-
-func (p *Program) writeBooks(books []logbook.Book) error {
-	if p.JSON() {
-		return p.WriteJSON(books)
-	}
-	rows := make([][]string, 0, len(books))
-	for _, book := range books {
-		rows = append(rows, []string{book.ID.String(), book.Name, timeText(book.CreatedAt)})
-	}
-	return p.writeTable([]string{"id", "name", "created"}, rows)
+	return books.command(p, &cobra.Command{Use: "list", Short: "List books in the order in which they were made"}, nil)
 }
 
 func (p *Program) bookGetCommand() *cobra.Command {
@@ -79,25 +47,15 @@ func (p *Program) bookGetCommand() *cobra.Command {
 		Use:   "get ID",
 		Short: "Show a book with its flows",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := logbook.ParseBookID(args[0])
-			if err != nil {
-				return err
-			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				book, err := cluster.Book(ctx, id)
-				if err != nil {
-					return because(err, "get book %s", id)
-				}
-				return p.writeBook(book)
-			})
-		},
+		RunE: get(p, "book", logbook.ParseBookID, Cluster.Book, func(_ context.Context, _ Cluster, book logbook.Book) error {
+			return p.writeBook(book)
+		}),
 	}
 }
 
 func (p *Program) writeBook(book logbook.Book) error {
 	if p.JSON() {
-		return p.WriteJSON(book)
+		return p.WriteJSON(command.BookToProto(&book))
 	}
 	err := p.writeFields([]field{
 		{"id", book.ID.String()}, {"name", book.Name}, {"meta", valuesText(book.Meta)},

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -23,19 +25,19 @@ func (p *Program) bulkCommand() *cobra.Command {
 		action      jobs.Action
 		short, long string
 	}{
-		{jobs.ActionCancel, "Cancel many jobs", "All that are not finished; with --revert, which is the default, what was done is undone first."},
-		{jobs.ActionSuspend, "Suspend many jobs", "All that are not finished."},
-		{jobs.ActionResume, "Resume many jobs", "All that are suspended, or are to be."},
-		{jobs.ActionRestore, "Put many trashed jobs back on their boards", "As `trash restore` does it to one."},
+		{jobs.ActionCancel, "Cancel many jobs", "Those that are not finished; with --revert, the default, their work is undone first."},
+		{jobs.ActionSuspend, "Suspend many jobs", "Those that are not finished."},
+		{jobs.ActionResume, "Resume many jobs", "Those that are suspended, or that a stop request will suspend."},
+		{jobs.ActionRestore, "Put many trashed jobs back on their boards", "As `trash restore` does to one."},
 		{
-			jobs.ActionRetry, "Have many jobs done again that were reverted or have failed",
-			"As `flow rerun` does it to one; jobs without a flow are put back on their boards.",
+			jobs.ActionRetry, "Run many jobs again that were reverted or have failed",
+			"As `flow rerun` does to one; jobs without a flow are put back on their boards.",
 		},
-		{jobs.ActionPurge, "Remove many finished jobs with their books, for ever", "As `trash purge` does it to one."},
+		{jobs.ActionPurge, "Remove many finished jobs with their books for ever", "As `trash purge` does to one."},
 	} {
 		commands = append(commands, p.bulkVerb(verb.action, verb.short, verb.long))
 	}
-	return Noun("bulk", "Do the same to many jobs: it needs a filter, and counts first", commands...)
+	return Noun("bulk", "Apply one action to many jobs: needs a filter, and counts first", commands...)
 }
 
 func (p *Program) bulkVerb(action jobs.Action, short, long string) *cobra.Command {
@@ -45,8 +47,8 @@ func (p *Program) bulkVerb(action jobs.Action, short, long string) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:   string(action),
 		Short: short,
-		Long: short + ". " + long + "\n\nAt least one filter is needed. The jobs are counted first; with --yes, or when you say so, it is done to\n" +
-			"them page by page. What is done stays done if it is interrupted, and doing it again goes on with what is left.",
+		Long: short + ". " + long + "\n\nAt least one filter is needed. The jobs are counted first; with --yes, or when you confirm, the action is\n" +
+			"applied page by page. When it is interrupted, what was done stays done; repeat the command for the rest.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if bulk.Query, err = filter.read(time.Now()); err != nil {
@@ -75,18 +77,10 @@ func (p *Program) bulkVerb(action jobs.Action, short, long string) *cobra.Comman
 	return cmd
 }
 
-// bulkResult is what is shown in the end.
+// bulkResult is what a bulk did, all pages together.
 type bulkResult struct {
-	Action  jobs.Action   `json:"action"`
-	DryRun  bool          `json:"dry_run,omitempty"`
-	Matched int           `json:"matched"`
-	Done    int           `json:"done"`
-	Refused []bulkRefused `json:"refused,omitempty"`
-}
-
-type bulkRefused struct {
-	Job   jobs.JobID `json:"job"`
-	Error string     `json:"error"`
+	*v1.BulkResponse
+	dryRun bool
 }
 
 // doBulk counts, asks, and does it.
@@ -98,11 +92,11 @@ func (p *Program) doBulk(ctx context.Context, cluster Cluster, bulk jobs.Bulk, y
 		return errors.Join(err, p.writeBulk(err, counted))
 	}
 	if !yes {
-		if err := p.confirm(fmt.Sprintf("%s %s?", bulk.Action, numberOfJobs(counted.Matched))); err != nil {
+		if err := p.confirm(fmt.Sprintf("%s %s?", bulk.Action, numberOfJobs(counted.GetMatched()))); err != nil {
 			return err
 		}
 	}
-	done, err := p.pages(ctx, cluster, bulk, jobs.MaxBulk, counted.Matched)
+	done, err := p.pages(ctx, cluster, bulk, jobs.MaxBulk, counted.GetMatched())
 	if err := errors.Join(err, p.writeBulk(nil, done)); err != nil {
 		return err
 	}
@@ -113,17 +107,18 @@ func (p *Program) doBulk(ctx context.Context, cluster Cluster, bulk jobs.Bulk, y
 }
 
 // pages does a bulk page by page, and tells how far it is.
-func (p *Program) pages(ctx context.Context, cluster Cluster, bulk jobs.Bulk, size, of int) (bulkResult, error) {
-	result := bulkResult{Action: bulk.Action, DryRun: bulk.DryRun}
+func (p *Program) pages(ctx context.Context, cluster Cluster, bulk jobs.Bulk, size int, of uint32) (bulkResult, error) {
+	result := bulkResult{&v1.BulkResponse{}, bulk.DryRun}
 	bulk.Query.Limit = size
 	for {
 		report, err := cluster.Bulk(ctx, bulk)
 		if err != nil {
 			return result, because(err, "%s jobs after number %d", bulk.Action, bulk.Query.After)
 		}
-		result.Matched, result.Done = result.Matched+report.Matched, result.Done+report.Done
+		result.Matched += uint32(report.Matched)
+		result.Done += uint32(report.Done)
 		for _, refused := range report.Refused {
-			result.Refused = append(result.Refused, bulkRefused{refused.Job, refused.Err.Error()})
+			result.Refused = append(result.Refused, &v1.BulkRefusal{Job: refused.Job.String(), Error: command.ErrorToProto(refused.Err)})
 		}
 		if report.Next == 0 {
 			return result, nil
@@ -134,7 +129,7 @@ func (p *Program) pages(ctx context.Context, cluster Cluster, bulk jobs.Bulk, si
 	}
 }
 
-func numberOfJobs(count int) string {
+func numberOfJobs(count uint32) string {
 	if count == 1 {
 		return "1 job"
 	}
@@ -160,8 +155,8 @@ func (p *Program) writeBulk(failed error, result bulkResult) error {
 	case failed != nil:
 		return nil
 	case p.JSON():
-		return p.WriteJSON(result)
-	case result.DryRun:
+		return p.WriteJSON(result.BulkResponse)
+	case result.dryRun:
 		return p.WriteLines([]string{fmt.Sprintf("%s matched", numberOfJobs(result.Matched))})
 	}
 	lines := []string{fmt.Sprintf("%s: %d done, %d refused", numberOfJobs(result.Matched), result.Done, len(result.Refused))}
@@ -170,7 +165,7 @@ func (p *Program) writeBulk(failed error, result bulkResult) error {
 			lines = append(lines, fmt.Sprintf("… and %d more; -o json shows all", len(result.Refused)-i))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("%s: %s", refused.Job, Clean(refused.Error)))
+		lines = append(lines, fmt.Sprintf("%s: %s", refused.Job, Clean(refused.GetError().GetMessage())))
 	}
 	return p.WriteLines(lines)
 }

@@ -40,13 +40,15 @@ func TestClaimsAreShownAndExtended(t *testing.T) {
 			}
 		})
 	}
-	var shown []struct {
-		Job   jobs.JobID
-		Claim struct{ Owner, Expiry string }
+	var shown struct {
+		Claims []struct {
+			Job   jobs.JobID
+			Claim struct{ Owner, Expiry, Token string }
+		}
 	}
 	got := run(t, cluster, "-o", "json", "claim", "list")
-	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || len(shown) != 1 || shown[0].Job != id ||
-		shown[0].Claim.Owner != "w1" || shown[0].Claim.Expiry != "1h0m0s" {
+	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || len(shown.Claims) != 1 || shown.Claims[0].Job != id ||
+		shown.Claims[0].Claim.Owner != "w1" || shown.Claims[0].Claim.Expiry != "3600s" || !strings.HasPrefix(shown.Claims[0].Claim.Token, "1-") {
 		t.Errorf("as JSON: %+v, %v", got, err)
 	}
 }

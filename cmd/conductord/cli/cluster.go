@@ -4,19 +4,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
 )
 
 func (p *Program) clusterCommand() *cobra.Command {
-	return Noun("cluster", "Look at the nodes", &cobra.Command{
+	return Noun("cluster", "Show the nodes", &cobra.Command{
 		Use:   "status",
-		Short: "Show every node's own view; exit 6 unless one of them leads",
+		Short: "Show the status of every node; exit 6 unless one knows a leader",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
@@ -34,23 +36,63 @@ func (p *Program) clusterCommand() *cobra.Command {
 }
 
 // checkLed makes the exit code tell whether the cluster can take a write.
-func checkLed(nodes []Node) error {
-	if slices.ContainsFunc(nodes, func(n Node) bool { return n.Leader != "" }) {
+func checkLed(nodes []raftboard.NodeStatus) error {
+	if slices.ContainsFunc(nodes, func(n raftboard.NodeStatus) bool { return n.Status.Leader != "" }) {
 		return nil
 	}
 	return fmt.Errorf("no node knows a leader: %w", jobs.ErrUnavailable)
 }
 
-func (p *Program) writeNodes(nodes []Node) error {
+// shownNode is a node in the document of cluster status.
+type shownNode struct {
+	Endpoint string `json:"endpoint"`
+	Status   *part  `json:"status,omitempty"` // as ClusterService/Status of the node answers
+	Error    string `json:"error,omitempty"`
+}
+
+func shownNodes(nodes []raftboard.NodeStatus) map[string][]shownNode {
+	shown := make([]shownNode, 0, len(nodes))
+	for i := range nodes {
+		node := shownNode{Endpoint: nodes[i].Endpoint}
+		if nodes[i].Err != nil {
+			node.Error = nodes[i].Err.Error()
+		} else {
+			node.Status = &part{statusMessage(&nodes[i].Status)}
+		}
+		shown = append(shown, node)
+	}
+	return map[string][]shownNode{"nodes": shown}
+}
+
+func statusMessage(s *raftboard.Status) *v1.StatusResponse {
+	message := &v1.StatusResponse{
+		Cluster: s.Cluster, Generation: s.Generation, Node: s.Node, State: s.State, Leader: s.Leader, LeaderAddress: s.LeaderAddress,
+		Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex, Version: s.Version, StartedAt: command.TimeToProto(s.StartedAt),
+		LastContact: command.DurationToProto(s.LastContact), LogStore: s.LogStore, Sessions: s.Sessions, Ready: s.Ready, NotReady: s.NotReady,
+		Jobs: map[string]uint64{},
+	}
+	if s.ClockOffset != nil {
+		message.ClockOffset = durationpb.New(*s.ClockOffset)
+	}
+	for state, n := range s.Jobs {
+		message.Jobs[string(state)] = n
+	}
+	for _, m := range s.Members {
+		message.Members = append(message.Members, &v1.Member{Name: m.Name, Id: m.ID, RaftAddress: m.RaftAddress, ApiAddress: m.APIAddress})
+	}
+	return message
+}
+
+func (p *Program) writeNodes(nodes []raftboard.NodeStatus) error {
 	if p.JSON() {
-		return p.WriteJSON(append([]Node{}, nodes...))
+		return p.WriteJSON(shownNodes(nodes))
 	}
 	rows := make([][]string, 0, len(nodes))
-	for _, node := range nodes {
+	for i := range nodes {
+		s := &nodes[i].Status
 		rows = append(rows, []string{
-			node.Endpoint, OrDash(node.Name), OrDash(node.Cluster), OrDash(node.State), OrDash(node.Leader),
-			strconv.FormatUint(node.Term, 10), strconv.FormatUint(node.AppliedIndex, 10),
-			strconv.FormatUint(node.Sessions, 10), OrDash(node.LogStore), offsetText(node.ClockOffset), jobCounts(node.Jobs), readiness(node),
+			nodes[i].Endpoint, OrDash(s.Node), OrDash(s.Cluster), OrDash(s.State), OrDash(s.Leader), numberText(s.Term), numberText(s.AppliedIndex),
+			numberText(s.Sessions), OrDash(s.LogStore), offsetText(s.ClockOffset), OrDash(statesText(s.Jobs)), readiness(&nodes[i]),
 		})
 	}
 	header := []string{"endpoint", "node", "cluster", "state", "leader", "term", "applied", "sessions", "log", "clock", "jobs", "ready"}
@@ -65,23 +107,12 @@ func offsetText(offset *time.Duration) string {
 	return fmt.Sprintf("%+.3fs", offset.Seconds())
 }
 
-// jobCounts shows how many jobs are in each state, in the order of a job's life.
-func jobCounts(counts map[string]uint64) string {
-	var parts []string
-	for _, state := range jobs.States {
-		if count := counts[string(state)]; count > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", count, state))
-		}
-	}
-	return OrDash(strings.Join(parts, ", "))
-}
-
-func readiness(node Node) string {
+func readiness(node *raftboard.NodeStatus) string {
 	switch {
-	case node.Error != "":
-		return "no answer: " + node.Error
-	case node.Ready:
+	case node.Err != nil:
+		return "no answer: " + node.Err.Error()
+	case node.Status.Ready:
 		return "yes"
 	}
-	return "no: " + node.NotReady
+	return "no: " + node.Status.NotReady
 }

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,17 +12,20 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
 )
 
 // testCluster is a board over a bare state machine. It outlives the commands,
 // each of which closes it.
 type testCluster struct {
 	*fsmtest.Board
-	nodes []cli.Node
+	nodes []raftboard.NodeStatus
 }
 
 func openCluster(t *testing.T) *testCluster {
@@ -29,7 +33,7 @@ func openCluster(t *testing.T) *testCluster {
 	return &testCluster{Board: fsmtest.New(t, fsmtest.Options{})}
 }
 
-func (c *testCluster) Nodes(context.Context) ([]cli.Node, error) { return c.nodes, nil }
+func (c *testCluster) Nodes(context.Context) ([]raftboard.NodeStatus, error) { return c.nodes, nil }
 
 func (c *testCluster) Close() error { return nil }
 
@@ -162,11 +166,7 @@ func TestJobPost(t *testing.T) {
 		t.Errorf("an unknown book: %+v", unknown)
 	}
 
-	var job jobs.Job
-	got := run(t, cluster, "job", "get", "-o", "json", id)
-	if err := json.Unmarshal([]byte(got.out), &job); err != nil {
-		t.Fatal(err)
-	}
+	job := readJob(t, run(t, cluster, "job", "get", "-o", "json", id).out)
 	if job.Name != "hello" || job.Kind != "document" || job.Priority != jobs.High || string(job.Store["guest"]) != `"Ann"` {
 		t.Errorf("posted %+v", job)
 	}
@@ -227,7 +227,7 @@ func unknownText(got said) string {
 func TestJobList(t *testing.T) {
 	cluster := openCluster(t)
 	expect(t, run(t, cluster, "job", "list"), 0, "ID BOARD NAME KIND PRIORITY STATE OUTCOME OWNER POSTED\n", "")
-	expect(t, run(t, cluster, "job", "list", "-o", "json"), 0, "[]\n", "")
+	expect(t, run(t, cluster, "job", "list", "-o", "json"), 0, "{}\n", "")
 
 	post(t, cluster, "--kind", "k", "--name", "right\u202eleft")
 	claimed := post(t, cluster, "--kind", "k", "--priority", "7", "--board", "b")
@@ -238,13 +238,25 @@ func TestJobList(t *testing.T) {
 	expect(t, run(t, cluster, "job", "list", "--state", "claimed"), 0, "ID BOARD NAME KIND PRIORITY STATE OUTCOME OWNER POSTED\n"+
 		"ID b k k 7 claimed - w1 TIME\n", "")
 	got := run(t, cluster, "job", "list", "-o", "json", "--limit", "1")
-	var listed []jobs.Job
-	if err := json.Unmarshal([]byte(got.out), &listed); err != nil || len(listed) != 1 || listed[0].Name != "right\u202eleft" {
-		t.Errorf("%v: %+v", err, got)
+	if listed := readJobs(t, got.out); len(listed) != 1 || listed[0].Name != "right\u202eleft" {
+		t.Errorf("got %+v", got)
+	}
+	if rest := run(t, cluster, "job", "list", "--after", cursorOf(t, got.out)); strings.Count(rest.out, "\n") != 2 || !strings.Contains(rest.out, claimed.String()) {
+		t.Errorf("after the first: %+v", rest)
 	}
 	if strings.Contains(got.out, "\u202e") || !strings.Contains(got.err, "there are more: these are the first 1") {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// cursorOf is the "next" of a list.
+func cursorOf(t *testing.T, text string) string {
+	t.Helper()
+	var document struct{ Next string }
+	if err := json.Unmarshal([]byte(text), &document); err != nil || document.Next == "" {
+		t.Fatalf("no cursor in %s: %v", text, err)
+	}
+	return document.Next
 }
 
 func TestJobWait(t *testing.T) {
@@ -346,8 +358,8 @@ func TestJobWatch(t *testing.T) {
 	got = run(t, cluster, "job", "watch", "--after", "0-0", "-o", "json", id.String())
 	lines := strings.Split(strings.TrimSpace(got.out), "\n")
 	for _, line := range lines {
-		if event := (jobs.Event{}); json.Unmarshal([]byte(line), &event) != nil || event.Job != id {
-			t.Errorf("no event on the line %s", line)
+		if event := readJSON(t, line, &v1.Event{}, command.EventFromProto); event.Job != id {
+			t.Errorf("an event of another job on the line %s", line)
 		}
 	}
 	if len(lines) != 3 || got.code != 0 {
@@ -372,7 +384,7 @@ func TestJobWatchEnds(t *testing.T) {
 
 func TestBooks(t *testing.T) {
 	cluster := openCluster(t)
-	expect(t, run(t, cluster, "book", "list", "-o", "json"), 0, "[]\n", "")
+	expect(t, run(t, cluster, "book", "list", "-o", "json"), 0, "{}\n", "")
 	id := postHello(t, cluster)
 	job, err := cluster.Job(t.Context(), id)
 	if err != nil {
@@ -398,7 +410,7 @@ func TestPresence(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, run(t, cluster, "session", "list"), 0, "ID NAME HOST PID TTL CLAIMS OPENED\nID c1 h1 7 1h0m0s 0 TIME\n", "")
-	if got := run(t, cluster, "session", "list", "-o", "json"); !strings.Contains(got.out, `"ttl": "1h0m0s"`) || strings.Count(got.out, "ttl") != 1 {
+	if got := run(t, cluster, "session", "list", "-o", "json"); !strings.Contains(got.out, `"ttl": "3600s"`) || strings.Count(got.out, "ttl") != 1 {
 		t.Errorf("sessions as JSON: %+v", got)
 	}
 	expect(t, run(t, cluster, "conductor", "list"), 0,
@@ -409,20 +421,20 @@ func TestPresence(t *testing.T) {
 }
 
 func TestClusterStatus(t *testing.T) {
-	leader := cli.Node{Endpoint: "a:1", Name: "n1", Cluster: "c", State: "leader", Leader: "n1", Term: 3, AppliedIndex: 17,
-		Ready: true, Sessions: 2, LogStore: "wal", ClockOffset: new(time.Duration), Jobs: map[string]uint64{"completed": 5, "claimable": 1}}
-	*leader.ClockOffset = -time.Second / 4
-	down := cli.Node{Endpoint: "b:1", Error: "connection refused"}
-	lone := cli.Node{Endpoint: "c:1", Name: "n3", Cluster: "c", State: "candidate", NotReady: "no leader"}
+	offset := -time.Second / 4
+	leader := raftboard.NodeStatus{Endpoint: "a:1", Status: raftboard.Status{Node: "n1", Cluster: "c", State: "leader", Leader: "n1", Term: 3, AppliedIndex: 17,
+		Ready: true, Sessions: 2, LogStore: "wal", ClockOffset: &offset, Jobs: map[jobs.State]uint64{"completed": 5, "claimable": 1}}}
+	down := raftboard.NodeStatus{Endpoint: "b:1", Err: errors.New("connection refused")}
+	lone := raftboard.NodeStatus{Endpoint: "c:1", Status: raftboard.Status{Node: "n3", Cluster: "c", State: "candidate", NotReady: "no leader"}}
 	header := "ENDPOINT NODE CLUSTER STATE LEADER TERM APPLIED SESSIONS LOG CLOCK JOBS READY\n"
 	for _, row := range []struct {
 		name  string
-		nodes []cli.Node
+		nodes []raftboard.NodeStatus
 		code  int
 		out   string
 	}{
-		{"led", []cli.Node{leader, down}, 0, header + "a:1 n1 c leader n1 3 17 2 wal -TOOK 1 claimable, 5 completed yes\nb:1 - - - - 0 0 0 - - - no answer: connection refused\n"},
-		{"not led", []cli.Node{lone}, cli.ExitUnavailable, header + "c:1 n3 c candidate - 0 0 0 - - - no: no leader\n"},
+		{"led", []raftboard.NodeStatus{leader, down}, 0, header + "a:1 n1 c leader n1 3 17 2 wal -TOOK 1 claimable, 5 completed yes\nb:1 - - - - 0 0 0 - - - no answer: connection refused\n"},
+		{"not led", []raftboard.NodeStatus{lone}, cli.ExitUnavailable, header + "c:1 n3 c candidate - 0 0 0 - - - no: no leader\n"},
 	} {
 		cluster := openCluster(t)
 		cluster.nodes = row.nodes
@@ -440,8 +452,7 @@ const jobDocument = `{
  "board": "default",
  "name": "hello",
  "kind": "document",
- "priority": 0,
- "sequence": 1,
+ "sequence": "1",
  "state": "claimable",
  "book": "ID",
  "book_name": "hello",
@@ -449,13 +460,10 @@ const jobDocument = `{
  "store": {
  "guest": "Ann"
  },
- "size": BYTES,
  "posted_at": "TIME",
  "modified_at": "TIME",
  "claimable_at": "TIME",
- "claims": 0,
- "crashes": 0,
- "failures": 0
+ "size": BYTES
 }
 `
 
@@ -659,10 +667,9 @@ func TestFlowShow(t *testing.T) {
 	}
 	expect(t, show(job.Flow.String()), 0, done, "")
 
-	var detail logbook.FlowDetail
 	got := run(t, cluster, "flow", "show", "-o", "json", id.String())
-	if err := json.Unmarshal([]byte(got.out), &detail); err != nil || detail.ID != job.Flow || len(detail.Atoms) != 2 {
-		t.Errorf("%v: %+v", err, got)
+	if detail := readJSON(t, got.out, &v1.FlowDetail{}, command.FlowDetailFromProto); detail.ID != job.Flow || len(detail.Atoms) != 2 {
+		t.Errorf("got %+v", got)
 	}
 	if got := run(t, cluster, "flow", "show", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
 		t.Errorf("unknown: %+v", got)

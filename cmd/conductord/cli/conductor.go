@@ -10,26 +10,47 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
 func (p *Program) conductorCommand() *cobra.Command {
-	return Noun("conductor", "Look at the conductors, and drain them",
+	return Noun("conductor", "List and drain conductors",
 		p.conductorListCommand(), p.conductorGetCommand(), p.conductorDrainCommand(), p.conductorUndrainCommand(),
 	)
 }
 
-// shownConductor is a live conductor as conductor list and get show it.
-type shownConductor struct {
+// liveConductor is a conductor as conductor list and get show it.
+type liveConductor struct {
 	jobs.Entity
-	Drain  *jobs.Drain  `json:"drain,omitempty"` // of its name
-	Held   []shownClaim `json:"held,omitempty"`  // conductor get
-	holds  int          // how many
-	claims []jobs.HeldClaim
+	Drain *jobs.Drain // of its name
+	holds int         // how many claims
+	held  []jobs.HeldClaim
+}
+
+// MarshalJSON writes the API's messages: entity, drain and held claims.
+func (c liveConductor) MarshalJSON() ([]byte, error) {
+	shown := struct {
+		Entity part   `json:"entity"`
+		Drain  *part  `json:"drain,omitempty"`
+		Held   []part `json:"held,omitempty"`
+	}{Entity: part{command.EntityToProto(&c.Entity)}}
+	if c.Drain != nil {
+		shown.Drain = &part{command.DrainToProto(c.Drain)}
+	}
+	for i := range c.held {
+		shown.Held = append(shown.Held, part{command.HeldClaimToProto(&c.held[i])})
+	}
+	return document(shown)
+}
+
+// conductorList is the document of conductor list and get.
+type conductorList struct {
+	Conductors []liveConductor `json:"conductors"`
 }
 
 // state says what a conductor is doing.
-func (c *shownConductor) state() string {
+func (c *liveConductor) state() string {
 	switch {
 	case c.Drain == nil && c.MaxJobs > 0 && c.holds >= c.MaxJobs:
 		return "full"
@@ -45,7 +66,7 @@ func (c *shownConductor) state() string {
 
 // conductors reads the live conductors, and the drains of names of which none
 // lives.
-func conductors(ctx context.Context, cluster Cluster) (live []shownConductor, absent []jobs.Drain, err error) {
+func conductors(ctx context.Context, cluster Cluster) (live []liveConductor, absent []jobs.Drain, err error) {
 	entities, err := cluster.Entities(ctx, jobs.EntityConductor)
 	if err != nil {
 		return nil, nil, err
@@ -58,9 +79,9 @@ func conductors(ctx context.Context, cluster Cluster) (live []shownConductor, ab
 	if err != nil {
 		return nil, nil, err
 	}
-	live = make([]shownConductor, 0, len(entities))
+	live = make([]liveConductor, 0, len(entities))
 	for _, entity := range entities {
-		shown := shownConductor{Entity: entity}
+		shown := liveConductor{Entity: entity}
 		for i := range sessions {
 			if sessions[i].ID == entity.Session {
 				shown.holds = sessions[i].Claims
@@ -83,7 +104,7 @@ func conductors(ctx context.Context, cluster Cluster) (live []shownConductor, ab
 
 func (p *Program) conductorListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the live conductors, and what each can do", Args: cobra.NoArgs,
+		Use: "list", Short: "List live conductors, and what each can run", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				live, absent, err := conductors(ctx, cluster)
@@ -99,9 +120,9 @@ func (p *Program) conductorListCommand() *cobra.Command {
 	}
 }
 
-func (p *Program) writeConductors(live []shownConductor) error {
+func (p *Program) writeConductors(live []liveConductor) error {
 	if p.JSON() {
-		return p.WriteJSON(live)
+		return p.WriteJSON(conductorList{live})
 	}
 	rows := make([][]string, 0, len(live))
 	for i := range live {
@@ -131,12 +152,8 @@ func drainText(drain *jobs.Drain) string {
 
 func (p *Program) conductorGetCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "get NAME", Short: "Show the conductors of a name: what they are doing, what they can do, and what they hold", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				return p.showConductor(ctx, cluster, args[0])
-			})
-		},
+		Use: "get NAME", Short: "Show the conductors of a name: their state, what they can run, and what they hold", Args: cobra.ExactArgs(1),
+		RunE: about(p, name, p.showConductor),
 	}
 }
 
@@ -147,20 +164,23 @@ func (p *Program) showConductor(ctx context.Context, cluster Cluster, name strin
 	if err != nil {
 		return because(err, "get conductor %s", name)
 	}
-	live = slices.DeleteFunc(live, func(c shownConductor) bool { return c.Name != name })
+	live = slices.DeleteFunc(live, func(c liveConductor) bool { return c.Name != name })
 	drained := slices.IndexFunc(absent, func(d jobs.Drain) bool { return d.Conductor == name })
 	if len(live) == 0 && drained < 0 {
 		return because(fmt.Errorf("%w: none of that name lives; those that do: conductord conductor list", jobs.ErrNotFound), "get conductor %s", name)
 	}
 	for i := range live {
 		c := &live[i]
-		if c.claims, _, err = listClaims(ctx, cluster, jobs.ClaimQuery{Session: c.Session}, 0); err != nil {
-			return because(err, "get conductor %s", name)
+		for held, err := range jobs.AllClaims(ctx, cluster, jobs.ClaimQuery{Session: c.Session}) {
+			if err != nil {
+				return because(err, "get conductor %s", name)
+			}
+			c.held = append(c.held, held)
 		}
-		c.holds, c.Held = len(c.claims), shownClaims(c.claims)
+		c.holds = len(c.held)
 	}
 	if p.JSON() {
-		return p.WriteJSON(live)
+		return p.WriteJSON(conductorList{live})
 	}
 	if drained >= 0 {
 		p.Note("no conductor of the name %q lives; one that comes %s", Clean(name), drainText(&absent[drained]))
@@ -173,7 +193,7 @@ func (p *Program) showConductor(ctx context.Context, cluster Cluster, name strin
 	return nil
 }
 
-func (p *Program) writeConductor(c *shownConductor) error {
+func (p *Program) writeConductor(c *liveConductor) error {
 	fields := []field{
 		{"conductor", c.Name}, {"state", c.state()}, {"host", fmt.Sprintf("%s, process %d", OrDash(c.Host), c.PID)},
 		{"session", c.Session.String()}, {"since", timeText(c.RegisteredAt)},
@@ -189,7 +209,7 @@ func (p *Program) writeConductor(c *shownConductor) error {
 	if err := p.writeFields(fields); err != nil || c.holds == 0 {
 		return err
 	}
-	return p.writeClaims(c.claims)
+	return heldClaims.show(p, c.held, "")
 }
 
 // saidOfDrain are the flags that both verbs have.
@@ -202,10 +222,10 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
-		Short: "Give the conductors of a name no more jobs, and have them hand over what they hold",
-		Long: "Gives the conductors of a name no more jobs, until they are undrained: it belongs to the name, so that one\n" +
-			"that is started anew is still drained. They hand over what they hold within a second, as on SIGTERM, or see\n" +
-			"it through with --finish. Draining again with or without --finish changes their mind.",
+		Short: "Drain conductors by name: stop giving them jobs and hand over what they hold",
+		Long: "Drain conductors by name until they are undrained: they get no more jobs. The drain belongs to the name, so\n" +
+			"a conductor that restarts is still drained. They hand over what they hold within a second, as on SIGTERM;\n" +
+			"with --finish they complete it first. To drain again with or without --finish changes that.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			order.Conductor, order.By = args[0], operatorName()
@@ -224,9 +244,9 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 	}
 	saidOfDrain(cmd, &order)
 	flags := cmd.Flags()
-	flags.BoolVar(&order.Finish, "finish", false, "let them see through what they hold, instead of handing it over")
-	flags.BoolVar(&order.Absent, "absent", false, "also if none of that name lives: it is drained when it comes")
-	flags.BoolVar(&wait, "wait", false, "until they hold nothing")
+	flags.BoolVar(&order.Finish, "finish", false, "let them complete what they hold, instead of handing it over")
+	flags.BoolVar(&order.Absent, "absent", false, "drain the name even if no conductor has it now")
+	flags.BoolVar(&wait, "wait", false, "wait until they hold nothing")
 	return cmd
 }
 
@@ -243,17 +263,15 @@ func (p *Program) awaitIdle(ctx context.Context, cluster Cluster, name string) e
 func (p *Program) conductorUndrainCommand() *cobra.Command {
 	var order jobs.DrainOrder
 	cmd := &cobra.Command{
-		Use: "undrain NAME", Short: "Give the conductors of a name jobs again", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			order.Conductor, order.By = args[0], operatorName()
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				if err := cluster.UndrainConductor(ctx, order); err != nil {
-					return because(err, "undrain conductor %s", args[0])
-				}
-				p.Note("conductor %s is not drained any more", Clean(args[0]))
-				return nil
-			})
-		},
+		Use: "undrain NAME", Short: "Undrain conductors by name: give them jobs again", Args: cobra.ExactArgs(1),
+		RunE: about(p, name, func(ctx context.Context, cluster Cluster, conductor string) error {
+			order.Conductor, order.By = conductor, operatorName()
+			if err := cluster.UndrainConductor(ctx, order); err != nil {
+				return because(err, "undrain conductor %s", conductor)
+			}
+			p.Note("conductor %s is not drained any more", Clean(conductor))
+			return nil
+		}),
 	}
 	saidOfDrain(cmd, &order)
 	return cmd

@@ -48,12 +48,15 @@ func TestConductors(t *testing.T) {
 	go func() { waited <- run(t, cluster, "-o", "json", "conductor", "drain", "c1", "--wait") }()
 	w.must(cluster.Abandon(t.Context(), jobs.Ending{Job: id, Token: w.claimed.Job.Token}))
 	got := <-waited
-	var shown []struct {
-		Name  string
-		Drain *jobs.Drain
-		Held  []jobs.HeldClaim
+	var shown struct {
+		Conductors []struct {
+			Entity struct{ Name string }
+			Drain  *struct{ Conductor string }
+			Held   []json.RawMessage
+		}
 	}
-	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || len(shown) != 1 || shown[0].Drain == nil || len(shown[0].Held) > 0 {
+	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || len(shown.Conductors) != 1 || shown.Conductors[0].Entity.Name != "c1" ||
+		shown.Conductors[0].Drain == nil || len(shown.Conductors[0].Held) > 0 {
 		t.Errorf("as JSON: %+v, %v", got, err)
 	}
 	if got := run(t, cluster, "conductor", "list"); !strings.Contains(got.out, "drained") {

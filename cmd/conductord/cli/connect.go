@@ -8,6 +8,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
 )
 
 // Cluster is what the commands need of a cluster: its board, its logbook, and
@@ -16,35 +17,11 @@ type Cluster interface {
 	jobs.Board
 	logbook.Connection
 
-	// Nodes asks every node for its own view. A node that does not answer is
-	// in the list with its Error.
-	Nodes(ctx context.Context) ([]Node, error)
+	// Nodes asks every node for its status. A node that does not answer is in
+	// the list with its error.
+	Nodes(ctx context.Context) ([]raftboard.NodeStatus, error)
 
 	Close() error
-}
-
-// Node is one node's own view of itself and the cluster.
-type Node struct {
-	Endpoint     string            `json:"endpoint"`
-	Name         string            `json:"name,omitempty"`
-	Cluster      string            `json:"cluster,omitempty"`
-	Generation   uint64            `json:"generation,omitempty"`
-	State        string            `json:"state,omitempty"`
-	Leader       string            `json:"leader,omitempty"`
-	Term         uint64            `json:"term,omitempty"`
-	CommitIndex  uint64            `json:"commit_index,omitempty"`
-	AppliedIndex uint64            `json:"applied_index,omitempty"`
-	Ready        bool              `json:"ready"`
-	NotReady     string            `json:"not_ready,omitempty"`
-	Version      string            `json:"version,omitempty"`
-	LogStore     string            `json:"log_store,omitempty"`
-	StartedAt    time.Time         `json:"started_at,omitzero"`
-	Sessions     uint64            `json:"sessions,omitempty"`
-	Jobs         map[string]uint64 `json:"jobs,omitempty"`
-	Error        string            `json:"error,omitempty"`
-
-	// ClockOffset is how far its wall clock is ahead of the cluster's time, in nanoseconds.
-	ClockOffset *time.Duration `json:"clock_offset,omitempty"`
 }
 
 // endpoints are the servers to ask: by flag, else by environment, else the one

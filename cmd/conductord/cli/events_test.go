@@ -2,13 +2,14 @@ package cli_test
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 )
@@ -39,10 +40,7 @@ func TestEventsAreSelected(t *testing.T) {
 			var kinds []string
 			got := following(t, cluster, append(strings.Fields("-o json events --after 0-0"), strings.Fields(row.args)...)...)
 			for _, line := range strings.Split(strings.TrimSpace(got.out), "\n") {
-				var event jobs.Event
-				if err := json.Unmarshal([]byte(line), &event); err != nil {
-					t.Fatalf("%s: %q: %v", row.name, line, err)
-				}
+				event := readJSON(t, line, &v1.Event{}, command.EventFromProto)
 				kinds = append(kinds, string(event.Kind))
 			}
 			if strings.Join(kinds, " ") != row.kinds {

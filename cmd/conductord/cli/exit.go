@@ -7,7 +7,11 @@ import (
 	"strings"
 	"syscall"
 
+	"connectrpc.com/connect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -83,6 +87,30 @@ func ExitCode(err error) int {
 		}
 	}
 	return ExitFailed
+}
+
+// errorDocument is an error with -o json.
+type errorDocument struct {
+	Error part   `json:"error"` // as the API writes it
+	Hint  string `json:"hint,omitempty"`
+}
+
+// errorMessage is an error as the API writes it, with Connect's codes for
+// what only the caller can know.
+func errorMessage(err error) *v1.Error {
+	message := command.ErrorToProto(err)
+	if message.Code != command.CodeInternal {
+		return message
+	}
+	switch ExitCode(err) {
+	case ExitUsage:
+		message.Code = command.CodeInvalid
+	case ExitTimeout:
+		message.Code = connect.CodeDeadlineExceeded.String()
+	case ExitInterrupted:
+		message.Code = connect.CodeCanceled.String()
+	}
+	return message
 }
 
 // because says what could not be done, unless the error says so itself, as

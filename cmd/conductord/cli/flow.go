@@ -15,6 +15,7 @@ import (
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -24,7 +25,7 @@ func (p *Program) flowCommand() *cobra.Command {
 		p.flowRunCommand(), p.flowShowCommand(),
 		p.flowValidateCommand(), p.flowPlanCommand(), p.flowGraphCommand(),
 	}
-	return Noun("flow", "Run flow documents, look at flows, get failed ones on, and check documents without a server",
+	return Noun("flow", "Run and show flows, intervene in failed ones, and check flow documents",
 		append(commands, p.flowInterveneCommands()...)...)
 }
 
@@ -93,7 +94,7 @@ type CheckedFlow struct {
 func (p *Program) flowValidateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate FILE…",
-		Short: "Check flow documents, without a server; everything that is wrong is told at once",
+		Short: "Check flow documents without a server, and report all their faults",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var faults []error
@@ -113,7 +114,7 @@ func (p *Program) flowValidateCommand() *cobra.Command {
 
 func (p *Program) writeCheckedFlows(checked []CheckedFlow) error {
 	if p.JSON() {
-		return p.WriteJSON(checked)
+		return p.WriteJSON(map[string][]CheckedFlow{"flows": checked})
 	}
 	lines := make([]string, 0, len(checked))
 	for _, c := range checked {
@@ -139,7 +140,7 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "plan FILE",
 		Aliases: []string{"check"},
-		Short:   "Show in which order the steps of a flow document run, and what connects them",
+		Short:   "Show the order of a flow document's steps, and what connects them",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			_, plan, err := p.readDocument(args[0])
@@ -171,7 +172,7 @@ func (p *Program) flowGraphCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "graph FILE",
 		Aliases: []string{"draw"},
-		Short:   "Draw a flow document, for Graphviz (dot) or Mermaid, or as text",
+		Short:   "Draw a flow document for Graphviz (dot) or Mermaid, or as text",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if format != "dot" && format != "mermaid" && format != "text" {
@@ -196,7 +197,7 @@ func (p *Program) flowShowCommand() *cobra.Command {
 	attempts := false
 	cmd := &cobra.Command{
 		Use:   "show JOB-OR-FLOW-ID",
-		Short: "Show the steps of a flow: where each stands, its attempts and results; of a failed one, what can be done",
+		Short: "Show the steps of a flow: state, attempts and results; of a failed flow also what can be done",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := logbook.ParseID("job or flow id", args[0])
@@ -212,7 +213,7 @@ func (p *Program) flowShowCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&attempts, "attempts", false, "also list every attempt at every step, and what each has said on stderr (with -o json they are there anyway)")
+	cmd.Flags().BoolVar(&attempts, "attempts", false, "also list every attempt of every step, with its stderr (-o json always has them)")
 	return cmd
 }
 
@@ -237,7 +238,7 @@ func findFlow(ctx context.Context, cluster Cluster, id uuid.UUID) (logbook.FlowD
 
 func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
 	if p.JSON() {
-		return p.WriteJSON(detail)
+		return p.WriteJSON(command.FlowDetailToProto(detail))
 	}
 	fields := []field{
 		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},

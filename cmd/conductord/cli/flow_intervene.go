@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -172,16 +173,31 @@ func (p *Program) flowTakeBackCommand() *cobra.Command {
 	return cmd
 }
 
-// Intervened is what these commands give as JSON.
-type Intervened struct {
-	Intervention logbook.Intervention `json:"intervention"`
-	Flow         logbook.FlowID       `json:"flow"`
-	FlowState    logbook.FlowState    `json:"flow_state"` // when the intervention was recorded, or with --wait at the end
-	Job          *jobs.Job            `json:"job,omitempty"`
-	Next         string               `json:"next,omitempty"`
+// intervened is what these commands show.
+type intervened struct {
+	Intervention logbook.Intervention
+	Flow         logbook.FlowID
+	FlowState    logbook.FlowState // when the intervention was recorded, or with --wait at the end
+	Job          *jobs.Job
+	Next         string
 
 	backwards bool // the flow is undone further
 	pending   bool // something is to be carried out, or holds
+}
+
+// MarshalJSON writes the API's messages for the intervention and the job.
+func (i *intervened) MarshalJSON() ([]byte, error) {
+	shown := struct {
+		Intervention part   `json:"intervention"`
+		Flow         string `json:"flow"`
+		FlowState    string `json:"flow_state"`
+		Job          *part  `json:"job,omitempty"`
+		Next         string `json:"next,omitempty"`
+	}{Intervention: part{command.InterventionToProto(&i.Intervention)}, Flow: i.Flow.String(), FlowState: string(i.FlowState), Next: i.Next}
+	if i.Job != nil {
+		shown.Job = &part{command.JobToProto(i.Job)}
+	}
+	return document(shown)
 }
 
 // intervene records what a person does to a flow, tells what follows from it,
@@ -224,7 +240,7 @@ func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interv
 	if err != nil {
 		return because(err, "read flow %s, in which this is recorded", f.word.Flow)
 	}
-	told := Intervened{Intervention: f.word, Flow: detail.ID, FlowState: detail.State, backwards: back, pending: len(detail.Pending()) > 0}
+	told := intervened{Intervention: f.word, Flow: detail.ID, FlowState: detail.State, backwards: back, pending: len(detail.Pending()) > 0}
 	for i := range detail.Interventions {
 		if detail.Interventions[i].ID == f.word.ID {
 			told.Intervention = detail.Interventions[i]
@@ -239,7 +255,7 @@ func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interv
 	}
 	told.Next = nextOf(&told, told.Job)
 	if p.JSON() && !f.wait {
-		return p.WriteJSON(told)
+		return p.WriteJSON(&told)
 	}
 	if !p.JSON() {
 		err := p.WriteLines([]string{"recorded: " + interventionText(&told.Intervention), "next:     " + told.Next})
@@ -257,7 +273,7 @@ func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interv
 }
 
 // followIntervened waits for the end that a person has wanted.
-func (p *Program) followIntervened(ctx context.Context, cluster Cluster, told *Intervened) error {
+func (p *Program) followIntervened(ctx context.Context, cluster Cluster, told *intervened) error {
 	finished, err := p.follow(ctx, cluster, *told.Job)
 	if err != nil {
 		p.Note("the job goes on without this command: wait with `conductord job wait %s`", told.Job.ID)
@@ -289,7 +305,7 @@ func goesBackwards(before *logbook.FlowDetail, word *logbook.Intervention) bool 
 }
 
 // nextOf says what follows from an intervention.
-func nextOf(told *Intervened, job *jobs.Job) string {
+func nextOf(told *intervened, job *jobs.Job) string {
 	word := &told.Intervention
 	switch {
 	case job == nil:

@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -133,16 +135,23 @@ func TestFlowInterventionAsJSON(t *testing.T) {
 	cluster := openCluster(t)
 	id, _ := stuckFlow(t, cluster)
 	got := run(t, cluster, "-o", "json", "flow", "complete", "--result", "7", "--reason", "seen", id.String(), "say-greeting")
-	var told cli.Intervened
+	var told struct {
+		Intervention, Job json.RawMessage
+		FlowState         logbook.FlowState `json:"flow_state"`
+		Next              string
+	}
 	if err := json.Unmarshal([]byte(got.out), &told); err != nil || got.code != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	i := told.Intervention
+	i := readJSON(t, string(told.Intervention), &v1.Intervention{}, command.InterventionFromProto)
 	if i.Kind != logbook.InterveneComplete || i.Step != "say-greeting" || string(i.Result) != "7" || i.Reason != "seen" || !strings.Contains(i.By, "@") || i.At.IsZero() || i.Token.IsZero() {
 		t.Errorf("recorded %+v", i)
 	}
-	if told.FlowState != logbook.FlowFailure || told.Job == nil || told.Job.ID != id || told.Job.State != jobs.StateClaimable || told.Next == "" {
+	if told.FlowState != logbook.FlowFailure || told.Next == "" {
 		t.Errorf("told %+v", told)
+	}
+	if job := readJob(t, string(told.Job)); job.ID != id || job.State != jobs.StateClaimable {
+		t.Errorf("its job %+v", job)
 	}
 }
 
@@ -290,10 +299,7 @@ func TestJobListByOutcome(t *testing.T) {
 		{"--outcome failed --state claimable", nil, ""},
 	} {
 		got := run(t, cluster, append([]string{"job", "list", "-o", "json"}, strings.Fields(row.args)...)...)
-		var listed []jobs.Job
-		if err := json.Unmarshal([]byte(got.out), &listed); err != nil {
-			t.Fatal(err)
-		}
+		listed := readJobs(t, got.out)
 		ids := []string{}
 		for _, job := range listed {
 			ids = append(ids, job.ID.String())

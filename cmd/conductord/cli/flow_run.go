@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -71,7 +72,7 @@ func (p *Program) runFlow(ctx context.Context, cluster Cluster, posting jobs.Pos
 		return because(err, "wait for job %s", job.ID)
 	}
 	if p.JSON() {
-		if err := p.WriteJSON(finished); err != nil {
+		if err := p.WriteJSON(command.JobToProto(&finished)); err != nil {
 			return err
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
-
-// defaultListed bounds a listing that nobody has bounded.
-const defaultListed = 100
 
 func (p *Program) jobCommand() *cobra.Command {
 	commands := []*cobra.Command{
@@ -27,67 +27,59 @@ func (p *Program) jobCommand() *cobra.Command {
 		commands = append(commands, p.jobOrderCommand(how))
 	}
 	commands = append(commands, p.jobExplainCommand(), p.jobErrorsCommand(), p.jobReleaseCommand(), p.jobDelayCommand(), p.jobReprioritiseCommand(), p.jobAlterCommand())
-	return Noun("job", "Post jobs, look at them, steer them, and end them", commands...)
+	return Noun("job", "Post jobs, show them, control them, and end them", commands...)
 }
 
 func (p *Program) jobGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get ID",
-		Short: "Show a job: where it stands, and why",
+		Short: "Show a job: its state, and why",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := jobs.ParseJobID(args[0])
-			if err != nil {
-				return err
-			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				job, err := cluster.Job(ctx, id)
-				if err != nil {
-					return because(err, "get job %s", id)
-				}
-				return p.showJob(ctx, cluster, job)
-			})
-		},
+		RunE:  get(p, "job", jobs.ParseJobID, Cluster.Job, p.showJob),
 	}
 }
 
 func (p *Program) jobListCommand() *cobra.Command {
 	var filter jobFilter
-	limit := defaultListed
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List jobs in the order of their posting",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			query, err := filter.read(time.Now())
-			if err != nil {
-				return err
-			}
-			if err := checkLimit(limit); err != nil {
-				return err
-			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				listed, more, err := listJobs(ctx, cluster, query, limit)
-				if err != nil {
-					return because(err, "list jobs")
-				}
-				if more {
-					p.Note("there are more: these are the first %d, and --limit 0 lists all", len(listed))
-				}
-				return p.writeJobs(listed)
-			})
-		},
-	}
+	var query jobs.Query
+	cmd := jobList(&query).command(p, &cobra.Command{Use: "list", Short: "List jobs in the order of their posting"}, func([]string) (err error) {
+		query, err = filter.read(time.Now())
+		return err
+	})
 	filter.flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", limit, "at most so many; 0: all")
 	return cmd
 }
 
-func checkLimit(limit int) error {
-	if limit < 0 {
-		return usageError{fmt.Errorf("--limit must not be negative: %d", limit)}
+// jobList lists the jobs that a query selects.
+func jobList(query *jobs.Query) list[jobs.Job] {
+	scans := false
+	return list[jobs.Job]{
+		what: "jobs",
+		read: func(ctx context.Context, cluster Cluster, after string, limit int) (_ []jobs.Job, next string, err error) {
+			if query.Limit = limit; after != "" {
+				if query.After, err = strconv.ParseUint(after, 10, 64); err != nil {
+					return nil, "", usageError{fmt.Errorf("--after must be the \"next\" of a list, not %.64q", after)}
+				}
+			}
+			page, err := cluster.Jobs(ctx, *query)
+			if scans = scans || page.Scans; page.Next != 0 {
+				next = strconv.FormatUint(page.Next, 10)
+			}
+			return page.Jobs, next, err
+		},
+		answer: func(listed []jobs.Job, next string) proto.Message {
+			answer := &v1.ListJobsResponse{Jobs: messages(listed, command.JobToProto), Scans: scans}
+			answer.Next, _ = strconv.ParseUint(next, 10, 64) // read made it; "" is 0
+			return answer
+		},
+		header: []string{"id", "board", "name", "kind", "priority", "state", "outcome", "owner", "posted"},
+		row: func(job *jobs.Job) []string {
+			return []string{
+				job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), job.Priority.String(),
+				string(job.State), OrDash(string(job.Outcome)), OrDash(ownerOf(job)), timeText(job.PostedAt),
+			}
+		},
 	}
-	return nil
 }
 
 // outcomes are all that there are.
@@ -99,29 +91,6 @@ func outcomeNames() string {
 		names = append(names, string(outcome))
 	}
 	return strings.Join(names, ", ")
-}
-
-// listJobs gathers pages. A limit of 0 gathers all. One more than the limit is
-// looked for, to tell whether there are more.
-func listJobs(ctx context.Context, reader jobs.Reader, query jobs.Query, limit int) (listed []jobs.Job, more bool, err error) {
-	listed = []jobs.Job{}
-	for {
-		if limit > 0 {
-			query.Limit = min(limit+1-len(listed), logbook.MaxPage)
-		}
-		page, err := reader.Jobs(ctx, query)
-		if err != nil {
-			return nil, false, err
-		}
-		listed = append(listed, page.Jobs...)
-		if limit > 0 && len(listed) > limit {
-			return listed[:limit], true, nil
-		}
-		if page.Next == 0 {
-			return listed, false, nil
-		}
-		query.After = page.Next
-	}
 }
 
 func stateNames() []string {
@@ -144,21 +113,6 @@ func parseStates(names []string) ([]jobs.State, error) {
 	return states, nil
 }
 
-func (p *Program) writeJobs(listed []jobs.Job) error {
-	if p.JSON() {
-		return p.WriteJSON(listed)
-	}
-	rows := make([][]string, 0, len(listed))
-	for i := range listed {
-		job := &listed[i]
-		rows = append(rows, []string{
-			job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), job.Priority.String(),
-			string(job.State), OrDash(string(job.Outcome)), OrDash(ownerOf(job)), timeText(job.PostedAt),
-		})
-	}
-	return p.writeTable([]string{"id", "board", "name", "kind", "priority", "state", "outcome", "owner", "posted"}, rows)
-}
-
 func ownerOf(job *jobs.Job) string {
 	if job.Claim == nil {
 		return ""
@@ -166,14 +120,32 @@ func ownerOf(job *jobs.Job) string {
 	return job.Claim.Owner
 }
 
-// showJob shows one job with its evidence, and says so where nobody is there
-// to do it.
+// readJob reads a job and shows it.
+func (p *Program) readJob(ctx context.Context, cluster Cluster, id jobs.JobID) error {
+	job, err := cluster.Job(ctx, id)
+	if err != nil {
+		return because(err, "get job %s", id)
+	}
+	return p.showJob(ctx, cluster, job)
+}
+
+// showChanged reads a job after a change and shows it: as JSON, or in a line.
+func (p *Program) showChanged(ctx context.Context, reader jobs.Reader, id jobs.JobID, line func(*jobs.Job) string) error {
+	job, err := reader.Job(ctx, id)
+	if err != nil {
+		return because(err, "read job %s after the change, which was made", id)
+	}
+	return p.show(command.JobToProto(&job), "%s %s", job.ID, line(&job))
+}
+
+// showJob shows a job with its evidence, and notes when no conductor can run
+// it.
 func (p *Program) showJob(ctx context.Context, cluster Cluster, job jobs.Job) error {
 	if err := p.noteIdle(ctx, cluster, &job); err != nil {
 		return err
 	}
 	if p.JSON() {
-		return p.WriteJSON(job)
+		return p.WriteJSON(command.JobToProto(&job))
 	}
 	fields := jobFields(&job)
 	evidence, err := evidenceOf(ctx, cluster, &job)

@@ -137,19 +137,14 @@ func (p *Program) changeJob(ctx context.Context, cluster Cluster, change jobs.Ch
 	if err := cluster.Change(ctx, change); err != nil {
 		return because(err, "change job %s", change.Job)
 	}
-	job, err := cluster.Job(ctx, change.Job)
-	if err != nil {
-		return because(err, "read job %s, which has been changed", change.Job)
-	}
-	if p.JSON() {
-		return p.WriteJSON(job)
-	}
-	line := fmt.Sprintf("%s %s, priority %s", job.ID, howEnded(&job), job.Priority)
-	if !job.DueAt.IsZero() {
-		line += ", due " + timeText(job.DueAt)
-	}
-	if !job.Deadline.IsZero() {
-		line += ", deadline " + timeText(job.Deadline)
-	}
-	return p.WriteLines([]string{line})
+	return p.showChanged(ctx, cluster, change.Job, func(job *jobs.Job) string {
+		line := fmt.Sprintf("%s, priority %s", howEnded(job), job.Priority)
+		if !job.DueAt.IsZero() {
+			line += ", due " + timeText(job.DueAt)
+		}
+		if !job.Deadline.IsZero() {
+			line += ", deadline " + timeText(job.Deadline)
+		}
+		return line
+	})
 }

@@ -109,14 +109,7 @@ func (p *Program) endClaimed(ctx context.Context, cluster Cluster, how ending, e
 	if err := how.end(cluster, ctx, end); err != nil {
 		return because(err, "%s job %s", how.verb, end.Job)
 	}
-	job, err := cluster.Job(ctx, end.Job)
-	if err != nil {
-		return because(err, "read job %s, which has been let go", end.Job)
-	}
-	if p.JSON() {
-		return p.WriteJSON(job)
-	}
-	return p.WriteLines([]string{fmt.Sprintf("%s %s", job.ID, job.State)})
+	return p.showChanged(ctx, cluster, end.Job, func(job *jobs.Job) string { return string(job.State) })
 }
 
 // endUnclaimed claims a job for a session of its own, and ends it.

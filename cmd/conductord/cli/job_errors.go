@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
 
 // errorFlags are the filters of a listing of errors, as given.
@@ -17,11 +19,11 @@ type errorFlags struct {
 	query        jobs.ErrorQuery
 	how          string
 	since, until string
-	code, limit  int
+	code         int
 }
 
 func (p *Program) jobErrorsCommand() *cobra.Command {
-	given := errorFlags{limit: defaultListed}
+	var given errorFlags
 	cmd := &cobra.Command{
 		Use:   "errors [ID]",
 		Short: "List what went wrong, of one job or of all, the latest first",
@@ -29,16 +31,12 @@ func (p *Program) jobErrorsCommand() *cobra.Command {
 			"failure, crashed, trashed, reverted or failed. -o json shows causes and stacks; what a step wrote to stderr\n" +
 			"is shown by `flow show`. Of each job the latest " + strconv.Itoa(jobs.MaxJobErrors) + " are kept, for as long as the job itself.",
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			query, err := given.read(cmd, args)
-			if err != nil {
-				return err
-			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				return p.listErrors(ctx, cluster, query, given.limit)
-			})
-		},
 	}
+	var query jobs.ErrorQuery
+	errorList(&query).command(p, cmd, func(args []string) (err error) {
+		query, err = given.read(cmd, args)
+		return err
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&given.query.Board, "board", "", "only of jobs of this board")
 	flags.StringVar(&given.query.Key, "key", "", "only of jobs with this key")
@@ -48,7 +46,6 @@ func (p *Program) jobErrorsCommand() *cobra.Command {
 	flags.StringVar(&given.how, "how", "", "only what has ended so: abandoned, crashed, trashed, reverted or failed")
 	flags.StringVar(&given.since, "since", "", "only from this moment on (2030-01-02T15:04:05Z, or -1h for an hour ago)")
 	flags.StringVar(&given.until, "until", "", "only before this moment")
-	flags.IntVar(&given.limit, "limit", given.limit, "at most so many; 0: all")
 	return cmd
 }
 
@@ -73,39 +70,37 @@ func (f *errorFlags) read(cmd *cobra.Command, args []string) (query jobs.ErrorQu
 	if err := jobs.CheckErrorQuery(&query); err != nil {
 		return query, usageError{fmt.Errorf("--how must be one of %v", jobs.Hows)}
 	}
-	return query, checkLimit(f.limit)
+	return query, nil
 }
 
-func (p *Program) listErrors(ctx context.Context, cluster Cluster, query jobs.ErrorQuery, limit int) error {
-	listed := []jobs.JobError{}
-	for {
-		query.Limit = logbook.MaxPage
-		if limit > 0 {
-			query.Limit = min(limit-len(listed), logbook.MaxPage)
-		}
-		page, err := cluster.Errors(ctx, query)
-		if err != nil {
-			return because(err, "list errors")
-		}
-		if listed = append(listed, page.Errors...); page.Next == nil {
-			break
-		}
-		if limit > 0 && len(listed) >= limit {
-			p.Note("there are more: these are the latest %d, and --limit 0 lists all", len(listed))
-			break
-		}
-		query.Before = page.Next
+// errorList lists the errors that a query selects.
+func errorList(query *jobs.ErrorQuery) list[jobs.JobError] {
+	return list[jobs.JobError]{
+		what: "errors",
+		read: func(ctx context.Context, cluster Cluster, after string, limit int) (_ []jobs.JobError, next string, err error) {
+			if query.Before, err = parsePosition(after); err != nil {
+				return nil, "", err
+			}
+			query.Limit = limit
+			page, err := cluster.Errors(ctx, *query)
+			if page.Next != nil {
+				next = page.Next.String()
+			}
+			return page.Errors, next, err
+		},
+		answer: func(errors []jobs.JobError, next string) proto.Message {
+			answer := &v1.ListErrorsResponse{Errors: messages(errors, command.JobErrorToProto)}
+			if position, err := parsePosition(next); err == nil && position != nil {
+				answer.Next = command.PositionToProto(*position)
+			}
+			return answer
+		},
+		header: []string{"at", "job", "name", "how", "type", "code", "step", "owner", "message"},
+		row: func(e *jobs.JobError) []string {
+			return []string{
+				timeText(e.At), e.Job.String(), OrDash(e.Name), string(e.How), e.Failure.Kind, OrDash(countText(e.Failure.Code)),
+				OrDash(e.Failure.Step), OrDash(e.Owner), e.Failure.Message,
+			}
+		},
 	}
-	if p.JSON() {
-		return p.WriteJSON(listed)
-	}
-	rows := make([][]string, 0, len(listed))
-	for i := range listed {
-		e := &listed[i]
-		rows = append(rows, []string{
-			timeText(e.At), e.Job.String(), OrDash(e.Name), string(e.How), e.Failure.Kind, OrDash(countText(e.Failure.Code)),
-			OrDash(e.Failure.Step), OrDash(e.Owner), e.Failure.Message,
-		})
-	}
-	return p.writeTable([]string{"at", "job", "name", "how", "type", "code", "step", "owner", "message"}, rows)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -45,15 +44,10 @@ func (p *Program) jobOrderCommand(how ordering) *cobra.Command {
 		Short: how.short,
 		Long:  how.short + ".\n\n" + how.long + "\n\nWho gave the order, when and why is kept with the job. To repeat it is harmless.",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if order.Job, err = jobs.ParseJobID(args[0]); err != nil {
-				return err
-			}
-			order.By = operatorName()
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				return p.giveOrder(ctx, cluster, how, order)
-			})
-		},
+		RunE: about(p, jobs.ParseJobID, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
+			order.Job, order.By = id, operatorName()
+			return p.giveOrder(ctx, cluster, how, order)
+		}),
 	}
 	cmd.Flags().StringVar(&order.Reason, "reason", "", "why, in one sentence")
 	if how.verb == string(jobs.OrderCancel) {
@@ -67,18 +61,13 @@ func (p *Program) giveOrder(ctx context.Context, cluster Cluster, how ordering, 
 	if err := how.give(cluster, ctx, order); err != nil {
 		return because(err, "%s job %s", how.verb, order.Job)
 	}
-	job, err := cluster.Job(ctx, order.Job)
-	if err != nil {
-		return because(err, "read job %s, which has its order", order.Job)
-	}
-	if p.JSON() {
-		return p.WriteJSON(job)
-	}
-	line := fmt.Sprintf("%s %s", job.ID, howEnded(&job))
-	if job.Order != nil && !job.State.Finished() && job.State != jobs.StateSuspended {
-		line += ", to be " + orderDone(job.Order)
-	}
-	return p.WriteLines([]string{line})
+	return p.showChanged(ctx, cluster, order.Job, func(job *jobs.Job) string {
+		line := howEnded(job)
+		if job.Order != nil && !job.State.Finished() && job.State != jobs.StateSuspended {
+			line += ", to be " + orderDone(job.Order)
+		}
+		return line
+	})
 }
 
 // orderDone says what an order will have brought about.

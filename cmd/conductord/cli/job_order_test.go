@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -67,10 +66,7 @@ func TestJobShowsItsOrder(t *testing.T) {
 		t.Errorf("suspended jobs: %+v", listed)
 	}
 	said := run(t, cluster, "-o", "json", "job", "cancel", "--reason", "no more", id.String())
-	var job jobs.Job
-	if err := json.Unmarshal([]byte(said.out), &job); err != nil {
-		t.Fatalf("%v: %+v", err, said)
-	}
+	job := readJob(t, said.out)
 	if job.Outcome != jobs.OutcomeCancelled || job.Order == nil || !job.Order.Revert || job.Order.Reason != "no more" || job.Reason != "no more" {
 		t.Errorf("the job is given as %+v", job)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -253,8 +254,5 @@ func mayHaveHappened(err error) bool {
 
 // showPosted prints what a script needs: the id.
 func (p *Program) showPosted(job jobs.Job) error {
-	if p.JSON() {
-		return p.WriteJSON(job)
-	}
-	return p.WriteLines([]string{job.ID.String()})
+	return p.show(command.JobToProto(&job), "%s", job.ID)
 }

@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 
-	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -19,12 +19,10 @@ import (
 // any command, also without the spaces that JSON may have.
 const maxLine = 4 << 20
 
-// verdict is what became of one line of postings.
+// verdict is the result of one line of postings.
 type verdict struct {
-	Line    int         `json:"line"`
-	ID      *jobs.JobID `json:"id,omitempty"` // of the job; nil where there is none
-	Existed bool        `json:"existed,omitempty"`
-	Error   string      `json:"error,omitempty"`
+	line int
+	*v1.PostedJob
 }
 
 // postLines posts a job for each line of a file, a thousand at a time, and says
@@ -46,16 +44,14 @@ func (p *Program) postLines(ctx context.Context, cluster jobs.Poster, postings [
 			return errors.Join(p.writeVerdicts(verdicts), because(err, "post lines %d to %d; those before are posted", now[0].line, now[len(now)-1].line))
 		}
 		for i, answer := range posted {
-			found := verdict{Line: now[i].line, Existed: answer.Existed}
+			job := command.JobToProto(&answer.Job)
 			if answer.Err != nil {
-				found.Error = answer.Err.Error()
+				job = &v1.Job{Id: batch[i].ID.String()}
 				if count++; refused == nil {
-					refused = because(answer.Err, "post line %d", found.Line)
+					refused = because(answer.Err, "post line %d", now[i].line)
 				}
-			} else {
-				found.ID = &answer.Job.ID
 			}
-			verdicts = append(verdicts, found)
+			verdicts = append(verdicts, verdict{now[i].line, &v1.PostedJob{Job: job, Existed: answer.Existed, Error: command.ErrorToProto(answer.Err)}})
 		}
 	}
 	if count > 1 {
@@ -67,17 +63,21 @@ func (p *Program) postLines(ctx context.Context, cluster jobs.Poster, postings [
 // writeVerdicts prints the id of each job, as posting a single one does.
 func (p *Program) writeVerdicts(verdicts []verdict) error {
 	if p.JSON() {
-		return p.WriteJSON(append([]verdict{}, verdicts...))
+		answer := &v1.PostResponse{}
+		for _, found := range verdicts {
+			answer.Posted = append(answer.Posted, found.PostedJob)
+		}
+		return p.WriteJSON(answer)
 	}
 	lines := make([]string, 0, len(verdicts))
 	for _, found := range verdicts {
 		switch {
-		case found.Error != "":
-			lines = append(lines, fmt.Sprintf("line %d: %s", found.Line, found.Error))
+		case found.Error != nil:
+			lines = append(lines, fmt.Sprintf("line %d: %s", found.line, found.Error.GetMessage()))
 		case found.Existed:
-			lines = append(lines, found.ID.String()+" existed")
+			lines = append(lines, found.Job.GetId()+" existed")
 		default:
-			lines = append(lines, found.ID.String())
+			lines = append(lines, found.Job.GetId())
 		}
 	}
 	return p.WriteLines(lines)
@@ -113,7 +113,7 @@ func parsePostings(path string, source io.Reader) ([]linePosting, error) {
 		if len(text) == 0 {
 			continue
 		}
-		message := &conductordv1.Posting{}
+		message := &v1.Posting{}
 		err := wire.JSONCodec{}.Unmarshal(text, message)
 		var posting jobs.Posting
 		if err == nil {

@@ -38,7 +38,7 @@ func TestJobPostFrom(t *testing.T) {
 		t.Errorf("one of three refused: %+v", got)
 	}
 	got = run(t, cluster, "-o", "json", "job", "post", "--from", file(again))
-	if got.code != cli.ExitConflict || !strings.Contains(got.out, `"line": 1`) || strings.Contains(got.out, `"id"`) {
+	if got.code != cli.ExitConflict || !strings.Contains(got.out, `"code": "conflict"`) || strings.Contains(got.out, `"existed"`) {
 		t.Errorf("refused as JSON: %+v", got)
 	}
 	for lines, want := range map[string]string{

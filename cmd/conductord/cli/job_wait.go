@@ -26,18 +26,16 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [ID…]",
 		Short: "Wait until jobs are finished; exit 1 unless all are successes",
-		Long: "Waits for the jobs that are named, and shows them; or, with --board, --kind, --key or --tag, until no such\n" +
-			"job is unfinished, those that are posted meanwhile included, and says how they ended.\n\n" +
-			"A job that its retry policy has parked is waited for too, until a person lets it go or cancels it: stderr\n" +
-			"tells that it is parked, why, and which command lets it go.",
+		Long: "Wait for the named jobs and show them; or, with --board, --kind, --key or --tag, until no such job is\n" +
+			"unfinished, including those posted meanwhile, and show how they ended.\n\n" +
+			"A job that its retry policy has parked counts as unfinished until a person releases or cancels it: stderr\n" +
+			"says that it is parked, why, and which command releases it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, arg := range args {
-				id, err := jobs.ParseJobID(arg)
-				if err != nil {
-					return err
-				}
-				waiting.Jobs = append(waiting.Jobs, id)
+			ids, err := parseJobIDs(args)
+			if err != nil {
+				return err
 			}
+			waiting.Jobs = ids
 			chosen := waiting.Board != "" || waiting.Kind != "" || waiting.Key != "" || len(waiting.Tags) > 0
 			if chosen == (len(args) > 0) {
 				return usageError{fmt.Errorf("name either jobs or what to choose them by: --board, --kind, --key or --tag")}
@@ -81,7 +79,7 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting jobs
 	if len(finished) == 1 {
 		err = p.showJob(ctx, cluster, finished[0])
 	} else {
-		err = p.writeJobs(finished)
+		err = jobList(nil).show(p, finished, "")
 	}
 	if err == nil && failed {
 		err = errRunFailed
@@ -96,11 +94,7 @@ func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting jobs.
 	if err != nil {
 		return because(err, "wait for jobs")
 	}
-	if p.JSON() {
-		err = p.WriteJSON(map[string]any{"finished": tally.Finished, "outcomes": tally.Outcomes, "trashed": tally.Trashed})
-	} else {
-		err = p.WriteLines([]string{tallyText(tally)})
-	}
+	err = p.show(map[string]any{"finished": tally.Finished, "outcomes": tally.Outcomes, "trashed": tally.Trashed}, "%s", tallyText(tally))
 	if err == nil && tally.Outcomes[jobs.OutcomeSuccess] != tally.Finished {
 		err = errRunFailed
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -143,7 +144,7 @@ func howEnded(job *jobs.Job) string {
 
 func (p *Program) writeEvent(event jobs.Event) error {
 	if p.JSON() {
-		return p.writeJSONLine(event)
+		return p.writeJSONLine(command.EventToProto(&event))
 	}
 	return p.WriteLines([]string{eventText(event)})
 }

@@ -10,6 +10,12 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // Clean shows what a terminal would obey instead of showing: control
@@ -55,29 +61,61 @@ func cleanLines(text string) []string {
 	return lines
 }
 
-// WriteJSON writes the one document of a command.
-func (p *Program) WriteJSON(value any) error {
+// document makes the JSON of a result: of an API message as the API writes it,
+// of anything else as Go does.
+func document(value any) ([]byte, error) {
+	if message, ok := value.(proto.Message); ok {
+		return wire.JSONCodec{}.Marshal(message)
+	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(value); err != nil {
-		return fmt.Errorf("cannot write the result: %w", err)
+	err := encoder.Encode(value)
+	return bytes.TrimSpace(text.Bytes()), err
+}
+
+// part is an API message within a document of the command line's own.
+type part struct{ proto.Message }
+
+func (m part) MarshalJSON() ([]byte, error) { return wire.JSONCodec{}.Marshal(m.Message) }
+
+// seconds is a duration as the API writes it: "1.500s".
+type seconds time.Duration
+
+func (s seconds) MarshalJSON() ([]byte, error) {
+	return protojson.Marshal(durationpb.New(time.Duration(s)))
+}
+
+// WriteJSON writes the one document of a command.
+func (p *Program) WriteJSON(value any) error {
+	var text bytes.Buffer
+	line, err := document(value)
+	if err == nil {
+		err = json.Indent(&text, line, "", "  ")
 	}
-	_, err := p.Out.Write(cleanJSON(text.Bytes()))
-	return err
+	return p.writeDocument(text.Bytes(), err)
 }
 
 // writeJSONLine writes one document of many, on a line of its own.
 func (p *Program) writeJSONLine(value any) error {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
+	line, err := document(value)
+	return p.writeDocument(line, err)
+}
+
+func (p *Program) writeDocument(text []byte, err error) error {
+	if err != nil {
 		return fmt.Errorf("cannot write the result: %w", err)
 	}
-	_, err := p.Out.Write(cleanJSON(text.Bytes()))
+	_, err = p.Out.Write(append(cleanJSON(text), '\n'))
 	return err
+}
+
+// show writes a result: its document with -o json, and otherwise a line.
+func (p *Program) show(value any, format string, args ...any) error {
+	if p.JSON() {
+		return p.WriteJSON(value)
+	}
+	return p.WriteLines([]string{fmt.Sprintf(format, args...)})
 }
 
 // cleanJSON escapes invisible characters, which the encoder leaves alone. In a

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
 )
 
 // TestHiddenCharacters: what a terminal would obey is shown instead, as text
@@ -26,7 +26,7 @@ func TestHiddenCharacters(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			cluster := openCluster(t)
-			cluster.nodes = []cli.Node{{Endpoint: "e", Name: row.text, Leader: "l", Ready: true}}
+			cluster.nodes = []raftboard.NodeStatus{{Endpoint: "e", Status: raftboard.Status{Node: row.text, Leader: "l", Ready: true}}}
 			table := run(t, cluster, "cluster", "status")
 			if !strings.Contains(table.out, " "+row.shown+" ") {
 				t.Errorf("no %q in the table\n%q", row.shown, table.out)
@@ -35,9 +35,9 @@ func TestHiddenCharacters(t *testing.T) {
 			if !strings.Contains(document.out, `"`+row.escaped+`"`) {
 				t.Errorf("no %q in the JSON\n%q", row.escaped, document.out)
 			}
-			var nodes []cli.Node
-			if err := json.Unmarshal([]byte(document.out), &nodes); err != nil || nodes[0].Name != row.text {
-				t.Errorf("it does not mean the same: %v, %+v", err, nodes)
+			var shown struct{ Nodes []struct{ Status struct{ Node string } } }
+			if err := json.Unmarshal([]byte(document.out), &shown); err != nil || shown.Nodes[0].Status.Node != row.text {
+				t.Errorf("it does not mean the same: %v, %+v", err, shown)
 			}
 		})
 	}
@@ -51,15 +51,42 @@ func TestErrorsAreClean(t *testing.T) {
 	}
 }
 
+// TestErrorsAsJSON: with -o json an error is one document on stderr, with the
+// code that the API has for it.
+func TestErrorsAsJSON(t *testing.T) {
+	const id = "01890000-0000-7000-8000-000000000001"
+	for _, row := range []struct {
+		args, code string
+		cluster    cli.Cluster
+		hint       bool
+	}{
+		{"job get " + id, "not_found", openCluster(t), false},
+		{"job get x", "invalid", openCluster(t), false},
+		{"job get", "invalid", nil, true},
+		{"job list --state lost", "invalid", nil, false},
+		{"job list", "unavailable", nil, true},
+		{"check-config /nowhere.toml", "invalid", nil, false},
+	} {
+		got := run(t, row.cluster, append([]string{"-o", "json"}, strings.Fields(row.args)...)...)
+		var shown struct {
+			Error struct{ Code, Message string }
+			Hint  string
+		}
+		if err := json.Unmarshal([]byte(got.err), &shown); err != nil || strings.Count(got.err, "\n") != 1 || got.code == 0 {
+			t.Errorf("%s: %v in %+v", row.args, err, got)
+		}
+		if shown.Error.Code != row.code || shown.Error.Message == "" || (shown.Hint != "") != row.hint {
+			t.Errorf("%s: %+v", row.args, got)
+		}
+	}
+}
+
 // TestJSONKeepsValues: large numbers and signs that HTML minds stay as posted.
 func TestJSONKeepsValues(t *testing.T) {
 	cluster := openCluster(t)
 	id := post(t, cluster, "--kind", "k", "--details", `{"n":12345678901234567890,"s":"<&>"}`)
 	got := run(t, cluster, "job", "get", "-o", "json", id.String())
-	var job jobs.Job
-	if err := json.Unmarshal([]byte(got.out), &job); err != nil {
-		t.Fatal(err)
-	}
+	job := readJob(t, got.out)
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, job.Details); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,17 +70,27 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	if err != nil && !p.started {
 		err = usageError{err}
 	}
-	p.report(err)
+	usage := ""
 	if err != nil && !p.started {
-		p.Note("usage: %s; `%s --help` says more", cmd.UseLine(), cmd.CommandPath())
+		usage = fmt.Sprintf("usage: %s; `%s --help` says more", cmd.UseLine(), cmd.CommandPath())
 	}
+	p.report(err, usage)
 	return ExitCode(err)
 }
 
-// report tells an error, and what to do about it, on stderr.
-func (p *Program) report(err error) {
+// report writes an error, and what to do about it, to stderr: with -o json as
+// one document on one line.
+func (p *Program) report(err error, usage string) {
 	if err == nil || errors.Is(err, errRunFailed) {
 		return
+	}
+	advice := cmp.Or(hint(err), usage)
+	if p.JSON() {
+		line, failed := document(errorDocument{part{errorMessage(err)}, advice})
+		if failed == nil {
+			_, _ = p.Err.Write(append(cleanJSON(line), '\n'))
+			return
+		}
 	}
 	if ExitCode(err) == ExitInterrupted {
 		fmt.Fprintln(p.Err, "conductord: interrupted")
@@ -88,8 +99,8 @@ func (p *Program) report(err error) {
 	for _, line := range strings.Split(err.Error(), "\n") {
 		fmt.Fprintln(p.Err, "conductord: "+Clean(line))
 	}
-	if advice := hint(err); advice != "" {
-		fmt.Fprintln(p.Err, "conductord: "+advice)
+	if advice != "" {
+		p.Note("%s", advice)
 	}
 }
 
@@ -104,6 +115,7 @@ func (p *Program) rootCommand() *cobra.Command {
 		Short: "Durable workflows from one binary and no database",
 		Long: "Three identical conductord daemons replicate a jobboard and logbooks; the conductor in each claims\n" +
 			"jobs and runs their flows, which resume, retry and revert.\n\n" +
+			"With -o json a result is the document that the API answers, and an error is {\"error\": …} on stderr.\n\n" +
 			"Exit codes: 0 ok, 1 failed run, 2 usage, 3 not found, 4 conflict, 5 timeout or unknown whether it\n" +
 			"happened, 6 no leader (it did not happen), 7 not allowed, 8 limit, 130 interrupted.",
 		SilenceErrors: true, SilenceUsage: true,

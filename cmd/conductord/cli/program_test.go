@@ -14,13 +14,17 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/cmd/conductord/demo"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,6 +66,36 @@ func addCommands(program *cli.Program) {
 	program.Commands = append(daemon.Commands(program), demo.Command(program))
 }
 
+// readJSON reads the document of a thing, which is an API message.
+func readJSON[T any, M proto.Message](t *testing.T, text string, message M, convert func(M) (T, error)) T {
+	t.Helper()
+	err := wire.JSONCodec{}.Unmarshal([]byte(text), message)
+	thing, convertErr := convert(message)
+	if err := errors.Join(err, convertErr); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return thing
+}
+
+func readJob(t *testing.T, text string) jobs.Job {
+	t.Helper()
+	return readJSON(t, text, &v1.Job{}, command.JobFromProto)
+}
+
+func readJobs(t *testing.T, text string) (listed []jobs.Job) {
+	t.Helper()
+	return readJSON(t, text, &v1.ListJobsResponse{}, func(answer *v1.ListJobsResponse) ([]jobs.Job, error) {
+		for _, message := range answer.Jobs {
+			job, err := command.JobFromProto(message)
+			if err != nil {
+				return nil, err
+			}
+			listed = append(listed, job)
+		}
+		return listed, nil
+	})
+}
+
 // steady replaces what differs from run to run: ids, moments, durations, and
 // the size of a posting, in which a moment takes as many bytes as it needs.
 func steady(text string) string {
@@ -69,7 +103,7 @@ func steady(text string) string {
 		{`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
 		{`\b\d+(\.\d+)?m?s\b`, "TOOK"},
-		{`"size": \d+`, `"size": BYTES`},
+		{`"size": "\d+"`, `"size": BYTES`},
 		{` +`, " "},
 	} {
 		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)

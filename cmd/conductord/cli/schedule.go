@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -19,7 +22,7 @@ import (
 const shownHistory = 10
 
 func (p *Program) scheduleCommand() *cobra.Command {
-	return Noun("schedule", "Post jobs by the clock",
+	return Noun("schedule", "Post jobs at the times of a schedule",
 		p.scheduleSetCommand(), p.scheduleListCommand(), p.scheduleShowCommand(), p.scheduleNextCommand(),
 		p.schedulePauseCommand(), p.scheduleResumeCommand(), p.scheduleRunCommand(), p.scheduleBackfillCommand(),
 		p.scheduleDeleteCommand(),
@@ -149,19 +152,16 @@ func parseMissed(text string) (jobs.Missed, error) {
 func (p *Program) scheduleSetCommand() *cobra.Command {
 	f := &scheduleFlags{}
 	schedule := jobs.Schedule{}
-	cmd := p.scheduleVerb("set", "Make a schedule, or change it",
+	cmd := p.scheduleVerb("set", "Create or change a schedule",
 		"Every slot of the rule posts a job: of a flow document (--flow), or for workers of your own (--kind).\n"+
-			"The job finds its slot in its store, as \"slot\". To set what stands already changes nothing.",
+			"The job finds its slot in its store, as \"slot\". To repeat it changes nothing.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
 			schedule.Board, schedule.Name = name.Board, name.Name
 			saved, err := keeper.SaveSchedule(ctx, schedule)
 			if err != nil {
 				return err
 			}
-			if p.JSON() {
-				return p.WriteJSON(shownScheduleOf(&saved))
-			}
-			return p.WriteLines([]string{fmt.Sprintf("%s %s", saved.Name, nextText(&saved))})
+			return p.show(command.ScheduleToProto(&saved), "%s %s", saved.Name, nextText(&saved))
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		schedule, err = f.schedule(p, time.Now())
@@ -184,68 +184,47 @@ func nextText(s *jobs.Schedule) string {
 
 func (p *Program) scheduleListCommand() *cobra.Command {
 	query := jobs.ScheduleQuery{}
-	cmd := &cobra.Command{
-		Use: "list", Short: "List schedules by board and name", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				keeper, err := scheduler(cluster)
-				if err != nil {
-					return err
+	schedules := list[jobs.Schedule]{
+		what:  "schedules",
+		whole: true, // a cluster keeps a bounded number of schedules
+		read: func(ctx context.Context, cluster Cluster, _ string, _ int) (all []jobs.Schedule, _ string, _ error) {
+			keeper, err := scheduler(cluster)
+			if err != nil {
+				return nil, "", err
+			}
+			for {
+				page, err := keeper.Schedules(ctx, query)
+				if err != nil || len(page) == 0 {
+					return all, "", err
 				}
-				schedules, err := allSchedules(ctx, keeper, query)
-				if err != nil {
-					return because(err, "list schedules")
-				}
-				return p.writeSchedules(schedules)
-			})
+				all = append(all, page...)
+				last := page[len(page)-1]
+				query.After = jobs.ScheduleName{Board: last.Board, Name: last.Name}
+			}
+		},
+		answer: func(schedules []jobs.Schedule, _ string) proto.Message {
+			return &v1.ListSchedulesResponse{Schedules: messages(schedules, command.ScheduleToProto)}
+		},
+		header: []string{"board", "name", "rule", "zone", "next", "active", "waiting", "posted", "skipped"},
+		row: func(s *jobs.Schedule) []string {
+			next := OrDash(timeText(s.Next))
+			if s.Pause != nil {
+				next = "paused"
+			}
+			return []string{
+				s.Board, s.Name, s.Rule, cmp.Or(s.Zone, "UTC"), next, strconv.Itoa(s.Active), strconv.Itoa(s.Waiting),
+				numberText(s.Posted), numberText(s.Skipped),
+			}
 		},
 	}
+	cmd := schedules.command(p, &cobra.Command{Use: "list", Short: "List schedules by board and name"}, nil)
 	cmd.Flags().StringVar(&query.Board, "board", "", "only of this board")
 	return cmd
 }
 
-// allSchedules gathers pages; a cluster keeps a bounded number of schedules.
-func allSchedules(ctx context.Context, keeper jobs.Scheduler, query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
-	var all []jobs.Schedule
-	for {
-		page, err := keeper.Schedules(ctx, query)
-		if err != nil || len(page) == 0 {
-			return all, err
-		}
-		all = append(all, page...)
-		last := page[len(page)-1]
-		query.After = jobs.ScheduleName{Board: last.Board, Name: last.Name}
-	}
-}
-
-func (p *Program) writeSchedules(schedules []jobs.Schedule) error {
-	if p.JSON() {
-		shown := make([]shownSchedule, 0, len(schedules))
-		for i := range schedules {
-			s := shownScheduleOf(&schedules[i])
-			s.Posting = nil
-			shown = append(shown, s)
-		}
-		return p.WriteJSON(shown)
-	}
-	rows := make([][]string, 0, len(schedules))
-	for i := range schedules {
-		s := &schedules[i]
-		next := OrDash(timeText(s.Next))
-		if s.Pause != nil {
-			next = "paused"
-		}
-		rows = append(rows, []string{
-			s.Board, s.Name, s.Rule, cmp.Or(s.Zone, "UTC"), next, strconv.Itoa(s.Active), strconv.Itoa(s.Waiting),
-			strconv.FormatUint(s.Posted, 10), strconv.FormatUint(s.Skipped, 10),
-		})
-	}
-	return p.writeTable([]string{"board", "name", "rule", "zone", "next", "active", "waiting", "posted", "skipped"}, rows)
-}
-
 func (p *Program) scheduleShowCommand() *cobra.Command {
 	history := shownHistory
-	cmd := p.scheduleVerb("show", "Show a schedule, its next slots, and what became of the latest ones", "",
+	cmd := p.scheduleVerb("show", "Show a schedule, its next slot, and the results of the latest ones", "",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
 			const upcoming = 1
 			report, err := keeper.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: upcoming, History: history})
@@ -262,14 +241,14 @@ func (p *Program) scheduleNextCommand() *cobra.Command {
 	const five = 5
 	count := five
 	cmd := p.scheduleVerb("next", "Show the next slots of a schedule, in its time zone",
-		"Of a paused schedule: those that would come if it were resumed now.",
+		"Of a paused schedule: those that come if it is resumed now.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
 			report, err := keeper.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: count})
 			if err != nil {
 				return err
 			}
 			if p.JSON() {
-				return p.WriteJSON(append([]time.Time{}, report.Upcoming...))
+				return p.WriteJSON(&v1.GetScheduleResponse{Upcoming: command.TimesToProto(report.Upcoming)})
 			}
 			zone, err := time.LoadLocation(report.Schedule.Zone)
 			if err != nil {
@@ -287,7 +266,7 @@ func (p *Program) scheduleNextCommand() *cobra.Command {
 
 func (p *Program) schedulePauseCommand() *cobra.Command {
 	reason := ""
-	cmd := p.scheduleVerb("pause", "Stop a schedule from posting until it is resumed", "Jobs that are posted already go on.",
+	cmd := p.scheduleVerb("pause", "Pause a schedule: it posts nothing until it is resumed", "Jobs already posted go on.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
 			order := jobs.ScheduleOrder{ScheduleName: name, By: operatorName(), Reason: reason}
 			if err := keeper.PauseSchedule(ctx, order); err != nil {
@@ -300,8 +279,8 @@ func (p *Program) schedulePauseCommand() *cobra.Command {
 }
 
 func (p *Program) scheduleResumeCommand() *cobra.Command {
-	return p.scheduleVerb("resume", "Let a paused schedule go on",
-		"The slots that the pause has covered are recorded as skipped; `schedule backfill` posts them if they are wanted.",
+	return p.scheduleVerb("resume", "Resume a paused schedule",
+		"The slots during the pause are recorded as skipped; `schedule backfill` posts them if they are wanted.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
 			if err := keeper.ResumeSchedule(ctx, jobs.ScheduleOrder{ScheduleName: name, By: operatorName()}); err != nil {
 				return err
@@ -316,19 +295,19 @@ func (p *Program) showSchedule(ctx context.Context, keeper jobs.Scheduler, name 
 	if err != nil {
 		return err
 	}
-	if p.JSON() {
-		return p.WriteJSON(shownScheduleOf(&report.Schedule))
-	}
-	return p.WriteLines([]string{fmt.Sprintf("%s %s", report.Schedule.Name, nextText(&report.Schedule))})
+	return p.show(command.ScheduleToProto(&report.Schedule), "%s %s", report.Schedule.Name, nextText(&report.Schedule))
 }
 
 func (p *Program) scheduleRunCommand() *cobra.Command {
 	return p.scheduleVerb("run", "Post a job of a schedule now",
-		"Whatever its rule, its overlap policy and a pause say. The slot of the job is the present time.",
+		"Its rule, its overlap policy and a pause do not matter. The slot of the job is the present time.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
 			record, err := keeper.RunSchedule(ctx, jobs.ScheduleOrder{ScheduleName: name, By: operatorName()})
 			if err != nil {
 				return err
+			}
+			if p.JSON() {
+				return p.WriteJSON(command.SlotRecordToProto(&record))
 			}
 			return p.writeRecords([]jobs.SlotRecord{record})
 		})
@@ -337,7 +316,7 @@ func (p *Program) scheduleRunCommand() *cobra.Command {
 func (p *Program) scheduleBackfillCommand() *cobra.Command {
 	var from, to string
 	wanted := jobs.Backfill{By: operatorName()}
-	cmd := p.scheduleVerb("backfill", "Post the slots of a time in the past that have no job",
+	cmd := p.scheduleVerb("backfill", "Post jobs for past slots that have none",
 		"Slots that were posted before are listed and stay as they are. Unless the overlap policy is allow, the\n"+
 			"jobs run one after the other. At most "+strconv.Itoa(jobs.MaxBackfill)+" slots at once.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
@@ -345,6 +324,9 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 			records, err := keeper.BackfillSchedule(ctx, wanted)
 			if err != nil {
 				return err
+			}
+			if p.JSON() {
+				return p.WriteJSON(&v1.BackfillScheduleResponse{Slots: command.SlotRecordsToProto(records)})
 			}
 			return p.writeRecords(records)
 		})
@@ -364,8 +346,8 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 }
 
 func (p *Program) scheduleDeleteCommand() *cobra.Command {
-	return p.scheduleVerb("delete", "Forget a schedule and what became of its slots",
-		"Its jobs stay; slots that wait for others are not posted any more.",
+	return p.scheduleVerb("delete", "Delete a schedule and the record of its slots",
+		"Its jobs stay; slots that wait for other jobs are not posted any more.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
 			return keeper.DeleteSchedule(ctx, name)
 		})

@@ -2,67 +2,20 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
-
-// shownSchedule is a schedule as JSON: with its posting, and durations as
-// people and the API write them.
-type shownSchedule struct {
-	jobs.Schedule
-	MissedWindow string       `json:"missed_window,omitempty"`
-	Posting      *shownPosted `json:"posting,omitempty"`
-}
-
-// shownPosted is what the slots of a schedule post.
-type shownPosted struct {
-	Name       string          `json:"name,omitempty"`
-	Priority   jobs.Priority   `json:"priority"`
-	Kind       string          `json:"kind,omitempty"`
-	Details    json.RawMessage `json:"details,omitempty"`
-	Store      logbook.Values  `json:"store,omitempty"`
-	Book       *logbook.Book   `json:"book,omitempty"`
-	Hold       bool            `json:"hold,omitempty"`
-	Front      bool            `json:"front,omitempty"`
-	Key        string          `json:"key,omitempty"`
-	Tags       []string        `json:"tags,omitempty"`
-	Labels     []string        `json:"labels,omitempty"`
-	MaxCrashes int             `json:"max_crashes,omitempty"`
-
-	Retry *jobs.RetryPolicy `json:"retry,omitempty"`
-}
-
-func shownScheduleOf(s *jobs.Schedule) shownSchedule {
-	shown := shownSchedule{Schedule: *s, Posting: &shownPosted{
-		Name: s.Posting.Name, Priority: s.Posting.Priority, Kind: s.Posting.Kind,
-		Details: s.Posting.Details, Store: s.Posting.Store, Book: s.Posting.Book,
-		Hold: s.Posting.Hold, Front: s.Posting.Front, Key: s.Posting.Key,
-		Tags: s.Posting.Tags, Labels: s.Posting.Labels, MaxCrashes: s.Posting.MaxCrashes, Retry: s.Posting.Retry,
-	}}
-	if s.Missed.Window > 0 {
-		shown.MissedWindow = s.Missed.Window.String()
-	}
-	return shown
-}
-
-// shownReport is a schedule with its slots, as JSON.
-type shownReport struct {
-	shownSchedule
-	Upcoming []time.Time       `json:"upcoming"`
-	History  []jobs.SlotRecord `json:"history"`
-}
 
 func (p *Program) writeReport(report jobs.ScheduleReport) error {
 	s := &report.Schedule
 	if p.JSON() {
-		return p.WriteJSON(shownReport{
-			shownScheduleOf(s), append([]time.Time{}, report.Upcoming...), append([]jobs.SlotRecord{}, report.History...),
+		return p.WriteJSON(&v1.GetScheduleResponse{
+			Schedule: command.ScheduleToProto(s), Upcoming: command.TimesToProto(report.Upcoming), History: command.SlotRecordsToProto(report.History),
 		})
 	}
 	err := p.writeFields([]field{
@@ -130,9 +83,6 @@ func pauseText(pause *jobs.SchedulePause) string {
 
 // writeRecords shows what became of slots.
 func (p *Program) writeRecords(records []jobs.SlotRecord) error {
-	if p.JSON() {
-		return p.WriteJSON(append([]jobs.SlotRecord{}, records...))
-	}
 	rows := make([][]string, 0, len(records))
 	for i := range records {
 		r := &records[i]

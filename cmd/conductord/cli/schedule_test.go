@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	"github.com/conductord/conductord/jobs"
 )
 
 // TestScheduleCommands goes through the verbs in their order.
@@ -81,7 +80,7 @@ func TestScheduleShowsItsPosting(t *testing.T) {
 			Key          string
 			Tags, Labels []string
 			MaxCrashes   int `json:"max_crashes"`
-			Retry        jobs.RetryPolicy
+			Retry        struct{ Attempts int }
 		}
 	}
 	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || got.code != 0 {

@@ -6,58 +6,32 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
 func (p *Program) trashCommand() *cobra.Command {
-	return Noun("trash", "Look at jobs that nobody could do, put them back, or remove them",
+	return Noun("trash", "List jobs that could not be done, put them back, or remove them",
 		p.trashListCommand(), p.trashShowCommand(), p.trashRestoreCommand(), p.trashPurgeCommand())
 }
 
 func (p *Program) trashListCommand() *cobra.Command {
 	query := jobs.Query{States: []jobs.State{jobs.StateTrashed}}
-	limit := defaultListed
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List trashed jobs in the order of their posting, with the reason",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkLimit(limit); err != nil {
-				return err
-			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				listed, more, err := listJobs(ctx, cluster, query, limit)
-				if err != nil {
-					return because(err, "list trashed jobs")
-				}
-				if more {
-					p.Note("there are more: these are the first %d, and --limit 0 lists all", len(listed))
-				}
-				return p.writeTrash(listed)
-			})
-		},
+	trashed := jobList(&query)
+	trashed.what = "trashed jobs"
+	trashed.header = []string{"id", "board", "name", "kind", "trashed", "crashes", "reason"}
+	trashed.row = func(job *jobs.Job) []string {
+		return []string{
+			job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), timeText(job.FinishedAt), countOrDash(job.Crashes), OrDash(job.Reason),
+		}
 	}
+	cmd := trashed.command(p, &cobra.Command{Use: "list", Short: "List trashed jobs in the order of their posting, with the reason"}, nil)
 	flags := cmd.Flags()
 	flags.StringVar(&query.Board, "board", "", "only of this board")
 	flags.StringVar(&query.Kind, "kind", "", "only of this kind")
 	flags.StringVar(&query.Key, "key", "", "only with this key")
 	flags.StringSliceVar(&query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
-	flags.IntVar(&limit, "limit", limit, "at most so many; 0: all")
 	return cmd
-}
-
-func (p *Program) writeTrash(listed []jobs.Job) error {
-	if p.JSON() {
-		return p.WriteJSON(listed)
-	}
-	rows := make([][]string, 0, len(listed))
-	for i := range listed {
-		job := &listed[i]
-		rows = append(rows, []string{
-			job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), timeText(job.FinishedAt), countOrDash(job.Crashes), OrDash(job.Reason),
-		})
-	}
-	return p.writeTable([]string{"id", "board", "name", "kind", "trashed", "crashes", "reason"}, rows)
 }
 
 func countOrDash(count int) string { return OrDash(countText(count)) }
@@ -67,22 +41,12 @@ func (p *Program) trashShowCommand() *cobra.Command {
 		Use:   "show ID",
 		Short: "Show a trashed job with its evidence",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := jobs.ParseJobID(args[0])
-			if err != nil {
-				return err
+		RunE: get(p, "job", jobs.ParseJobID, Cluster.Job, func(ctx context.Context, cluster Cluster, job jobs.Job) error {
+			if job.State != jobs.StateTrashed {
+				return because(fmt.Errorf("%w: it is %s", jobs.ErrConflict, job.State), "show job %s in the trash", job.ID)
 			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				job, err := cluster.Job(ctx, id)
-				switch {
-				case err != nil:
-					return because(err, "show job %s", id)
-				case job.State != jobs.StateTrashed:
-					return because(fmt.Errorf("%w: it is %s", jobs.ErrConflict, job.State), "show job %s in the trash", id)
-				}
-				return p.showJob(ctx, cluster, job)
-			})
-		},
+			return p.showJob(ctx, cluster, job)
+		}),
 	}
 }
 
@@ -98,10 +62,10 @@ func (p *Program) trashRestoreCommand() *cobra.Command {
 		}
 		job, err := cluster.Job(ctx, order.Job)
 		if err != nil {
-			return because(err, "read job %s, which is restored", order.Job)
+			return because(err, "read job %s after it was restored", order.Job)
 		}
 		if p.JSON() {
-			return p.writeJSONLine(job)
+			return p.writeJSONLine(command.JobToProto(&job))
 		}
 		return p.WriteLines([]string{fmt.Sprintf("%s %s", job.ID, howEnded(&job))})
 	})

@@ -83,7 +83,7 @@ func checkConfigs(p *cli.Program, flags *configFlags, paths ...string) error {
 
 func writeCheckedConfigs(p *cli.Program, checked []CheckedConfig) error {
 	if p.JSON() {
-		return p.WriteJSON(checked)
+		return p.WriteJSON(map[string][]CheckedConfig{"configs": checked})
 	}
 	lines := make([]string, 0, len(checked))
 	for _, c := range checked {

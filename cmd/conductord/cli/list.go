@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// defaultListed bounds a list when --limit is not given.
+const defaultListed = 100
+
+// list is a command that lists things.
+type list[T any] struct {
+	what string // the things, in the plural
+	// read reads a page of at most limit things. The first page comes after "",
+	// and next is "" when nothing follows.
+	read   func(ctx context.Context, cluster Cluster, after string, limit int) (page []T, next string, err error)
+	answer func(things []T, next string) proto.Message // what the API answers
+	header []string
+	row    func(*T) []string
+	whole  bool // one page holds all: there is nothing to limit
+}
+
+// command completes a command. prepare checks the flags, before a server is
+// asked.
+func (l list[T]) command(p *Program, cmd *cobra.Command, prepare func(args []string) error) *cobra.Command {
+	limit, after := defaultListed, ""
+	if cmd.Args == nil {
+		cmd.Args = cobra.NoArgs
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if limit < 0 {
+			return usageError{fmt.Errorf("--limit must not be negative: %d", limit)}
+		}
+		if prepare != nil {
+			if err := prepare(args); err != nil {
+				return err
+			}
+		}
+		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			things, next, err := l.collect(ctx, cluster, after, limit)
+			if err != nil {
+				return because(err, "list %s", l.what)
+			}
+			if next != "" {
+				p.Note("there are more: these are the first %d; --limit 0 lists all, and --after %s goes on", len(things), quoted(next))
+			}
+			return l.show(p, things, next)
+		})
+	}
+	if !l.whole {
+		cmd.Flags().IntVar(&limit, "limit", limit, "list at most this many; 0: all")
+		cmd.Flags().StringVar(&after, "after", "", "go on after a list that ended early: its \"next\"")
+	}
+	return cmd
+}
+
+// collect reads pages until there are limit things, or all if it is 0. Since a
+// page may be empty although more seem to follow, it looks for one thing more
+// before it says that there is one.
+func (l list[T]) collect(ctx context.Context, cluster Cluster, after string, limit int) (things []T, next string, err error) {
+	for {
+		want := logbook.MaxPage
+		if limit > 0 {
+			want = min(max(limit-len(things), 1), logbook.MaxPage)
+		}
+		page, following, err := l.read(ctx, cluster, after, want)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case next != "" && len(page) > 0:
+			return things, next, nil
+		}
+		things = append(things, page...)
+		if following == "" {
+			return things, "", nil
+		}
+		if after = following; next == "" && len(things) == limit {
+			next = following
+		}
+	}
+}
+
+func (l list[T]) show(p *Program, things []T, next string) error {
+	if p.JSON() {
+		return p.WriteJSON(l.answer(things, next))
+	}
+	rows := make([][]string, 0, len(things))
+	for i := range things {
+		rows = append(rows, l.row(&things[i]))
+	}
+	return p.writeTable(l.header, rows)
+}
+
+// messages converts each of many things.
+func messages[T any, M proto.Message](things []T, convert func(*T) M) []M {
+	converted := make([]M, 0, len(things))
+	for i := range things {
+		converted = append(converted, convert(&things[i]))
+	}
+	return converted
+}
+
+// about makes the action of a command about one thing, which its first
+// argument names.
+func about[ID any](p *Program, parse func(string) (ID, error), do func(context.Context, Cluster, ID) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		id, err := parse(args[0])
+		if err != nil {
+			return err
+		}
+		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return do(ctx, cluster, id) })
+	}
+}
+
+// get makes the action of a command that reads one thing and shows it; what
+// is "job" or another noun.
+func get[ID, T any](p *Program, what string, parse func(string) (ID, error), read func(Cluster, context.Context, ID) (T, error), show func(context.Context, Cluster, T) error) func(*cobra.Command, []string) error {
+	return about(p, parse, func(ctx context.Context, cluster Cluster, id ID) error {
+		thing, err := read(cluster, ctx, id)
+		if err != nil {
+			return because(err, "get %s %v", what, id)
+		}
+		return show(ctx, cluster, thing)
+	})
+}
+
+// name takes any argument for a name; the server checks it.
+func name(text string) (string, error) { return text, nil }
