@@ -177,7 +177,7 @@ func whoCan(able []jobs.Entity, drains []jobs.Drain) string {
 	if drain.Reason != "" {
 		said += " (" + drain.Reason + ")"
 	}
-	return said + ": conductord conductor undrain " + name
+	return said + "; undrain it"
 }
 
 // detail is the job's flow as the logbook has it; nil if the job has none.

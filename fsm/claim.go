@@ -48,8 +48,7 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 	case j.State != jobs.StateClaimable:
 		return nil, fmt.Errorf("cannot claim job %s: %w: it is %s", id, jobs.ErrUnclaimable, j.State)
 	case drain != nil:
-		return nil, fmt.Errorf("cannot claim job %s: %w: conductor %q is drained: conductord conductor undrain %[3]s",
-			id, jobs.ErrUnclaimable, drain.Conductor)
+		return nil, fmt.Errorf("cannot claim job %s: %w: conductor %q is drained; undrain it first", id, jobs.ErrUnclaimable, drain.Conductor)
 	case t.paused(j.Board):
 		return nil, fmt.Errorf("cannot claim job %s: %w: board %q is paused", id, jobs.ErrUnclaimable, j.Board)
 	case t.overdue(j):

@@ -42,12 +42,46 @@ var Causes = []Cause{
 
 // Explanation is why a job does not run now, and what would change that.
 type Explanation struct {
-	Job    JobID     `json:"job"`
-	State  State     `json:"state"`
-	Cause  Cause     `json:"cause"`
-	Text   string    `json:"text"`            // one sentence
-	Until  time.Time `json:"until,omitzero"`  // when the cause ends by itself, if that is known
-	Remedy string    `json:"remedy,omitzero"` // a command, or what to do; empty: nothing but to wait
+	Job    JobID
+	State  State
+	Cause  Cause
+	Text   string    // one sentence
+	Until  time.Time // when the cause ends by itself, if that is known
+	Remedy Remedy    // zero: nothing but to wait
+}
+
+// Remedy is what would help a job that does not run. Only the command line
+// knows which command that is.
+type Remedy struct {
+	Verb   RemedyVerb
+	Target string // what it is done to, as RemedyVerb says
+	Value  string // of RemedyReprioritise: the priority
+}
+
+// RemedyVerb is what a remedy does.
+type RemedyVerb string
+
+// The verbs, with their targets.
+const (
+	RemedyRestore      RemedyVerb = "restore_job"       // a job
+	RemedyCancel       RemedyVerb = "cancel_job"        // a job
+	RemedyResume       RemedyVerb = "resume_job"        // a job
+	RemedyRelease      RemedyVerb = "release_job"       // a job
+	RemedyMakeDue      RemedyVerb = "make_job_due"      // a job
+	RemedyReprioritise RemedyVerb = "reprioritise_job"  // a job
+	RemedyShowFlow     RemedyVerb = "show_flow"         // a flow
+	RemedyRerunFlow    RemedyVerb = "rerun_flow"        // a flow
+	RemedyResumeBoard  RemedyVerb = "resume_board"      // a board
+	RemedyUndrain      RemedyVerb = "undrain_conductor" // the name of conductors
+	RemedyStart        RemedyVerb = "start_conductor"   // none
+	RemedyOfferLabels  RemedyVerb = "offer_labels"      // none
+	RemedyAddCapacity  RemedyVerb = "add_capacity"      // none
+)
+
+// RemedyVerbs are all verbs.
+var RemedyVerbs = []RemedyVerb{
+	RemedyRestore, RemedyCancel, RemedyResume, RemedyRelease, RemedyMakeDue, RemedyReprioritise, RemedyShowFlow, RemedyRerunFlow,
+	RemedyResumeBoard, RemedyUndrain, RemedyStart, RemedyOfferLabels, RemedyAddCapacity,
 }
 
 // Situation is everything that decides whether a job runs, at one moment.
@@ -77,7 +111,7 @@ func Explain(s *Situation) Explanation {
 		e.finished(s)
 	case s.Job.State == StateTrashed:
 		e.say(CauseTrashed, "it was put aside: %s", cmp.Or(s.Job.Reason, "no reason was given"))
-		e.Remedy = "conductord trash restore " + e.Job.String()
+		e.Remedy = e.does(RemedyRestore)
 	case s.Job.Claim != nil:
 		e.claimed(s)
 	case !s.Job.Deadline.IsZero() && !s.Job.Deadline.After(s.Now) && !cancelling(&s.Job):
@@ -99,10 +133,10 @@ func (e *Explanation) say(cause Cause, format string, args ...any) {
 	e.Cause, e.Text = cause, fmt.Sprintf(format, args...)
 }
 
-// command is a command line about the job.
-func (e *Explanation) command(verb string, more ...string) string {
-	return strings.Join(append([]string{"conductord job", verb, e.Job.String()}, more...), " ")
-}
+// does is a remedy that is done to the job.
+func (e *Explanation) does(verb RemedyVerb) Remedy { return Remedy{Verb: verb, Target: e.Job.String()} }
+
+func showFlow(j *Job) Remedy { return Remedy{Verb: RemedyShowFlow, Target: j.Flow.String()} }
 
 func cancelling(j *Job) bool { return j.Order != nil && j.Order.Kind == OrderCancel }
 
@@ -116,11 +150,11 @@ func (e *Explanation) finished(s *Situation) {
 	switch flow := !s.Job.Flow.IsZero(); {
 	case s.Job.Outcome == OutcomeFailed && flow:
 		e.Text += "; its flow needs a person"
-		e.Remedy = "conductord flow show " + s.Job.Flow.String()
+		e.Remedy = showFlow(&s.Job)
 	case s.Job.Outcome == OutcomeFailed:
-		e.Remedy = "conductord trash restore " + e.Job.String()
+		e.Remedy = e.does(RemedyRestore)
 	case s.Job.Outcome == OutcomeReverted && flow:
-		e.Remedy = "conductord flow rerun " + s.Job.Flow.String()
+		e.Remedy = Remedy{Verb: RemedyRerunFlow, Target: s.Job.Flow.String()}
 	}
 }
 
@@ -130,11 +164,11 @@ func (e *Explanation) claimed(s *Situation) {
 	if s.Job.Order != nil {
 		e.Text += fmt.Sprintf(", and is told to %s it", s.Job.Order.Kind)
 	}
-	if e.Remedy = e.command("cancel"); !s.Job.Flow.IsZero() {
-		e.Remedy = "conductord flow show " + s.Job.Flow.String()
+	if e.Remedy = e.does(RemedyCancel); !s.Job.Flow.IsZero() {
+		e.Remedy = showFlow(&s.Job)
 	}
 	if s.Holder != nil && s.Holder.Suspect {
-		e.Cause, e.Until, e.Remedy = CauseSuspect, s.Now.Add(s.Holder.Left), ""
+		e.Cause, e.Until, e.Remedy = CauseSuspect, s.Now.Add(s.Holder.Left), Remedy{}
 		e.Text += fmt.Sprintf(", but its session has been silent for %s; the job is free again soon after %s unless it is heard before",
 			s.Holder.Silent.Round(time.Millisecond), moment(e.Until))
 	}
@@ -151,17 +185,17 @@ func (e *Explanation) kept(s *Situation) {
 				e.Text += ": " + order.Reason
 			}
 		}
-		e.Remedy = e.command("resume")
+		e.Remedy = e.does(RemedyResume)
 	case StateHeld:
 		if s.Job.Parked {
 			e.parked(s)
 			return
 		}
 		e.say(CauseHeld, "it was posted on hold, and nobody has released it")
-		e.Remedy = e.command("release")
+		e.Remedy = e.does(RemedyRelease)
 	case StateDelayed:
 		e.say(CauseDelayed, "it is not due before %s", moment(s.Job.DueAt))
-		e.Until, e.Remedy = s.Job.DueAt, e.command("delay", "--for 0s")
+		e.Until, e.Remedy = s.Job.DueAt, e.does(RemedyMakeDue)
 	case StateCooling:
 		e.say(CauseCooling, "it cools until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner let go of it"))
 		e.Until = s.Job.DueAt
@@ -171,9 +205,9 @@ func (e *Explanation) kept(s *Situation) {
 // parked explains a job that its retry policy holds.
 func (e *Explanation) parked(s *Situation) {
 	e.say(CauseParked, "it was parked at %s: %s", moment(s.Job.ModifiedAt), s.Job.Reason)
-	if e.Remedy = e.command("release"); s.Job.Attempted == OutcomeFailed && !s.Job.Flow.IsZero() {
+	if e.Remedy = e.does(RemedyRelease); s.Job.Attempted == OutcomeFailed && !s.Job.Flow.IsZero() {
 		e.Text += "; its flow is half undone, and needs a person"
-		e.Remedy = "conductord flow show " + s.Job.Flow.String()
+		e.Remedy = showFlow(&s.Job)
 	}
 }
 
@@ -183,7 +217,7 @@ func (e *Explanation) boardPaused(s *Situation) {
 	if s.Paused.Reason != "" {
 		e.Text += ": " + s.Paused.Reason
 	}
-	e.Remedy = "conductord board resume " + shellWord(s.Job.Board)
+	e.Remedy = Remedy{Verb: RemedyResumeBoard, Target: s.Job.Board}
 }
 
 // claimable explains a job that anybody could claim who takes such jobs.
@@ -212,16 +246,16 @@ func (e *Explanation) claimable(s *Situation) {
 		if s.Job.Flow.IsZero() {
 			e.Text += "; workers of your own that are not registered are not seen"
 		}
-		e.Remedy = "start one; those that live: conductord conductor list"
+		e.Remedy = Remedy{Verb: RemedyStart}
 	case len(labelled) == 0:
 		e.say(CauseLabels, "%s, and it wants %s", lackText(able, &s.Job), quoted(s.Job.Labels))
-		e.Remedy = "start a conductor that offers them (conductor.labels); those that live: conductord conductor list"
+		e.Remedy = Remedy{Verb: RemedyOfferLabels}
 	case len(willing) == 0:
 		e.drained(s, labelled)
 	case len(free) == 0:
 		e.say(CauseFull, "%s with all the jobs that they take at once, and %s before it",
 			plural(len(willing), "conductor is busy", "conductors are busy"), ahead(s.Ahead))
-		e.Remedy = "start another conductor, or let these take more jobs (conductor.max_jobs)"
+		e.Remedy = Remedy{Verb: RemedyAddCapacity}
 		if s.Ahead > 0 {
 			e.goFirst(s)
 		}
@@ -238,12 +272,13 @@ func (e *Explanation) goFirst(s *Situation) {
 	first := VeryHigh
 	if s.First >= first {
 		if s.First == math.MaxInt32 {
-			e.Remedy = "" // nothing is higher
+			e.Remedy = Remedy{} // nothing is higher
 			return
 		}
 		first = s.First + 1
 	}
-	e.Remedy = e.command("reprioritise", "--priority", first.String())
+	e.Remedy = e.does(RemedyReprioritise)
+	e.Remedy.Value = first.String()
 }
 
 // drained explains a job that only drained conductors could take. It names the
@@ -258,7 +293,7 @@ func (e *Explanation) drained(s *Situation, able []Entity) {
 	if drain.Reason != "" {
 		e.Text += ": " + drain.Reason
 	}
-	e.Remedy = "conductord conductor undrain " + latest.Name
+	e.Remedy = Remedy{Verb: RemedyUndrain, Target: latest.Name}
 }
 
 // Takes tells whether a conductor claims jobs of this kind from this board, and
@@ -282,15 +317,6 @@ func lackText(conductors []Entity, j *Job) string {
 		return cmp.Or(cmp.Compare(len(lacking(&a, j)), len(lacking(&b, j))), cmp.Compare(a.Name, b.Name))
 	})
 	return fmt.Sprintf("no live conductor offers all its labels (the nearest, %s, lacks %s)", nearest.Name, quoted(lacking(&nearest, j)))
-}
-
-// shellWord makes a name one word of a shell's command line.
-func shellWord(name string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-"
-	if strings.Trim(name, plain) == "" {
-		return name
-	}
-	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 func quoted(words []string) string {

@@ -320,12 +320,14 @@ var jobChanges = rapid.Custom(func(t *rapid.T) jobs.Change {
 
 var explanations = rapid.Custom(func(t *rapid.T) jobs.Explanation {
 	return jobs.Explanation{
-		Job:    jobs.JobID{UUID: ids.Draw(t, "job")},
-		State:  orUnset(jobs.States...).Draw(t, "state"),
-		Cause:  orUnset(jobs.Causes...).Draw(t, "cause"),
-		Text:   rapid.String().Draw(t, "text"),
-		Until:  times.Draw(t, "until"),
-		Remedy: rapid.String().Draw(t, "remedy"),
+		Job:   jobs.JobID{UUID: ids.Draw(t, "job")},
+		State: orUnset(jobs.States...).Draw(t, "state"),
+		Cause: orUnset(jobs.Causes...).Draw(t, "cause"),
+		Text:  rapid.String().Draw(t, "text"),
+		Until: times.Draw(t, "until"),
+		Remedy: jobs.Remedy{
+			Verb: orUnset(jobs.RemedyVerbs...).Draw(t, "remedy verb"), Target: rapid.String().Draw(t, "target"), Value: rapid.String().Draw(t, "value"),
+		},
 	}
 })
 

@@ -230,7 +230,7 @@ func drainExplained(k *kit) {
 		}
 		return explanation
 	}
-	if e := cause(); e.Cause != jobs.CauseDrained || e.Remedy != "conductord conductor undrain "+name {
+	if e := cause(); e.Cause != jobs.CauseDrained || e.Remedy != (jobs.Remedy{Verb: jobs.RemedyUndrain, Target: name}) {
 		k.Errorf("explained by %s", render(e))
 	}
 	k.undrain(name)

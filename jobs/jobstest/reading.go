@@ -203,7 +203,7 @@ func explained(k *kit) {
 	high := k.posting("high")
 	high.Priority = 300
 	k.post(high)
-	if got := because(second.ID, jobs.CauseBehind); !strings.HasPrefix(got.Text, "2 jobs") || !strings.HasSuffix(got.Remedy, "--priority 301") {
+	if got := because(second.ID, jobs.CauseBehind); !strings.HasPrefix(got.Text, "2 jobs") || got.Remedy.Value != "301" {
 		k.Errorf("explained as %s", render(got))
 	}
 	k.wants("Cancel", k.Board.Cancel(k.ctx, order(high.ID)), nil)
@@ -216,7 +216,7 @@ func explained(k *kit) {
 	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
 	because(first.ID, jobs.CauseFinished)
 	k.wants("Suspend", k.Board.Suspend(k.ctx, order(second.ID)), nil)
-	if got := because(second.ID, jobs.CauseSuspended); !strings.Contains(got.Text, "ann") || !strings.Contains(got.Remedy, second.ID.String()) {
+	if got := because(second.ID, jobs.CauseSuspended); !strings.Contains(got.Text, "ann") || got.Remedy.Target != second.ID.String() {
 		k.Errorf("explained as %s", render(got))
 	}
 	_, err := k.Board.Explain(k.ctx, jobs.NewJobID())

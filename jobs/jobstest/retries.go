@@ -103,7 +103,7 @@ func parkedWaits(k *kit) {
 		k.Errorf("it is parked as %s", render(parked))
 	}
 	explained, err := k.Board.Explain(k.ctx, job.ID)
-	if k.wants("Explain", err, nil); explained.Cause != jobs.CauseParked || explained.Remedy != "conductord job release "+job.ID.String() || !strings.Contains(explained.Text, "snow") {
+	if k.wants("Explain", err, nil); explained.Cause != jobs.CauseParked || explained.Remedy != (jobs.Remedy{Verb: jobs.RemedyRelease, Target: job.ID.String()}) || !strings.Contains(explained.Text, "snow") {
 		k.Errorf("explained as %s", render(explained))
 	}
 	k.same("jobs to be had", names(k.next(k.request(session))), []string{})
@@ -136,7 +136,7 @@ func halfUndoneParks(k *kit) {
 	freed := jobs.Change{Job: job.ID, Release: true}
 	k.wants("Release of what is half undone", k.Board.Change(k.ctx, freed), jobs.ErrConflict)
 	explained, err := k.Board.Explain(k.ctx, job.ID)
-	if k.wants("Explain", err, nil); explained.Remedy != "conductord flow show "+job.Flow.String() {
+	if k.wants("Explain", err, nil); explained.Remedy != (jobs.Remedy{Verb: jobs.RemedyShowFlow, Target: job.Flow.String()}) {
 		k.Errorf("explained as %s", render(explained))
 	}
 	k.wants("Intervene", k.intervene(said(claimed, logbook.InterveneRetryRevert, "")), nil)

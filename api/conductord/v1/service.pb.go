@@ -849,6 +849,68 @@ func (x *ExplainRequest) GetStale() bool {
 	return false
 }
 
+// Remedy is what would help: a verb that docs/protocol.md lists, what it is
+// done to, and for reprioritise_job the priority.
+type Remedy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`
+	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Remedy) Reset() {
+	*x = Remedy{}
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Remedy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Remedy) ProtoMessage() {}
+
+func (x *Remedy) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
+func (*Remedy) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Remedy) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *Remedy) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Remedy) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 type ExplainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -856,14 +918,14 @@ type ExplainResponse struct {
 	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`   // the one reason, a word that docs/protocol.md lists
 	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`     // one sentence
 	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`   // when the cause ends by itself, if that is known
-	Remedy        string                 `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"` // a command, or what to do
+	Remedy        *Remedy                `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"` // unset: nothing helps but to wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +937,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +950,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExplainResponse) GetJob() string {
@@ -926,11 +988,11 @@ func (x *ExplainResponse) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *ExplainResponse) GetRemedy() string {
+func (x *ExplainResponse) GetRemedy() *Remedy {
 	if x != nil {
 		return x.Remedy
 	}
-	return ""
+	return nil
 }
 
 type WatchRequest struct {
@@ -952,7 +1014,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1026,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1039,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRequest) GetAfter() *Position {
@@ -1070,7 +1132,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1144,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1157,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -1121,7 +1183,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1195,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1208,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClaimResponse) GetClaimed() *Claimed {
@@ -1166,7 +1228,7 @@ type ClaimNextRequest struct {
 
 func (x *ClaimNextRequest) Reset() {
 	*x = ClaimNextRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1240,7 @@ func (x *ClaimNextRequest) String() string {
 func (*ClaimNextRequest) ProtoMessage() {}
 
 func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1253,7 @@ func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextRequest.ProtoReflect.Descriptor instead.
 func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ClaimNextRequest) GetClaim() *ClaimNextCommand {
@@ -1217,7 +1279,7 @@ type ClaimNextResponse struct {
 
 func (x *ClaimNextResponse) Reset() {
 	*x = ClaimNextResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1291,7 @@ func (x *ClaimNextResponse) String() string {
 func (*ClaimNextResponse) ProtoMessage() {}
 
 func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1304,7 @@ func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextResponse.ProtoReflect.Descriptor instead.
 func (*ClaimNextResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClaimNextResponse) GetClaimed() []*Claimed {
@@ -1265,7 +1327,7 @@ type ListClaimsRequest struct {
 
 func (x *ListClaimsRequest) Reset() {
 	*x = ListClaimsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1339,7 @@ func (x *ListClaimsRequest) String() string {
 func (*ListClaimsRequest) ProtoMessage() {}
 
 func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1352,7 @@ func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
 func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListClaimsRequest) GetOwner() string {
@@ -1338,7 +1400,7 @@ type ListClaimsResponse struct {
 
 func (x *ListClaimsResponse) Reset() {
 	*x = ListClaimsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1412,7 @@ func (x *ListClaimsResponse) String() string {
 func (*ListClaimsResponse) ProtoMessage() {}
 
 func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1425,7 @@ func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
 func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
@@ -1400,7 +1462,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1474,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1487,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListErrorsRequest) GetJob() string {
@@ -1523,7 +1585,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1597,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1610,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListErrorsResponse) GetErrors() []*JobError {
@@ -1586,7 +1648,7 @@ type BulkRequest struct {
 
 func (x *BulkRequest) Reset() {
 	*x = BulkRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1660,7 @@ func (x *BulkRequest) String() string {
 func (*BulkRequest) ProtoMessage() {}
 
 func (x *BulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1673,7 @@ func (x *BulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRequest.ProtoReflect.Descriptor instead.
 func (*BulkRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BulkRequest) GetAction() string {
@@ -1669,7 +1731,7 @@ type BulkResponse struct {
 
 func (x *BulkResponse) Reset() {
 	*x = BulkResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1743,7 @@ func (x *BulkResponse) String() string {
 func (*BulkResponse) ProtoMessage() {}
 
 func (x *BulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1756,7 @@ func (x *BulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkResponse.ProtoReflect.Descriptor instead.
 func (*BulkResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BulkResponse) GetMatched() uint32 {
@@ -1742,7 +1804,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1816,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1829,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BulkRefusal) GetJob() string {
@@ -1793,7 +1855,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1867,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +1880,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -1837,7 +1899,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1911,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1924,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -1882,7 +1944,7 @@ type ListDrainsRequest struct {
 
 func (x *ListDrainsRequest) Reset() {
 	*x = ListDrainsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +1956,7 @@ func (x *ListDrainsRequest) String() string {
 func (*ListDrainsRequest) ProtoMessage() {}
 
 func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +1969,7 @@ func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListDrainsRequest) GetStale() bool {
@@ -1934,7 +1996,7 @@ type ListDrainsResponse struct {
 
 func (x *ListDrainsResponse) Reset() {
 	*x = ListDrainsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2008,7 @@ func (x *ListDrainsResponse) String() string {
 func (*ListDrainsResponse) ProtoMessage() {}
 
 func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2021,7 @@ func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListDrainsResponse) GetDrains() []*Drain {
@@ -1985,7 +2047,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2059,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2072,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -2029,7 +2091,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2103,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2116,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -2073,7 +2135,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2147,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2160,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -2118,7 +2180,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2192,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2205,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -2170,7 +2232,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2244,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2257,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2223,7 +2285,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2297,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2310,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -2282,7 +2344,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2356,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2369,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -2335,7 +2397,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2347,7 +2409,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2360,7 +2422,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -2394,7 +2456,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2468,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2481,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -2447,7 +2509,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2521,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2534,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -2505,7 +2567,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2579,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2592,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -2554,7 +2616,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2628,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2641,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -2620,7 +2682,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2694,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2707,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -2671,7 +2733,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2745,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2758,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -2715,7 +2777,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2789,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2802,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -2759,7 +2821,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +2833,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +2846,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -2803,7 +2865,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2877,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2890,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -2847,7 +2909,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +2921,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +2934,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -2895,7 +2957,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +2969,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +2982,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -2969,7 +3031,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3043,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3056,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3031,7 +3093,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3105,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3118,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3103,7 +3165,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3177,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3190,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -3148,7 +3210,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3222,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3235,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -3202,7 +3264,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3276,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3289,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -3267,7 +3329,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3279,7 +3341,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3292,7 +3354,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -3316,7 +3378,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3390,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +3403,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -3396,7 +3458,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3470,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3483,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -3448,7 +3510,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3522,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3535,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -3503,7 +3565,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +3577,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +3590,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -3581,7 +3643,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3655,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3668,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -3658,7 +3720,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3670,7 +3732,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3683,7 +3745,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -3736,7 +3798,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3810,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +3823,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 type StatusResponse struct {
@@ -3792,7 +3854,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +3866,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +3879,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -3965,7 +4027,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3977,7 +4039,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3990,7 +4052,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Member) GetName() string {
@@ -4082,14 +4144,18 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"6\n" +
 	"\x0eExplainRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xad\x01\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"J\n" +
+	"\x06Remedy\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\"\xc4\x01\n" +
 	"\x0fExplainResponse\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x120\n" +
-	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
-	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\x9c\x02\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12-\n" +
+	"\x06remedy\x18\x06 \x01(\v2\x15.conductord.v1.RemedyR\x06remedy\"\x9c\x02\n" +
 	"\fWatchRequest\x12-\n" +
 	"\x05after\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\x05after\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x10\n" +
@@ -4398,7 +4464,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*GetBoardRequest)(nil),          // 0: conductord.v1.GetBoardRequest
 	(*GetBoardResponse)(nil),         // 1: conductord.v1.GetBoardResponse
@@ -4414,280 +4480,282 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*WaitJobRequest)(nil),           // 11: conductord.v1.WaitJobRequest
 	(*WaitJobResponse)(nil),          // 12: conductord.v1.WaitJobResponse
 	(*ExplainRequest)(nil),           // 13: conductord.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 14: conductord.v1.ExplainResponse
-	(*WatchRequest)(nil),             // 15: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),            // 16: conductord.v1.WatchResponse
-	(*ClaimResponse)(nil),            // 17: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),         // 18: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),        // 19: conductord.v1.ClaimNextResponse
-	(*ListClaimsRequest)(nil),        // 20: conductord.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),       // 21: conductord.v1.ListClaimsResponse
-	(*ListErrorsRequest)(nil),        // 22: conductord.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),       // 23: conductord.v1.ListErrorsResponse
-	(*BulkRequest)(nil),              // 24: conductord.v1.BulkRequest
-	(*BulkResponse)(nil),             // 25: conductord.v1.BulkResponse
-	(*BulkRefusal)(nil),              // 26: conductord.v1.BulkRefusal
-	(*ExecuteRequest)(nil),           // 27: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 28: conductord.v1.ExecuteResponse
-	(*ListDrainsRequest)(nil),        // 29: conductord.v1.ListDrainsRequest
-	(*ListDrainsResponse)(nil),       // 30: conductord.v1.ListDrainsResponse
-	(*OpenRequest)(nil),              // 31: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 32: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 33: conductord.v1.KeepAliveRequest
-	(*ListSessionsRequest)(nil),      // 34: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 35: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 36: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 37: conductord.v1.ListEntitiesResponse
-	(*GetBookRequest)(nil),           // 38: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 39: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 40: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 41: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 42: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 43: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 44: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 45: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 46: conductord.v1.Verdict
-	(*SaveScheduleRequest)(nil),      // 47: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 48: conductord.v1.SaveScheduleResponse
-	(*GetScheduleRequest)(nil),       // 49: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 50: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 51: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 52: conductord.v1.ListSchedulesResponse
-	(*ResumeScheduleRequest)(nil),    // 53: conductord.v1.ResumeScheduleRequest
-	(*RunScheduleRequest)(nil),       // 54: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 55: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 56: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 57: conductord.v1.BackfillScheduleResponse
-	(*CarryRequest)(nil),             // 58: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 59: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 60: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 61: conductord.v1.StreamedAnswer
-	(*StatusRequest)(nil),            // 62: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 63: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 64: conductord.v1.Member
-	nil,                              // 65: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 66: conductord.v1.Board
-	(*Posting)(nil),                  // 67: conductord.v1.Posting
-	(*Job)(nil),                      // 68: conductord.v1.Job
-	(*Error)(nil),                    // 69: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 70: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 71: google.protobuf.Duration
-	(*Position)(nil),                 // 72: conductord.v1.Position
-	(*Event)(nil),                    // 73: conductord.v1.Event
-	(*Claimed)(nil),                  // 74: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 75: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 76: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 77: conductord.v1.JobError
-	(*Command)(nil),                  // 78: conductord.v1.Command
-	(*Result)(nil),                   // 79: conductord.v1.Result
-	(*Drain)(nil),                    // 80: conductord.v1.Drain
-	(*Opening)(nil),                  // 81: conductord.v1.Opening
-	(*Session)(nil),                  // 82: conductord.v1.Session
-	(*Entity)(nil),                   // 83: conductord.v1.Entity
-	(*Book)(nil),                     // 84: conductord.v1.Book
-	(*FlowDetail)(nil),               // 85: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 86: conductord.v1.Update
-	(*Schedule)(nil),                 // 87: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 88: conductord.v1.SlotRecord
-	(*ClaimCommand)(nil),             // 89: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 90: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 91: conductord.v1.Ending
-	(*OrderCommand)(nil),             // 92: conductord.v1.OrderCommand
-	(*Change)(nil),                   // 93: conductord.v1.Change
-	(*Intervention)(nil),             // 94: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 95: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 96: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 97: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 98: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 99: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 100: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 101: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 102: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 103: conductord.v1.PauseScheduleCommand
-	(*Done)(nil),                     // 104: conductord.v1.Done
-	(*InterveneResult)(nil),          // 105: conductord.v1.InterveneResult
+	(*Remedy)(nil),                   // 14: conductord.v1.Remedy
+	(*ExplainResponse)(nil),          // 15: conductord.v1.ExplainResponse
+	(*WatchRequest)(nil),             // 16: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),            // 17: conductord.v1.WatchResponse
+	(*ClaimResponse)(nil),            // 18: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),         // 19: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),        // 20: conductord.v1.ClaimNextResponse
+	(*ListClaimsRequest)(nil),        // 21: conductord.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 22: conductord.v1.ListClaimsResponse
+	(*ListErrorsRequest)(nil),        // 23: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 24: conductord.v1.ListErrorsResponse
+	(*BulkRequest)(nil),              // 25: conductord.v1.BulkRequest
+	(*BulkResponse)(nil),             // 26: conductord.v1.BulkResponse
+	(*BulkRefusal)(nil),              // 27: conductord.v1.BulkRefusal
+	(*ExecuteRequest)(nil),           // 28: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 29: conductord.v1.ExecuteResponse
+	(*ListDrainsRequest)(nil),        // 30: conductord.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),       // 31: conductord.v1.ListDrainsResponse
+	(*OpenRequest)(nil),              // 32: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 33: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 34: conductord.v1.KeepAliveRequest
+	(*ListSessionsRequest)(nil),      // 35: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 36: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 37: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 38: conductord.v1.ListEntitiesResponse
+	(*GetBookRequest)(nil),           // 39: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 40: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 41: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 42: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 43: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 44: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 45: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 46: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 47: conductord.v1.Verdict
+	(*SaveScheduleRequest)(nil),      // 48: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 49: conductord.v1.SaveScheduleResponse
+	(*GetScheduleRequest)(nil),       // 50: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 51: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 52: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 53: conductord.v1.ListSchedulesResponse
+	(*ResumeScheduleRequest)(nil),    // 54: conductord.v1.ResumeScheduleRequest
+	(*RunScheduleRequest)(nil),       // 55: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 56: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 57: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 58: conductord.v1.BackfillScheduleResponse
+	(*CarryRequest)(nil),             // 59: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 60: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 61: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 62: conductord.v1.StreamedAnswer
+	(*StatusRequest)(nil),            // 63: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 64: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 65: conductord.v1.Member
+	nil,                              // 66: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 67: conductord.v1.Board
+	(*Posting)(nil),                  // 68: conductord.v1.Posting
+	(*Job)(nil),                      // 69: conductord.v1.Job
+	(*Error)(nil),                    // 70: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 71: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 72: google.protobuf.Duration
+	(*Position)(nil),                 // 73: conductord.v1.Position
+	(*Event)(nil),                    // 74: conductord.v1.Event
+	(*Claimed)(nil),                  // 75: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 76: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 77: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 78: conductord.v1.JobError
+	(*Command)(nil),                  // 79: conductord.v1.Command
+	(*Result)(nil),                   // 80: conductord.v1.Result
+	(*Drain)(nil),                    // 81: conductord.v1.Drain
+	(*Opening)(nil),                  // 82: conductord.v1.Opening
+	(*Session)(nil),                  // 83: conductord.v1.Session
+	(*Entity)(nil),                   // 84: conductord.v1.Entity
+	(*Book)(nil),                     // 85: conductord.v1.Book
+	(*FlowDetail)(nil),               // 86: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 87: conductord.v1.Update
+	(*Schedule)(nil),                 // 88: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 89: conductord.v1.SlotRecord
+	(*ClaimCommand)(nil),             // 90: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 91: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 92: conductord.v1.Ending
+	(*OrderCommand)(nil),             // 93: conductord.v1.OrderCommand
+	(*Change)(nil),                   // 94: conductord.v1.Change
+	(*Intervention)(nil),             // 95: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 96: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 97: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 98: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 99: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 100: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 101: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 102: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 103: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 104: conductord.v1.PauseScheduleCommand
+	(*Done)(nil),                     // 105: conductord.v1.Done
+	(*InterveneResult)(nil),          // 106: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	66,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	66,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	67,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	67,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	67,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	68,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	6,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	68,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	69,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	68,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	70,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	70,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	70,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	70,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	68,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	71,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	68,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	70,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	72,  // 15: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	73,  // 16: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	72,  // 17: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	74,  // 18: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	75,  // 19: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	71,  // 20: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	74,  // 21: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	76,  // 22: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	70,  // 23: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	70,  // 24: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	72,  // 25: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	77,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	72,  // 27: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
-	9,   // 28: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
-	26,  // 29: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	69,  // 30: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	78,  // 31: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	79,  // 32: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	80,  // 33: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	81,  // 34: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	82,  // 35: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	82,  // 36: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	83,  // 37: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	84,  // 38: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	84,  // 39: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	85,  // 40: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	86,  // 41: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	46,  // 42: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	69,  // 43: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	87,  // 44: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	87,  // 45: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	87,  // 46: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	70,  // 47: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	88,  // 48: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	87,  // 49: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	88,  // 50: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	70,  // 51: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	70,  // 52: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	88,  // 53: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	70,  // 54: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	59,  // 55: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	61,  // 56: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	69,  // 57: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	64,  // 58: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	70,  // 59: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	65,  // 60: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	71,  // 61: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	71,  // 62: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	4,   // 63: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	7,   // 64: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	9,   // 65: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	11,  // 66: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	13,  // 67: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	15,  // 68: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	89,  // 69: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	18,  // 70: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	90,  // 71: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	20,  // 72: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	91,  // 73: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	91,  // 74: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	91,  // 75: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	92,  // 76: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderCommand
-	92,  // 77: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderCommand
-	92,  // 78: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderCommand
-	93,  // 79: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	94,  // 80: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	92,  // 81: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderCommand
-	92,  // 82: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderCommand
-	22,  // 83: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	24,  // 84: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	27,  // 85: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	95,  // 86: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	0,   // 87: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	2,   // 88: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	96,  // 89: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	97,  // 90: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	95,  // 91: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	95,  // 92: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	95,  // 93: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	31,  // 94: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	33,  // 95: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	98,  // 96: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	99,  // 97: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	34,  // 98: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	36,  // 99: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	100, // 100: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	100, // 101: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	29,  // 102: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	84,  // 103: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	38,  // 104: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	40,  // 105: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	42,  // 106: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	44,  // 107: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	101, // 108: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	47,  // 109: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	102, // 110: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	49,  // 111: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	51,  // 112: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	103, // 113: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	53,  // 114: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	54,  // 115: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	56,  // 116: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	58,  // 117: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	62,  // 118: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	5,   // 119: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 120: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 121: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 122: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	14,  // 123: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	16,  // 124: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	17,  // 125: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	19,  // 126: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	104, // 127: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	21,  // 128: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	104, // 129: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	104, // 130: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	104, // 131: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	104, // 132: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	104, // 133: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	104, // 134: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	104, // 135: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	105, // 136: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	104, // 137: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	104, // 138: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	23,  // 139: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	25,  // 140: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	28,  // 141: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	104, // 142: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 143: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 144: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	104, // 145: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	104, // 146: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	104, // 147: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	104, // 148: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	104, // 149: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	32,  // 150: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	104, // 151: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	104, // 152: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	104, // 153: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	35,  // 154: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	37,  // 155: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	104, // 156: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	104, // 157: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	30,  // 158: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	104, // 159: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	39,  // 160: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	41,  // 161: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	43,  // 162: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	45,  // 163: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	104, // 164: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	48,  // 165: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	104, // 166: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	50,  // 167: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	52,  // 168: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	104, // 169: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	104, // 170: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	55,  // 171: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	57,  // 172: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	60,  // 173: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	63,  // 174: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	119, // [119:175] is the sub-list for method output_type
-	63,  // [63:119] is the sub-list for method input_type
-	63,  // [63:63] is the sub-list for extension type_name
-	63,  // [63:63] is the sub-list for extension extendee
-	0,   // [0:63] is the sub-list for field type_name
+	69,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	70,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	69,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	71,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	71,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	71,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	71,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	69,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	72,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	69,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	71,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	14,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
+	73,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	74,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	73,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	75,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	76,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	72,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	75,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	77,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	71,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	71,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	73,  // 26: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
+	78,  // 27: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	73,  // 28: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
+	9,   // 29: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	27,  // 30: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	70,  // 31: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	79,  // 32: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	80,  // 33: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	81,  // 34: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	82,  // 35: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	83,  // 36: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	83,  // 37: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	84,  // 38: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	85,  // 39: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	85,  // 40: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	86,  // 41: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	87,  // 42: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	47,  // 43: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	70,  // 44: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	88,  // 45: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	88,  // 46: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	88,  // 47: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	71,  // 48: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	89,  // 49: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	88,  // 50: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	89,  // 51: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	71,  // 52: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	71,  // 53: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	89,  // 54: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	71,  // 55: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	60,  // 56: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	62,  // 57: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	70,  // 58: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	65,  // 59: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	71,  // 60: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	66,  // 61: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	72,  // 62: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	72,  // 63: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	4,   // 64: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	7,   // 65: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	9,   // 66: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	11,  // 67: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	13,  // 68: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	16,  // 69: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	90,  // 70: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	19,  // 71: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	91,  // 72: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	21,  // 73: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	92,  // 74: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	92,  // 75: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	92,  // 76: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	93,  // 77: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderCommand
+	93,  // 78: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderCommand
+	93,  // 79: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderCommand
+	94,  // 80: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	95,  // 81: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	93,  // 82: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderCommand
+	93,  // 83: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderCommand
+	23,  // 84: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	25,  // 85: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	28,  // 86: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	96,  // 87: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	0,   // 88: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	2,   // 89: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	97,  // 90: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	98,  // 91: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	96,  // 92: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	96,  // 93: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	96,  // 94: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	32,  // 95: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	34,  // 96: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	99,  // 97: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	100, // 98: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	35,  // 99: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	37,  // 100: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	101, // 101: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	101, // 102: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	30,  // 103: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	85,  // 104: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	39,  // 105: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	41,  // 106: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	43,  // 107: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	45,  // 108: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	102, // 109: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	48,  // 110: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	103, // 111: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	50,  // 112: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	52,  // 113: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	104, // 114: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	54,  // 115: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	55,  // 116: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	57,  // 117: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	59,  // 118: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	63,  // 119: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	5,   // 120: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 121: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 122: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 123: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	15,  // 124: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	17,  // 125: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	18,  // 126: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	20,  // 127: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	105, // 128: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	22,  // 129: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	105, // 130: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	105, // 131: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	105, // 132: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	105, // 133: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	105, // 134: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	105, // 135: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	105, // 136: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	106, // 137: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	105, // 138: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	105, // 139: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	24,  // 140: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	26,  // 141: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	29,  // 142: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	105, // 143: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 144: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 145: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	105, // 146: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	105, // 147: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	105, // 148: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	105, // 149: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	105, // 150: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	33,  // 151: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	105, // 152: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	105, // 153: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	105, // 154: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	36,  // 155: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38,  // 156: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	105, // 157: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	105, // 158: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	31,  // 159: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	105, // 160: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	40,  // 161: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42,  // 162: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44,  // 163: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46,  // 164: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	105, // 165: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	49,  // 166: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	105, // 167: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	51,  // 168: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	53,  // 169: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	105, // 170: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	105, // 171: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	56,  // 172: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	58,  // 173: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	61,  // 174: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	64,  // 175: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	120, // [120:176] is the sub-list for method output_type
+	64,  // [64:120] is the sub-list for method input_type
+	64,  // [64:64] is the sub-list for extension type_name
+	64,  // [64:64] is the sub-list for extension extendee
+	0,   // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -4697,14 +4765,14 @@ func file_conductord_v1_service_proto_init() {
 	}
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_service_proto_msgTypes[22].OneofWrappers = []any{}
+	file_conductord_v1_service_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

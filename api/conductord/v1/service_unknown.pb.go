@@ -221,6 +221,18 @@ func (m *ExplainRequest) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
+func (m *Remedy) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Remedy", true
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
 func (m *ExplainResponse) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
@@ -229,6 +241,9 @@ func (m *ExplainResponse) UnknownField() (name string, found bool) {
 		return "conductord.v1.ExplainResponse", true
 	}
 	if name, found = unknownIn(m.GetUntil()); found {
+		return name, found
+	}
+	if name, found = m.GetRemedy().UnknownField(); found {
 		return name, found
 	}
 	return "", false

@@ -35,7 +35,9 @@ func TestHiddenCharacters(t *testing.T) {
 			if !strings.Contains(document.out, `"`+row.escaped+`"`) {
 				t.Errorf("no %q in the JSON\n%q", row.escaped, document.out)
 			}
-			var shown struct{ Nodes []struct{ Status struct{ Node string } } }
+			var shown struct {
+				Nodes []struct{ Status struct{ Node string } }
+			}
 			if err := json.Unmarshal([]byte(document.out), &shown); err != nil || shown.Nodes[0].Status.Node != row.text {
 				t.Errorf("it does not mean the same: %v, %+v", err, shown)
 			}
