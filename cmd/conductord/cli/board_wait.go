@@ -18,12 +18,12 @@ func (p *Program) boardWaitCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "wait BOARD",
-		Short: "Wait until a board has no unfinished job, or none in certain states",
-		Long: "Waits until a board has no unfinished job; with --state, until none is in any of these states; with --some, until\n" +
-			"one is. --kind, --key and --tag say of which jobs. Exit 0 however they ended, and 5 after --timeout;\n" +
-			"`conductord job wait --board BOARD` also tells by its exit code whether all were successes.\n\n" +
-			"A job that its retry policy has parked is held, and so not finished: it is waited for until a person lets it\n" +
-			"go or cancels it, and stderr tells of it. To wait until only such jobs are left, name the other states:\n" +
+		Short: "Wait until a board has no unfinished job, or none in some states",
+		Long: "Wait until a board has no unfinished job; with --state, until none is in any of these states; with --some, until\n" +
+			"one is. --kind, --key and --tag select the jobs. Exit 0 however they ended, and 5 after --timeout; the exit\n" +
+			"code of `conductord job wait --board BOARD` also says whether all were successes.\n\n" +
+			"A job that its retry policy has parked is held, and so not finished: the command waits until a person releases\n" +
+			"or cancels it, and says so on stderr. To wait until only such jobs are left, name the other states:\n" +
 			"--state delayed,claimable,cooling,claimed,suspended.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -18,8 +18,8 @@ func (p *Program) eventsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Show what happens on the boards, as it happens: to jobs, and if asked for to flows, sessions and entities",
-		Long: "Events come in order, without gap or repeat. Each begins with its position; --after goes on behind one.\n" +
+		Short: "Watch events as they happen: of jobs, boards and, on request, flows, sessions and entities",
+		Long: "Watch events in order, without gap or repeat. Each begins with its position; --after continues after one.\n" +
 			"With -o json there is one document on each line.\n\nKinds: " + strings.Join(eventKindNames(), ", ") + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

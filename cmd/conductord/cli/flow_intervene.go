@@ -39,13 +39,13 @@ func (f *interveneFlags) add(cmd *cobra.Command) {
 }
 
 func (f *interveneFlags) addHold(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.word.Hold, "hold", false, "only record it: the flow goes on with the next one that does not hold")
+	cmd.Flags().BoolVar(&f.word.Hold, "hold", false, "only record it: the flow goes on with the next intervention that is not held")
 }
 
 // interventionHelp is what the commands have in common that have a flow go on.
-const interventionHelp = "\n\nThe flow is named by its id or by that of its job, and must be in FAILURE; rerun also takes one that\n" +
-	"is REVERTED. What is said is recorded with who, when and why; then the flow's last job is claimable\n" +
-	"again, and a conductor carries it out."
+const interventionHelp = "\n\nName the flow by its id or by that of its job. It must be in FAILURE; rerun also takes one in REVERTED.\n" +
+	"The intervention is recorded with who, when and why; then the flow's last job is claimable again, and a\n" +
+	"conductor carries the intervention out."
 
 func (p *Program) flowInterveneCommands() []*cobra.Command {
 	return []*cobra.Command{
@@ -57,8 +57,8 @@ func (p *Program) flowRetryRevertCommand() *cobra.Command {
 	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneRetryRevert}}
 	cmd := &cobra.Command{
 		Use:   "retry-revert FLOW|JOB",
-		Short: "Have a failed flow undo further, after what kept it from that is mended",
-		Long:  "Have a failed flow undo further: every undo that has failed is tried again, as if for the first time." + interventionHelp,
+		Short: "Retry the failed undos of a failed flow, after their cause is fixed",
+		Long:  "Retry the failed undos of a failed flow: each is tried again as if for the first time." + interventionHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return p.intervene(cmd.Context(), args[0], &f) },
 	}
@@ -70,9 +70,9 @@ func (p *Program) flowSkipCommand() *cobra.Command {
 	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneSkip}}
 	cmd := &cobra.Command{
 		Use:   "skip FLOW|JOB STEP",
-		Short: "Say of a step whose undo has failed that nothing of it is left to undo",
-		Long: "Say of a step whose undo has failed that nothing of it is left to undo. It counts as undone, and the\n" +
-			"flow undoes the rest." + interventionHelp,
+		Short: "Skip the undo of a step: nothing of it is left to undo",
+		Long: "Skip the undo of a step that could not be undone, because nothing of it is left to undo. It counts as\n" +
+			"undone, and the flow undoes the rest." + interventionHelp,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.word.Step = args[1]
@@ -89,10 +89,9 @@ func (p *Program) flowCompleteCommand() *cobra.Command {
 	var result string
 	cmd := &cobra.Command{
 		Use:   "complete FLOW|JOB STEP",
-		Short: "Say of a step that its work is done, with its result; the flow goes on forwards",
-		Long: "Say of a step that its work is done, because you have done it, or seen that it was. It counts as a\n" +
-			"success with the result that you give. The flow goes on forwards, with every step that has not\n" +
-			"succeeded." + interventionHelp,
+		Short: "Complete a step by hand, with its result; the flow goes on forwards",
+		Long: "Complete a step by hand, because you did its work or saw that it was done. It counts as a success with\n" +
+			"the result that you give. The flow goes on forwards with every step that has not succeeded." + interventionHelp,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			f.word.Step = args[1]
@@ -135,10 +134,10 @@ func (p *Program) flowRerunCommand() *cobra.Command {
 	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneRerun}}
 	cmd := &cobra.Command{
 		Use:   "rerun FLOW|JOB",
-		Short: "Run a flow again that has failed or was undone: all of it, or from a step on",
-		Long: "Run a flow again that has failed or was undone. With --from, that step runs again, and all that wait\n" +
-			"for it, whatever became of them, and besides every step that has not succeeded. Without, all of it\n" +
-			"runs again. Nothing is undone before: that is yours to judge." + interventionHelp,
+		Short: "Rerun a flow that has failed or was undone: all of it, or from a step on",
+		Long: "Rerun a flow that has failed or was undone. With --from, run that step again, all steps that wait for it,\n" +
+			"and every step that has not succeeded. Without --from, run all of it again. Nothing is undone first: that\n" +
+			"is for you to decide." + interventionHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("from") && f.word.Step == "" {
@@ -157,10 +156,10 @@ func (p *Program) flowTakeBackCommand() *cobra.Command {
 	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneTakeBack}}
 	cmd := &cobra.Command{
 		Use:   "take-back FLOW|JOB [STEP]",
-		Short: "Take back what was said of a failed flow and nobody has carried out yet",
-		Long: "Take back what was said of a failed flow, or of one of its steps, and nobody has carried out yet: what\n" +
-			"holds, and what was said of a job that no conductor has claimed since. If nothing is to be carried out\n" +
-			"then, the job is over again. The flow is named by its id or by that of its job.",
+		Short: "Take back interventions in a failed flow that no conductor has carried out yet",
+		Long: "Take back interventions in a failed flow, or in one of its steps, that no conductor has carried out yet:\n" +
+			"held ones, and those of a job that has not been claimed since. When none is left, the job is finished\n" +
+			"again. Name the flow by its id or by that of its job.",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {

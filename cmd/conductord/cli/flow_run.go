@@ -19,9 +19,9 @@ func (p *Program) flowRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a flow document: post it as a job, and print the job's id",
-		Long: "Run a flow document: post it as a job, and print the job's id. With --wait its steps are shown as\n" +
-			"they go, and the exit code is 1 unless the job is a success. The job does not need this command to\n" +
-			"go on: after ctrl-C it goes on all the same.",
+		Long: "Run a flow document: post it as a job, and print the job's id. With --wait, show its steps as they\n" +
+			"run, and exit 1 unless the job is a success. The job does not depend on this command: after ctrl-C it\n" +
+			"goes on.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			posting, err := p.posting(&f)

@@ -15,10 +15,10 @@ import (
 func (p *Program) jobReleaseCommand() *cobra.Command {
 	return p.jobChangeCommand(&cobra.Command{
 		Use:   "release ID",
-		Short: "Let a job go that is held: posted with --hold, or parked",
-		Long: "Let a job go that was posted with --hold: it is claimable at once, or when its time has come. One that its\n" +
-			"retry policy has parked begins anew, with all its attempts; if its flow is half undone, that is refused:\n" +
-			"see flow show. A job that is not held stays as it is.",
+		Short: "Release a held job: posted with --hold, or parked",
+		Long: "Release a job that was posted with --hold: it is claimable at once, or when it is due. A job that its retry\n" +
+			"policy has parked starts again with all its attempts; that is refused if its flow is half undone: see\n" +
+			"flow show. A job that is not held stays as it is.",
 	}, func(change *jobs.Change) error {
 		change.Release = true
 		return nil
@@ -33,8 +33,8 @@ func (p *Program) jobDelayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delay ID",
 		Short: "Change when a job is due",
-		Long: "Change when a job is due: --until a time, or --for a span from now, where 0s means at once. A job that\n" +
-			"somebody has goes on; the new time holds if it is given back. A suspended or held job waits for both.",
+		Long: "Change when a job is due: --until a time, or --for a span from now, where 0s means at once. A claimed job\n" +
+			"goes on; the new time counts if it is abandoned. A suspended or held job waits for both.",
 	}
 	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
 		switch given := cmd.Flags().Changed("for"); {
@@ -59,8 +59,8 @@ func (p *Program) jobReprioritiseCommand() *cobra.Command {
 	cmd := p.jobChangeCommand(&cobra.Command{
 		Use:   "reprioritise ID",
 		Short: "Change the priority of a job",
-		Long: "Change the priority of a job. It takes its place among the jobs of that priority by when it was posted;\n" +
-			"a job that somebody has keeps its owner.",
+		Long: "Change the priority of a job. Among the jobs of that priority it is ordered by when it was posted;\n" +
+			"a claimed job keeps its owner.",
 	}, func(change *jobs.Change) error {
 		if text == "" {
 			return usageError{errors.New("say which priority: --priority")}
@@ -77,8 +77,8 @@ func (p *Program) jobAlterCommand() *cobra.Command {
 	var deadline, notBefore, priority string
 	cmd := &cobra.Command{
 		Use:   "change ID",
-		Short: "Change the deadline of a job, its time or its priority",
-		Long: "Change several things about a job at once, or none of them: --deadline a time, a span from now, or none;\n" +
+		Short: "Change the deadline, due time or priority of a job",
+		Long: "Change several things about a job at once, all or nothing: --deadline a time, a span from now, or none;\n" +
 			"--not-before the same; --priority. A job that is being cancelled has no deadline to change.",
 	}
 	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
@@ -128,7 +128,7 @@ func (p *Program) jobChangeCommand(cmd *cobra.Command, fill func(*jobs.Change) e
 		})
 	}
 	cmd.Flags().StringVar(&change.Reason, "reason", "", "why, in one sentence")
-	cmd.Flags().StringVar(&id, "id", "", "names this change (a UUID), so that repeating the command does nothing, whatever others have changed since")
+	cmd.Flags().StringVar(&id, "id", "", "id of this change (a UUID): repeating the command with it does nothing, whatever others have changed since")
 	return cmd
 }
 

@@ -22,8 +22,8 @@ type ending struct {
 
 var (
 	consume = ending{"consume", "Complete a job: its work is done", jobs.Claimer.Consume}
-	abandon = ending{"abandon", "Give a job back, for others to claim", jobs.Claimer.Abandon}
-	trash   = ending{"trash", "Put a job aside: nobody can do it", jobs.Claimer.Trash}
+	abandon = ending{"abandon", "Abandon a claimed job: others can claim it again", jobs.Claimer.Abandon}
+	trash   = ending{"trash", "Trash a job: put it aside, since it cannot be done", jobs.Claimer.Trash}
 )
 
 // operatorTTL is that of the session that ends a job: longer than the command
@@ -45,9 +45,9 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   how.verb + " ID",
 		Short: how.short,
-		Long: how.short + ".\n\nWith --token, under the claim that you hold. Without, the job is claimed first, which fails with\n" +
-			"exit code 4 if somebody else has it. A conductor whose claim is ended by another hears of it at\n" +
-			"once and stops the steps that it runs. To have it undo them or finish them first: job cancel, job suspend.",
+		Long: how.short + ".\n\nWith --token, end the job under that claim. Without, claim the job first, which fails with exit code 4 if\n" +
+			"another session holds it. A conductor whose claim is ended this way is notified at once and stops its\n" +
+			"running steps. To have them undone or finished first, use job cancel or job suspend.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			end, err := f.ending(how, args[0])
@@ -63,7 +63,7 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.token, "token", "", "the token of the claim under which the job is held")
+	flags.StringVar(&f.token, "token", "", "the token of the claim that holds the job")
 	switch how.verb {
 	case consume.verb:
 		flags.StringVar(&f.outcome, "outcome", string(jobs.OutcomeSuccess), "success, reverted or failed; cancelled, if that was ordered")

@@ -26,9 +26,9 @@ func (p *Program) jobErrorsCommand() *cobra.Command {
 	var given errorFlags
 	cmd := &cobra.Command{
 		Use:   "errors [ID]",
-		Short: "List what went wrong, of one job or of all, the latest first",
-		Long: "List the attempts at jobs that did not succeed, of one job or of all, the latest first: abandoned with a\n" +
-			"failure, crashed, trashed, reverted or failed. -o json shows causes and stacks; what a step wrote to stderr\n" +
+		Short: "List failed attempts at one job or all jobs, the latest first",
+		Long: "List failed attempts at one job or all jobs, the latest first: abandoned with a failure, crashed, trashed,\n" +
+			"reverted or failed. -o json shows causes and stacks; what a step wrote to stderr\n" +
 			"is shown by `flow show`. Of each job the latest " + strconv.Itoa(jobs.MaxJobErrors) + " are kept, for as long as the job itself.",
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -43,7 +43,7 @@ func (p *Program) jobErrorsCommand() *cobra.Command {
 	flags.StringVar(&given.query.Kind, "kind", "", "only of jobs of this kind")
 	flags.StringVar(&given.query.Type, "type", "", "only failures of this kind, such as handler.exit or timeout")
 	flags.IntVar(&given.code, "code", 0, "only failures with this code, such as the status of a handler")
-	flags.StringVar(&given.how, "how", "", "only what has ended so: abandoned, crashed, trashed, reverted or failed")
+	flags.StringVar(&given.how, "how", "", "only attempts that ended this way: abandoned, crashed, trashed, reverted or failed")
 	flags.StringVar(&given.since, "since", "", "only from this moment on (2030-01-02T15:04:05Z, or -1h for an hour ago)")
 	flags.StringVar(&given.until, "until", "", "only before this moment")
 	return cmd

@@ -17,21 +17,21 @@ type ordering struct {
 func orderings() []ordering {
 	return []ordering{
 		{
-			"suspend", "Stop a job where it is, until it is resumed",
-			"Steps that run come to their end first; nothing more starts. A job that nobody has claimed is\n" +
-				"suspended at once, one that somebody has when its conductor has put it down.",
+			"suspend", "Suspend a job until it is resumed",
+			"Running steps finish first, and no more start. A job that is not claimed is suspended at once, a\n" +
+				"claimed one when its conductor has stopped it.",
 			jobs.Controller.Suspend,
 		},
 		{
-			"resume", "Let a suspended job go on",
-			"What was recorded is not done again.",
+			"resume", "Resume a suspended job",
+			"Recorded steps are not executed again.",
 			jobs.Controller.Resume,
 		},
 		{
-			"cancel", "End a job before its work is done",
-			"With --revert, which is the default, all that its flow has done is undone first, by a conductor, also\n" +
-				"if none has the job now. With --revert=false the flow is left as it stands, and another job could take\n" +
-				"it up. A job whose flow has not begun is cancelled at once.",
+			"cancel", "Cancel a job, and undo what it has done",
+			"With --revert, the default, a conductor first undoes all that its flow has done, even if none holds the\n" +
+				"job now. With --revert=false the flow is left as it is, and another job can continue it. A job whose\n" +
+				"flow has not begun is cancelled at once.",
 			jobs.Controller.Cancel,
 		},
 	}
@@ -42,7 +42,7 @@ func (p *Program) jobOrderCommand(how ordering) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   how.verb + " ID",
 		Short: how.short,
-		Long:  how.short + ".\n\n" + how.long + "\n\nWho gave the order, when and why is kept with the job. To repeat it is harmless.",
+		Long:  how.short + ".\n\n" + how.long + "\n\nWho requested it, when and why is kept with the job. To repeat it is harmless.",
 		Args:  cobra.ExactArgs(1),
 		RunE: about(p, jobs.ParseJobID, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
 			order.Job, order.By = id, operatorName()

@@ -33,14 +33,14 @@ func (f *contentFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.priority, "priority", "normal", "very-low, low, normal, high, very-high, or a number; higher is first")
 	flags.StringVar(&f.details, "details", "", "anything to keep with the job: JSON, or @FILE")
 	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
-	flags.BoolVar(&f.hold, "hold", false, "nobody gets the job until it is let go by job release")
+	flags.BoolVar(&f.hold, "hold", false, "hold the job until job release")
 	flags.StringVar(&f.key, "key", "", "what the job is about: while an unfinished job of the board has the key, there is no second one")
-	flags.BoolVar(&f.front, "front", false, "before the others of its priority")
+	flags.BoolVar(&f.front, "front", false, "claim it before the others of its priority")
 	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")
 	flags.StringSliceVar(&f.labels, "label", nil, "only for conductors that offer this label; may be given several times")
-	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "how many owners it may cost before it is trashed (as the cluster has it)")
+	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "trash the job after this many crashed owners (the cluster's setting)")
 	f.retry.add(cmd)
-	flags.DurationVar(&f.retention, "retention", 0, "how long the finished job is kept, and its book (as the cluster has it)")
+	flags.DurationVar(&f.retention, "retention", 0, "keep the finished job and its book this long (the cluster's setting)")
 }
 
 // fill gives a posting what the flags say.
@@ -74,7 +74,7 @@ type postFlags struct {
 func (f *postFlags) add(cmd *cobra.Command) {
 	f.contentFlags.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "the job's id, so that posting it again is a repeat and no second job (made up)")
+	flags.StringVar(&f.id, "id", "", "the job's id: posting it again is a repeat, not a second job (a new one)")
 	flags.StringVar(&f.name, "name", "", "a name, for people (that of the flow document, the kind or the book)")
 	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "the board")
 	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
@@ -109,8 +109,8 @@ func (p *Program) jobPostCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "post",
-		Short: "Post a job, or as many as a file has lines",
-		Long: "Post a job: to run a flow document (--flow), a flow of a saved book (--book), or for workers of\n" +
+		Short: "Post a job, or one for each line of a file",
+		Long: "Post a job: to run a flow document (--flow) or a flow of a saved book (--book), or for workers of\n" +
 			"your own (--kind). With --id, posting the same job again changes nothing.\n\n" +
 			"With --from, each line of a file is a posting in JSON, as the API takes it, such as\n" +
 			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}; with ids or keys in them, posting the file again is harmless.",

@@ -21,7 +21,7 @@ func (p *Program) jobWatchCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "watch [ID]",
-		Short: "Show what happens to jobs, as it happens; with an ID, until that job is finished",
+		Short: "Watch events of jobs as they happen; with an ID, until that job is finished",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) > 0 {

@@ -54,8 +54,8 @@ func (p *Program) trashRestoreCommand() *cobra.Command {
 	return p.correctionCommand(&cobra.Command{
 		Use:   "restore ID…",
 		Short: "Put trashed jobs back on their boards",
-		Long: "Put trashed jobs back on their boards, with no crash and no failure counted. Their flows go on where they\n" +
-			"stand. A job without a flow that has failed or was reverted is put back too. To repeat it is harmless.",
+		Long: "Put trashed jobs back on their boards with their crashes and failures reset. Their flows continue where they\n" +
+			"stopped. A job without a flow that has failed or was reverted can be restored too. To repeat it is harmless.",
 	}, func(ctx context.Context, cluster Cluster, order jobs.Order) error {
 		if err := cluster.Restore(ctx, order); err != nil {
 			return because(err, "restore job %s", order.Job)
@@ -74,8 +74,8 @@ func (p *Program) trashRestoreCommand() *cobra.Command {
 func (p *Program) trashPurgeCommand() *cobra.Command {
 	return p.correctionCommand(&cobra.Command{
 		Use:   "purge ID…",
-		Short: "Remove finished jobs with their books, for ever",
-		Long:  "Remove finished jobs for ever, with the books to which no other job refers, as retention would later.",
+		Short: "Remove finished jobs with their books for ever",
+		Long:  "Remove finished jobs for ever, with the books that no other job refers to, as retention does later.",
 	}, func(ctx context.Context, cluster Cluster, order jobs.Order) error {
 		if err := cluster.Purge(ctx, order); err != nil {
 			return because(err, "purge job %s", order.Job)

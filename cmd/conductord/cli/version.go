@@ -41,7 +41,7 @@ func ProgramVersion() Version {
 func (p *Program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Show which program this is",
+		Short: "Show the version of this program",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			version := ProgramVersion()

@@ -25,8 +25,8 @@ func checkConfigCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check-config [FILE…]",
 		Short: "Check configurations without starting anything",
-		Long: "Check configurations: each FILE, or what --config, flags and the environment make together.\n" +
-			"Everything that is wrong is told at once, with file, line and key; then the exit code is 2.",
+		Long: "Check configurations: each FILE, or the one that --config, flags and the environment make together.\n" +
+			"All faults are reported at once, with file, line and key; then the exit code is 2.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case example:
@@ -38,7 +38,7 @@ func checkConfigCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	flags = addConfigFlags(cmd)
-	cmd.Flags().BoolVar(&example, "example", false, "write an example file with every key and its default, and check nothing")
+	cmd.Flags().BoolVar(&example, "example", false, "print an example file with every key and its default, and check nothing")
 	return cmd
 }
 

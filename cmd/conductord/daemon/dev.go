@@ -35,7 +35,7 @@ func devCommand(p *cli.Program) *cobra.Command {
 	var handlers []string
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run a cluster of one node, for trying things out",
+		Short: "Run a cluster of one node to try things out",
 		Long: "Run a cluster of one node on this machine, with its data in a given directory, or in a temporary one that is\n" +
 			"removed at the end, or by the next dev if this one is killed. The handlers of the examples are installed, so that\n" +
 			"`conductord flow run examples/travel.toml --wait` works at once.",

@@ -31,19 +31,19 @@ func convertLogCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert --to bolt|wal --data-dir DIR",
 		Short: "Copy the raft log of a stopped node into another store",
-		Long: "Copy log entries, term and votes of a stopped node into another store, read all of it back, and make the new\n" +
-			"store the one that counts. The old one is kept aside until the node has started well. If this is cut off, say it\n" +
-			"again: until the last moment the node starts with its old store. A node that runs is refused.\n\n" +
+		Long: "Copy log entries, term and votes of a stopped node into another store, read them back, and switch to the new\n" +
+			"store. The old one is kept until the node has started well. If the command is interrupted, repeat it: until its\n" +
+			"last step the node starts with its old store. A running node is refused.\n\n" +
 			"Afterwards set log_store in the node's configuration, and start it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if to == "" || dataDir == "" {
-				return cli.UsageError(errors.New("say which store it is to be, and where the node's data is: --to and --data-dir"))
+				return cli.UsageError(errors.New("name the new store and the node's data directory: --to and --data-dir"))
 			}
 			return convertLog(cmd.Context(), p, dataDir, node.LogStore(to))
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "the store that the node is to have: bolt or wal")
+	cmd.Flags().StringVar(&to, "to", "", "the new store: bolt or wal")
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
 	return cmd
 }

@@ -18,9 +18,9 @@ func serverCommand(p *cli.Program) *cobra.Command {
 		Use:   "server --config FILE",
 		Short: "Run one node of a cluster",
 		Long: "Run one node of a cluster until SIGTERM or SIGINT; then hand over its jobs and the leadership, and end.\n\n" +
-			"The configurations of all nodes list the same members. Say --init at the first start of each node: an empty\n" +
-			"data directory is refused otherwise, since it may be a disk that is missing. The order of starts does not matter;\n" +
-			"the first election waits until every member has answered with the same list.",
+			"The configurations of all nodes list the same members. Pass --init at the first start of each node: an\n" +
+			"empty data directory is refused otherwise, since its disk may be missing. Start the nodes in any order; the first\n" +
+			"election waits until every member has answered with the same list.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := flags.load(p.Env)
@@ -35,7 +35,7 @@ func serverCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// serve runs a daemon until ctx ends. started is told when it can be called.
+// serve runs a daemon until ctx ends. It calls started once the daemon serves.
 func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, started func(*daemon) error) error {
 	logger := daemonLogger(c, p.Err)
 	room := ballast(p)

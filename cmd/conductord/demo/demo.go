@@ -46,7 +46,7 @@ func Command(p *cli.Program) *cobra.Command {
 	d := &demo{program: p}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Start three nodes, run 60 jobs, kill two nodes on the way, and show that nothing is lost",
+		Short: "Start three nodes, run 60 jobs, kill two nodes meanwhile, and show that nothing is lost",
 		Long: "Start three server processes on this machine, post 60 jobs of a travel-booking flow whose steps are shell scripts,\n" +
 			"kill a node that holds jobs, then the leader, start both again, and count: what succeeded, what was undone, what\n" +
 			"was resumed by another node, and what was lost. One job in ten fails at its last step on purpose.\n\n" +
@@ -55,8 +55,8 @@ func Command(p *cli.Program) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.perform(cmd.Context()) },
 	}
-	cmd.Flags().BoolVar(&d.keep, "keep", false, "leave the cluster running, and say how to look at it")
-	cmd.Flags().DurationVar(&d.chaos, "chaos", 0, "kill, pause and cut off nodes at random for so long")
+	cmd.Flags().BoolVar(&d.keep, "keep", false, "leave the cluster running, and print commands to inspect it")
+	cmd.Flags().DurationVar(&d.chaos, "chaos", 0, "kill, pause and cut off nodes at random for this long")
 	cmd.Flags().Lookup("chaos").NoOptDefVal = "1m"
 	cmd.Flags().Uint64Var(&d.seed, "seed", 0, "draw the faults of --chaos from this number (default: a new one each time)")
 	cmd.MarkFlagsMutuallyExclusive("keep", "chaos")
