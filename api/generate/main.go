@@ -22,13 +22,19 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// plugins are what is run, in this order, with their parameters. vtproto
-// writes the size, the encoding and the decoding of each message as plain code,
-// which takes a fraction of the time that protobuf's tables take.
-var plugins = []struct{ name, parameter string }{
-	{"protoc-gen-go", "paths=source_relative"},
-	{"protoc-gen-connect-go", "paths=source_relative"},
-	{"protoc-gen-go-vtproto", "paths=source_relative,features=marshal+unmarshal+size"},
+// plugins are what is run for every message, in this order.
+var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
+
+// fast are the messages that are logged, stored, or carried by streams. With all
+// that they hold, they have their size, encoding and decoding as plain code, by
+// vtproto: it takes a fraction of the time that protobuf's tables take.
+var fast = []string{
+	"Entry", "Result",
+	"AtomDetail", "Attempt", "Board", "Book", "Drain", "Entity", "Event", "Failure", "FlowDetail", "Intervention", "Job",
+	"JobError", "Posting", "Schedule", "Session", "SlotRecord", "Tally",
+	"CarryRequest", "CarryResponse", "PostRequest", "PostResponse", "GetJobRequest", "GetJobResponse", "WaitJobRequest", "WaitJobResponse",
+	"ClaimResponse", "ClaimNextRequest", "ClaimNextResponse", "ExecuteRequest", "ExecuteResponse", "KeepAliveRequest", "Done",
+	"GetFlowRequest", "GetFlowResponse",
 }
 
 // unordered is how vtproto goes through a map while it writes it, from its
@@ -76,13 +82,59 @@ func generate(root string) error {
 	for _, file := range files {
 		request.ProtoFile = appendWithImports(request.ProtoFile, file, seen)
 	}
+	request.Parameter = proto.String("paths=source_relative")
 	for _, plugin := range plugins {
-		request.Parameter = &plugin.parameter
-		if err := run(plugin.name, request, root); err != nil {
-			return fmt.Errorf("%s: %w", plugin.name, err)
+		if err := run(plugin, request, root); err != nil {
+			return fmt.Errorf("%s: %w", plugin, err)
 		}
 	}
-	return writeFinders(root, request)
+	quick := only(request, fast)
+	quick.Parameter = proto.String("paths=source_relative,features=marshal+unmarshal+size")
+	if err := run("protoc-gen-go-vtproto", quick, root); err != nil {
+		return fmt.Errorf("protoc-gen-go-vtproto: %w", err)
+	}
+	return writeFinders(root, only(request, []string{"Entry"}))
+}
+
+// only is the request for some messages of ours, and all that they hold.
+func only(request *pluginpb.CodeGeneratorRequest, names []string) *pluginpb.CodeGeneratorRequest {
+	known, held := map[string]*descriptorpb.DescriptorProto{}, map[string]bool{}
+	for _, file := range request.ProtoFile {
+		for _, message := range file.MessageType {
+			known["."+file.GetPackage()+"."+message.GetName()] = message
+		}
+	}
+	var hold func(name string)
+	holdAll := func(message *descriptorpb.DescriptorProto) {
+		for _, field := range message.Field {
+			hold(field.GetTypeName())
+		}
+	}
+	hold = func(name string) {
+		message := known[name]
+		if message == nil || held[name] {
+			return
+		}
+		held[name] = true
+		holdAll(message)
+		for _, nested := range message.NestedType { // those of maps
+			holdAll(nested)
+		}
+	}
+	for _, name := range names {
+		hold(".conductord.v1." + name)
+	}
+	kept := proto.Clone(request).(*pluginpb.CodeGeneratorRequest)
+	for _, file := range kept.ProtoFile {
+		if file.GetPackage() != "conductord.v1" {
+			continue
+		}
+		file.Service, file.SourceCodeInfo = nil, nil
+		file.MessageType = slices.DeleteFunc(file.MessageType, func(message *descriptorpb.DescriptorProto) bool {
+			return !held["."+file.GetPackage()+"."+message.GetName()]
+		})
+	}
+	return kept
 }
 
 // appendWithImports puts a file behind everything it imports, as plugins ask.

@@ -58,8 +58,12 @@ func decodesAlike(t interface {
 	return true
 }
 
+// unknownField asks the generated finder, which messages have that an entry holds.
 func unknownField(message proto.Message) (name string, found bool) {
-	return message.(interface{ UnknownField() (string, bool) }).UnknownField()
+	if finder, ok := message.(interface{ UnknownField() (string, bool) }); ok {
+		return finder.UnknownField()
+	}
+	return unknownByReflection(message.ProtoReflect())
 }
 
 // unknownByReflection finds a message that holds an unknown field by the tables

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// generated is a message with the code that writes it without a look at
-// protobuf's tables. All of ours are. That code does not ask whether text is
+// generated is a message that has plain code for its encoding: those that are
+// logged, stored or carried by streams (api/generate lists them). That code does not ask whether text is
 // UTF-8; so what comes from outside is encoded by package proto, which does,
 // before it gets into the log, and by this code when it is known to be.
 type generated interface {
