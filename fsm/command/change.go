@@ -3,7 +3,6 @@ package command
 import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
 
 // ChangeToProto converts a change; nil stays nil.
@@ -39,12 +38,4 @@ func ChangeFromProto(message *v1.Change) (jobs.Change, error) {
 		return jobs.Change{}, r.err
 	}
 	return c, nil
-}
-
-func checkChange(limits logbook.Limits, message *v1.Change) error {
-	change, err := ChangeFromProto(message)
-	if err != nil {
-		return err
-	}
-	return jobs.CheckChange(limits, &change)
 }

@@ -103,6 +103,23 @@ func checkExtend(_ logbook.Limits, c *v1.ExtendClaimCommand) error {
 	return jobs.CheckExpiry(expiry)
 }
 
+// converted is the check of a message that stands for a value of the domain: it
+// converts, and the value passes its own check.
+func converted[M, D any](from func(M) (D, error), check func(logbook.Limits, *D) error) func(logbook.Limits, M) error {
+	return func(limits logbook.Limits, message M) error {
+		value, err := from(message)
+		if err != nil {
+			return err
+		}
+		return check(limits, &value)
+	}
+}
+
+var (
+	checkEnding = converted(EndingFromProto, jobs.CheckEnding)
+	checkOrder  = converted(OrderFromProto, jobs.CheckOrder) // what all orders have in common
+)
+
 // checkConsume, checkAbandon and checkTrash check what the three endings have
 // in common, and that none carries what only another has: it would be lost.
 func checkConsume(limits logbook.Limits, e *v1.Ending) error {
@@ -132,22 +149,6 @@ func checkTrash(limits logbook.Limits, e *v1.Ending) error {
 	return checkEnding(limits, e)
 }
 
-func checkEnding(limits logbook.Limits, e *v1.Ending) error {
-	ending, err := EndingFromProto(e)
-	if err != nil {
-		return err
-	}
-	return jobs.CheckEnding(limits, &ending)
-}
-
-func checkOpening(limits logbook.Limits, o *v1.Opening) error {
-	opening, err := OpeningFromProto(o)
-	if err != nil {
-		return err
-	}
-	return jobs.CheckOpening(limits, &opening)
-}
-
 func checkCloseSession(_ logbook.Limits, c *v1.CloseSessionCommand) error {
 	return checkIDs(field{"session id", c.GetSession()})
 }
@@ -165,22 +166,6 @@ func checkRegister(limits logbook.Limits, c *v1.RegisterCommand) error {
 		return err
 	}
 	return jobs.CheckEntity(limits, &entity)
-}
-
-func checkBook(limits logbook.Limits, b *v1.Book) error {
-	book, err := BookFromProto(b)
-	if err != nil {
-		return err
-	}
-	return limits.CheckBook(&book)
-}
-
-func checkUpdate(limits logbook.Limits, u *v1.Update) error {
-	update, err := UpdateFromProto(u)
-	if err != nil {
-		return err
-	}
-	return limits.CheckUpdate(&update)
 }
 
 // The commands of the leader come from our own code, and are checked all the

@@ -45,11 +45,3 @@ func InterventionFromProto(message *v1.Intervention) (logbook.Intervention, erro
 	}
 	return i, nil
 }
-
-func checkIntervention(limits logbook.Limits, message *v1.Intervention) error {
-	intervention, err := InterventionFromProto(message)
-	if err != nil {
-		return err
-	}
-	return limits.CheckIntervention(&intervention)
-}

@@ -57,15 +57,6 @@ func knownOrderKind(k jobs.OrderKind) bool {
 		k == jobs.OrderIntervene || k == jobs.OrderRestore || k == jobs.OrderPurge
 }
 
-// checkOrder checks what the orders have in common.
-func checkOrder(limits logbook.Limits, c *v1.OrderCommand) error {
-	order, err := OrderFromProto(c)
-	if err != nil {
-		return err
-	}
-	return jobs.CheckOrder(limits, &order)
-}
-
 // checkPlainOrder checks an order that undoes nothing.
 func checkPlainOrder(limits logbook.Limits, c *v1.OrderCommand) error {
 	if c.GetRevert() {

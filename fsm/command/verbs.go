@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -54,8 +55,8 @@ var verbs = []Verb{
 	verb("suspend", Operate, "BoardService/Suspend", (*v1.Command).GetSuspend, checkPlainOrder),
 	verb("resume", Operate, "BoardService/Resume", (*v1.Command).GetResume, checkPlainOrder),
 	verb("cancel", Operate, "BoardService/Cancel", (*v1.Command).GetCancel, checkOrder),
-	verb("change", Operate, "BoardService/Change", (*v1.Command).GetChange, checkChange),
-	verb("intervene", Operate, "BoardService/Intervene", (*v1.Command).GetIntervene, checkIntervention),
+	verb("change", Operate, "BoardService/Change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
+	verb("intervene", Operate, "BoardService/Intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
 	verb("restore", Operate, "BoardService/Restore", (*v1.Command).GetRestore, checkPlainOrder),
 	verb("purge", Operate, "BoardService/Purge", (*v1.Command).GetPurge, checkPlainOrder),
 
@@ -66,14 +67,14 @@ var verbs = []Verb{
 	verb("resume_board", Operate, "BoardService/ResumeBoard", (*v1.Command).GetResumeBoard, checkBoardOrder),
 	verb("delete_board", Administer, "BoardService/DeleteBoard", (*v1.Command).GetDeleteBoard, checkBoardName),
 
-	verb("open_session", Work, "", (*v1.Command).GetOpenSession, checkOpening),
+	verb("open_session", Work, "", (*v1.Command).GetOpenSession, converted(OpeningFromProto, jobs.CheckOpening)),
 	verb("close_session", Work, "SessionService/Close", (*v1.Command).GetCloseSession, checkCloseSession),
 	verb("register", Work, "SessionService/Register", (*v1.Command).GetRegister, checkRegister),
 	verb("drain_conductor", Operate, "SessionService/DrainConductor", (*v1.Command).GetDrainConductor, checkDrain),
 	verb("undrain_conductor", Operate, "SessionService/UndrainConductor", (*v1.Command).GetUndrainConductor, checkUndrain),
 
-	verb("save_book", Post, "LogbookService/SaveBook", (*v1.Command).GetSaveBook, checkBook),
-	verb("update_flow", Work, "", (*v1.Command).GetUpdateFlow, checkUpdate),
+	verb("save_book", Post, "LogbookService/SaveBook", (*v1.Command).GetSaveBook, converted(BookFromProto, logbook.Limits.CheckBook)),
+	verb("update_flow", Work, "", (*v1.Command).GetUpdateFlow, converted(UpdateFromProto, logbook.Limits.CheckUpdate)),
 	verb("destroy_book", Post, "LogbookService/DestroyBook", (*v1.Command).GetDestroyBook, checkDestroyBook),
 
 	verb("delete_schedule", Operate, "ScheduleService/Delete", (*v1.Command).GetDeleteSchedule, checkDeleteSchedule),
