@@ -18,7 +18,7 @@ api: ## the Go code of the .proto files; the plugins are pinned in go.mod
 	go run ./api/generate
 
 bench: ## three processes beside a bare raft group, on this disk, in this run; ARGS=-full for a long one
-	go run ./test/bench $(ARGS)
+	go run ./bench $(ARGS)
 
 guards: ## remove each guard in turn and see its test fail
 	go run ./test/guards

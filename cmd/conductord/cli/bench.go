@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/conductord/conductord/cmd/load"
+	"github.com/conductord/conductord/bench/load"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )

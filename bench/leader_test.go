@@ -8,18 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/test/bench/measure"
 )
 
 // BenchmarkInProcess does every work on three nodes within this process, for
 // profiles and not for figures. The samples of each node and of the callers
 // have a label of their own, and the name of the leader is logged:
 //
-//	go test ./test/bench -run - -bench InProcess/post-64 -cpuprofile cpu.out
+//	go test ./bench -run - -bench InProcess/post-64 -cpuprofile cpu.out
 //	go tool pprof -top -tagfocus role=node1 cpu.out
 func BenchmarkInProcess(b *testing.B) {
 	for _, w := range works() {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/test/bench/measure"
+	"github.com/conductord/conductord/bench/measure"
 )
 
 const second = time.Second

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/test/bench/measure"
+	"github.com/conductord/conductord/bench/measure"
 )
 
 func TestUsage(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/conductord/conductord/test/bench/measure"
+	"github.com/conductord/conductord/bench/measure"
 )
 
 // report is everything that was measured.

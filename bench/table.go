@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/conductord/conductord/test/bench/measure"
+	"github.com/conductord/conductord/bench/measure"
 )
 
 // fsyncsPerWrite is how often a log store syncs its files for each write:

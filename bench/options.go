@@ -63,9 +63,9 @@ func (p preset) storesText() string { return strings.Join(p.stores, ",") }
 
 const usage = `Measures this build of conductord beside its floor, bare hashicorp/raft.
 
-	go run ./test/bench              five pairs of each work, 100,000 waiting jobs: about six minutes
-	go run ./test/bench -full        longer windows, both log stores, 1,000,000 waiting jobs: about half an hour, and 30 GB of disk
-	go run ./test/bench -only 'post-*,fill/post-64'
+	go run ./bench              five pairs of each work, 100,000 waiting jobs: about six minutes
+	go run ./bench -full        longer windows, both log stores, 1,000,000 waiting jobs: about half an hour, and 30 GB of disk
+	go run ./bench -only 'post-*,fill/post-64'
 
 `
 

@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/conductord/conductord/bench/bareraft"
+	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
-	"github.com/conductord/conductord/test/bench/bareraft"
-	"github.com/conductord/conductord/test/bench/measure"
 )
 
 // TestMain looks for goroutines that were left behind. raft's transport reads

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
-	"github.com/conductord/conductord/test/bench/measure"
 )
 
 const (

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/conductord/conductord/test/bench/measure"
+	"github.com/conductord/conductord/bench/measure"
 )
 
 // goal is a bound that a figure should keep. Nothing fails that does not: the

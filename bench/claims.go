@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
-	"github.com/conductord/conductord/test/bench/measure"
 )
 
 const (

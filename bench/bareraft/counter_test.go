@@ -3,7 +3,7 @@ package bareraft_test
 import (
 	"testing"
 
-	"github.com/conductord/conductord/test/bench/bareraft"
+	"github.com/conductord/conductord/bench/bareraft"
 )
 
 // TestCommandsIn checks what the floor's honesty rests on: that every command

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
-	"github.com/conductord/conductord/test/bench/measure"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/test/bench/bareraft"
+	"github.com/conductord/conductord/bench/bareraft"
 )
 
 // TestMain lets this program be a process of the floor, as the real one is.

@@ -2,8 +2,8 @@
 // and three processes of bare hashicorp/raft on the same machine and disk,
 // under the same load in turns.
 //
-//	go run ./test/bench
-//	go run ./test/bench -full
+//	go run ./bench
+//	go run ./bench -full
 //
 // Each pair of runs has new clusters, so that no run pays for what an earlier
 // one has left behind. What counts is the ratio of the two sides of a pair:
@@ -32,7 +32,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/conductord/conductord/test/bench/bareraft"
+	"github.com/conductord/conductord/bench/bareraft"
 )
 
 const (

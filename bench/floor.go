@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/conductord/conductord/bench/bareraft"
+	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
-	"github.com/conductord/conductord/test/bench/bareraft"
-	"github.com/conductord/conductord/test/bench/measure"
 )
 
 const floorMembers = 3
