@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -13,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/bench/load"
+	"github.com/conductord/conductord/bench/workload"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
@@ -21,7 +20,6 @@ const (
 	// benchBoard is where no conductor looks unless it is told to, so that
 	// posts stay posts.
 	benchBoard = "bench"
-	benchKind  = "bench"
 	// maxBenchClients bounds the callers of one process: beyond that, it is the
 	// process that is measured.
 	maxBenchClients  = 4096
@@ -33,47 +31,17 @@ const (
 	clearLine = "\r\x1b[K"
 )
 
-// benchFlags are what benchmarks can be given; each has flags for what it heeds.
-type benchFlags struct {
-	clients  int
-	duration time.Duration
-	board    string
-	batch    int
-	size     int           // of a job's details; 0: it has none
-	calls    int           // of all clients together; 0: as many as fit into the duration
-	ttl      time.Duration // of a session that falls silent
-}
-
-// benchRun is a benchmark that is ready: its call, or one that measures itself,
-// and what is to be done when it is over, also after an interruption.
-type benchRun struct {
-	call  load.Call
-	timed load.TimedCall
-	end   func(context.Context) error
-	// idle is what to say if there was nothing to do; empty: there always is.
-	idle string
-}
-
-// drive puts the load on.
-func (r *benchRun) drive(ctx context.Context, f benchFlags, progress func(load.Progress)) *load.Result {
-	wanted := load.Load{Callers: f.clients, Duration: f.duration, Calls: f.calls}
-	if r.timed != nil {
-		return load.DriveTimed(ctx, wanted, r.timed, progress)
-	}
-	return load.Drive(ctx, wanted, r.call, progress)
-}
-
 func (p *Program) benchCommand() *cobra.Command {
-	return Noun("bench", "Measure a cluster from here",
-		p.benchVerb("post", "Post jobs, which stay on the board: bench claim takes them away", p.benchPost),
-		p.benchVerb("claim", "Claim jobs that bench post has posted, and complete them", p.benchClaim),
-		p.benchVerb("flow", "Post jobs with a flow of three steps that do nothing, run them here, and wait for each", p.benchFlow),
-		p.benchVerb("read", "Read a job, linearizably", p.benchRead),
-		p.benchVerb("takeover", "Let owners of jobs fall silent, and see how long it takes until another has the job", p.benchTakeover))
+	return Noun("bench", "Measure a cluster from this machine",
+		p.benchVerb("post", "Post jobs, which stay on the board until bench claim", workload.Post),
+		p.benchVerb("claim", "Claim and complete the jobs of bench post", workload.Claim),
+		p.benchVerb("flow", "Post jobs with a flow of three empty steps, run them here, and wait for each", workload.Flow),
+		p.benchVerb("read", "Read a job linearizably", workload.Read),
+		p.benchVerb("takeover", "Let owners of jobs fall silent, and measure how long it takes until another has the job", workload.Takeover))
 }
 
-func (p *Program) benchVerb(verb, short string, start func(context.Context, Cluster, benchFlags) (*benchRun, error)) *cobra.Command {
-	var f benchFlags
+func (p *Program) benchVerb(verb, short string, start func(context.Context, workload.Cluster, workload.Options) (*workload.Workload, error)) *cobra.Command {
+	var f workload.Options
 	cmd := &cobra.Command{
 		Use:   verb,
 		Short: short,
@@ -81,10 +49,10 @@ func (p *Program) benchVerb(verb, short string, start func(context.Context, Clus
 			"what waits at the same time into one call, as programs with the client library do.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.calls > 0 && !cmd.Flags().Changed("duration") {
-				f.duration = endless // the calls are the end
+			if f.Calls > 0 && !cmd.Flags().Changed("duration") {
+				f.Duration = endless // the calls are the end
 			}
-			if err := f.check(verb); err != nil {
+			if err := checkBench(f, verb); err != nil {
 				return usageError{err}
 			}
 			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
@@ -92,88 +60,78 @@ func (p *Program) benchVerb(verb, short string, start func(context.Context, Clus
 			})
 		},
 	}
-	f.define(verb, cmd.Flags())
+	defineBench(&f, verb, cmd.Flags())
 	return cmd
 }
 
-// define makes the flags that a benchmark heeds.
-func (f *benchFlags) define(verb string, flags *pflag.FlagSet) {
+// defineBench makes the flags that a benchmark heeds.
+func defineBench(f *workload.Options, verb string, flags *pflag.FlagSet) {
 	const clients, duration, size, rounds = 64, 10 * time.Second, 512, 100
-	flags.IntVar(&f.clients, "clients", clients, "callers at once")
-	flags.StringVar(&f.board, "board", benchBoard, "the board to use")
-	f.batch = 1
+	flags.IntVar(&f.Clients, "clients", clients, "callers at once")
+	flags.StringVar(&f.Board, "board", benchBoard, "the board to use")
+	f.Batch = 1
 	switch verb {
 	case "post":
-		flags.IntVar(&f.batch, "batch", 1, "jobs in a call, up to "+strconv.Itoa(command.MaxPostings))
-		flags.IntVar(&f.size, "size", size, "bytes of details of a job; 0: none")
+		flags.IntVar(&f.Batch, "batch", 1, "jobs in a call, up to "+strconv.Itoa(command.MaxPostings))
+		flags.IntVar(&f.Size, "size", size, "bytes of details of a job; 0: none")
 	case "claim":
-		flags.IntVar(&f.batch, "batch", 1, "jobs claimed in a call, at most")
+		flags.IntVar(&f.Batch, "batch", 1, "jobs claimed in a call, at most")
 	case "flow":
-		flags.IntVar(&f.batch, "batch", 1, "jobs posted in a call, each of which is waited for, up to "+strconv.Itoa(command.MaxPostings))
-		flags.IntVar(&f.size, "size", 0, "bytes of details of a job; 0: none")
+		flags.IntVar(&f.Batch, "batch", 1, "jobs posted in a call, each of which is waited for, up to "+strconv.Itoa(command.MaxPostings))
+		flags.IntVar(&f.Size, "size", 0, "bytes of details of a job; 0: none")
 	case "read":
-		flags.IntVar(&f.size, "size", size, "bytes of details of the job; 0: none")
+		flags.IntVar(&f.Size, "size", size, "bytes of details of the job; 0: none")
 	case "takeover":
-		flags.IntVar(&f.calls, "rounds", rounds, "how many owners fall silent, one after the other for each client")
-		flags.DurationVar(&f.ttl, "ttl", jobs.DefaultTTL, "the TTL of their sessions")
+		flags.IntVar(&f.Calls, "rounds", rounds, "owners that fall silent, one after the other for each client")
+		flags.DurationVar(&f.TTL, "ttl", jobs.DefaultTTL, "the TTL of their sessions")
 		return // a round ends when it ends
 	}
-	flags.DurationVar(&f.duration, "duration", duration, "for how long")
-	flags.IntVar(&f.calls, "calls", 0, "end after so many calls of all clients together, without --duration however long they take; 0: any number")
+	flags.DurationVar(&f.Duration, "duration", duration, "for how long")
+	flags.IntVar(&f.Calls, "calls", 0, "end after so many calls of all clients together, without --duration however long they take; 0: any number")
 }
 
-func (f benchFlags) check(verb string) error {
+func checkBench(f workload.Options, verb string) error {
 	most := maxBenchClients
 	if verb == "claim" || verb == "takeover" {
 		most = jobs.MaxClaims // they share a session
 	}
 	const quotes = 2
 	switch {
-	case f.clients < 1 || f.clients > most:
-		return fmt.Errorf("--clients must be 1 to %d, not %d", most, f.clients)
-	case verb == "takeover" && (f.calls < 1 || f.calls > maxBenchRounds):
-		return fmt.Errorf("--rounds must be 1 to %d, not %d", maxBenchRounds, f.calls)
-	case f.calls < 0:
-		return fmt.Errorf("--calls must be 0 or more, not %d", f.calls)
-	case verb == "takeover" && (f.ttl < jobs.MinTTL || f.ttl > jobs.MaxTTL):
-		return fmt.Errorf("--ttl must be %s to %s, not %s", jobs.MinTTL, jobs.MaxTTL, f.ttl)
-	case verb != "takeover" && f.duration < minBenchDuration:
-		return fmt.Errorf("--duration must be at least %s, not %s", minBenchDuration, f.duration)
-	case f.batch < 1 || f.batch > command.MaxPostings:
-		return fmt.Errorf("--batch must be 1 to %d, not %d", command.MaxPostings, f.batch)
-	case verb == "claim" && f.clients*f.batch > jobs.MaxClaims:
-		return fmt.Errorf("--clients times --batch must be at most %d, not %d: they share a session", jobs.MaxClaims, f.clients*f.batch)
-	case f.size != 0 && f.size < quotes:
-		return fmt.Errorf("--size must be 0 or at least %d, not %d: details are a text in quotes", quotes, f.size)
+	case f.Clients < 1 || f.Clients > most:
+		return fmt.Errorf("--clients must be 1 to %d, not %d", most, f.Clients)
+	case verb == "takeover" && (f.Calls < 1 || f.Calls > maxBenchRounds):
+		return fmt.Errorf("--rounds must be 1 to %d, not %d", maxBenchRounds, f.Calls)
+	case f.Calls < 0:
+		return fmt.Errorf("--calls must be 0 or more, not %d", f.Calls)
+	case verb == "takeover" && (f.TTL < jobs.MinTTL || f.TTL > jobs.MaxTTL):
+		return fmt.Errorf("--ttl must be %s to %s, not %s", jobs.MinTTL, jobs.MaxTTL, f.TTL)
+	case verb != "takeover" && f.Duration < minBenchDuration:
+		return fmt.Errorf("--duration must be at least %s, not %s", minBenchDuration, f.Duration)
+	case f.Batch < 1 || f.Batch > command.MaxPostings:
+		return fmt.Errorf("--batch must be 1 to %d, not %d", command.MaxPostings, f.Batch)
+	case verb == "claim" && f.Clients*f.Batch > jobs.MaxClaims:
+		return fmt.Errorf("--clients times --batch must be at most %d, not %d: they share a session", jobs.MaxClaims, f.Clients*f.Batch)
+	case f.Size != 0 && f.Size < quotes:
+		return fmt.Errorf("--size must be 0 or at least %d, not %d: details are a text in quotes", quotes, f.Size)
 	}
 	return nil
 }
 
-// details are what each job carries.
-func (f benchFlags) details() json.RawMessage {
-	if f.size == 0 {
-		return nil
-	}
-	text := bytes.Repeat([]byte{'d'}, f.size)
-	text[0], text[f.size-1] = '"', '"'
-	return text
-}
-
 // bench does one benchmark and shows what came of it.
-func (p *Program) bench(ctx context.Context, cluster Cluster, verb string, f benchFlags,
-	start func(context.Context, Cluster, benchFlags) (*benchRun, error),
+func (p *Program) bench(ctx context.Context, cluster Cluster, verb string, f workload.Options,
+	start func(context.Context, workload.Cluster, workload.Options) (*workload.Workload, error),
 ) (err error) {
 	run, err := start(ctx, cluster, f)
 	if err != nil {
 		return because(err, "prepare bench %s", verb)
 	}
-	result := run.drive(ctx, f, p.benchProgress())
+	result := run.Drive(ctx, f, p.benchProgress())
 	if p.Terminal {
 		fmt.Fprint(p.Err, clearLine)
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	if err := run.end(ending); err != nil {
+	if err := run.End(ending); err != nil {
 		p.Note("%v", because(err, "clean up after bench %s", verb))
 	}
 	if result.Operations == 0 && result.First != nil {
@@ -182,8 +140,8 @@ func (p *Program) bench(ctx context.Context, cluster Cluster, verb string, f ben
 	if err := p.writeBench(verb, f, result); err != nil {
 		return err
 	}
-	if result.Operations == 0 && run.idle != "" {
-		p.Note("%s", run.idle)
+	if result.Operations == 0 && run.Idle != "" {
+		p.Note("%s", run.Idle)
 	}
 	if result.First != nil {
 		p.Note("%d calls have failed; the first: %v", result.Errors, result.First)
@@ -226,10 +184,10 @@ func benchHeader() []string {
 	return []string{"operations", "a second", "p50", "p95", "p99", "p99.9", "max", "errors"}
 }
 
-func (p *Program) writeBench(verb string, f benchFlags, r *load.Result) error {
+func (p *Program) writeBench(verb string, f workload.Options, r *load.Result) error {
 	milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	shown := benchResult{
-		Bench: verb, Clients: f.clients, Batch: f.batch, Size: f.size, TTL: milliseconds(f.ttl), Seconds: r.Elapsed.Seconds(), Operations: r.Operations, PerSecond: r.PerSecond,
+		Bench: verb, Clients: f.Clients, Batch: f.Batch, Size: f.Size, TTL: milliseconds(f.TTL), Seconds: r.Elapsed.Seconds(), Operations: r.Operations, PerSecond: r.PerSecond,
 		P50: milliseconds(r.Calls.Quantile(0.5)), P95: milliseconds(r.Calls.Quantile(0.95)), P99: milliseconds(r.Calls.Quantile(0.99)),
 		P999: milliseconds(r.Calls.Quantile(0.999)), Max: milliseconds(r.Calls.Max()), Errors: r.Errors,
 	}
@@ -248,23 +206,4 @@ func (p *Program) writeBench(verb string, f benchFlags, r *load.Result) error {
 	}
 	row = append(row, strconv.FormatUint(shown.Errors, 10))
 	return p.writeTable(benchHeader(), [][]string{row})
-}
-
-// benchPost posts jobs that nobody takes.
-func (p *Program) benchPost(_ context.Context, cluster Cluster, f benchFlags) (*benchRun, error) {
-	details := f.details()
-	return &benchRun{
-		call: func(ctx context.Context) (int, error) {
-			postings := make([]jobs.Posting, f.batch)
-			for i := range postings {
-				postings[i] = jobs.Posting{Board: f.board, Name: "bench", Kind: benchKind, Details: details}
-			}
-			posted, err := cluster.Post(ctx, postings...)
-			for i := 0; i < len(posted) && err == nil; i++ {
-				err = posted[i].Err
-			}
-			return len(posted), err
-		},
-		end: func(context.Context) error { return nil },
-	}, nil
 }

@@ -1,4 +1,4 @@
-package cli
+package workload
 
 import (
 	"context"
@@ -27,21 +27,21 @@ type takeovers struct {
 	kinds chan string
 }
 
-// benchTakeover opens the session that takes over.
-func (p *Program) benchTakeover(ctx context.Context, cluster Cluster, f benchFlags) (*benchRun, error) {
-	t := &takeovers{Cluster: cluster, board: f.board, ttl: f.ttl, survivor: jobs.NewSessionID(), kinds: make(chan string, f.clients)}
-	for i := range f.clients {
-		t.kinds <- fmt.Sprintf("%s-takeover-%s-%d", benchKind, t.survivor, i)
+// Takeover opens the session that takes over.
+func Takeover(ctx context.Context, cluster Cluster, f Options) (*Workload, error) {
+	t := &takeovers{Cluster: cluster, board: f.Board, ttl: f.TTL, survivor: jobs.NewSessionID(), kinds: make(chan string, f.Clients)}
+	for i := range f.Clients {
+		t.kinds <- fmt.Sprintf("%s-takeover-%s-%d", kind, t.survivor, i)
 	}
-	if _, err := cluster.OpenSession(ctx, jobs.Opening{ID: t.survivor, Name: "bench", TTL: operatorTTL}); err != nil {
+	if _, err := cluster.OpenSession(ctx, jobs.Opening{ID: t.survivor, Name: "bench", TTL: sessionTTL}); err != nil {
 		return nil, err
 	}
 	living, stop := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { keepAlive(living, cluster, t.survivor) }) // ends with stop
-	return &benchRun{
+	return &Workload{
 		timed: t.round,
-		end: func(ctx context.Context) error {
+		End: func(ctx context.Context) error {
 			stop()
 			keeping.Wait()
 			return cluster.CloseSession(ctx, t.survivor)
@@ -52,13 +52,13 @@ func (p *Program) benchTakeover(ctx context.Context, cluster Cluster, f benchFla
 // round has a job claimed by a session of its own, which is then heard no more.
 // The time runs from its last sign of life until the survivor has the job.
 func (t *takeovers) round(ctx context.Context) (operations int, took time.Duration, err error) {
-	kind := <-t.kinds
-	defer func() { t.kinds <- kind }()
+	own := <-t.kinds
+	defer func() { t.kinds <- own }()
 	silent := jobs.NewSessionID()
 	if _, err := t.OpenSession(ctx, jobs.Opening{ID: silent, Name: "bench-silent", TTL: t.ttl}); err != nil {
 		return 0, 0, err
 	}
-	job, err := jobs.PostOne(ctx, t, jobs.Posting{Board: t.board, Name: "bench", Kind: kind})
+	job, err := jobs.PostOne(ctx, t, jobs.Posting{Board: t.board, Name: "bench", Kind: own})
 	if err == nil {
 		_, err = t.Claim(ctx, silent, job.ID, jobs.NewNonce())
 	}
@@ -67,7 +67,7 @@ func (t *takeovers) round(ctx context.Context) (operations int, took time.Durati
 		err = t.KeepAlive(ctx, silent)
 	}
 	if err == nil {
-		took, err = t.await(ctx, kind, job.ID, began)
+		took, err = t.await(ctx, own, job.ID, began)
 	}
 	if err != nil {
 		t.clear(ctx, silent, job.ID)
@@ -77,9 +77,9 @@ func (t *takeovers) round(ctx context.Context) (operations int, took time.Durati
 }
 
 // await takes the job over and completes it.
-func (t *takeovers) await(ctx context.Context, kind string, job jobs.JobID, began time.Time) (time.Duration, error) {
+func (t *takeovers) await(ctx context.Context, own string, job jobs.JobID, began time.Time) (time.Duration, error) {
 	claimed, err := t.ClaimNext(ctx, jobs.ClaimRequest{
-		Session: t.survivor, Nonce: jobs.NewNonce(), Boards: []string{t.board}, Kinds: []string{kind}, Wait: t.ttl + takeoverPatience,
+		Session: t.survivor, Nonce: jobs.NewNonce(), Boards: []string{t.board}, Kinds: []string{own}, Wait: t.ttl + takeoverPatience,
 	})
 	took := time.Since(began)
 	switch {
@@ -97,7 +97,7 @@ func (t *takeovers) await(ctx context.Context, kind string, job jobs.JobID, bega
 // clear leaves nothing behind of a round that has failed or was interrupted. It
 // does what it can: the session ends by itself too.
 func (t *takeovers) clear(ctx context.Context, silent jobs.SessionID, job jobs.JobID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()
 	err := t.CloseSession(ctx, silent)
 	if err == nil || errors.Is(err, jobs.ErrSessionExpired) {
