@@ -10,7 +10,7 @@ import (
 // truncates its log wherever a leader of a newer term says, and installs any
 // snapshot that a leader sends, even an older one. No leader of this cluster asks
 // for that: applied entries are committed, and every leader has them. So the
-// process ends instead.
+// process ends instead. It implements logstore.Truncations.
 type appliedGuard struct {
 	applied func() uint64 // the last entry that this node has applied or committed
 	sender  func() string // names the node that raft follows as the leader
@@ -29,15 +29,18 @@ func newAppliedGuard(applied func() uint64, sender func() string) *appliedGuard 
 	return a
 }
 
-// mayCut refuses to remove the log's entries from one on if one of them is
-// applied. whole means that these are all entries of the log.
-func (a *appliedGuard) mayCut(from uint64, whole bool) error {
+// MayCut refuses to remove the log's entries from one on if one of them is
+// applied. all means that these are all entries of the log.
+func (a *appliedGuard) MayCut(from uint64, all bool) error {
 	applied := a.applied()
-	if from > applied || (whole && a.restored.Load() >= applied) {
+	if from > applied || (all && a.restored.Load() >= applied) {
 		return nil
 	}
 	return a.refuse(fmt.Sprintf("remove all entries from %d on", from), applied)
 }
+
+// Appending notes that raft has cleared the log behind a snapshot, or had nothing to clear.
+func (a *appliedGuard) Appending() { a.restored.Store(0) }
 
 // mayReplace refuses a snapshot of a leader that is older than this node's state.
 func (a *appliedGuard) mayReplace(index uint64) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // forger speaks raft's protocol to the nodes in the name of one of them.
@@ -55,7 +56,7 @@ func TestAppliedEntriesAreNeverRemoved(t *testing.T) {
 		}, "go back to a snapshot of entry 5"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			onEachStore(t, func(t *testing.T, kind node.LogStore) {
+			onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 				t.Parallel()
 				faults := make(chan error, 10)
 				c := newCluster(t, 3, onStore(kind), func(o *node.Options) {

@@ -13,6 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/logbook/logbooktest"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // The promises of jobs.Board and logbook.Connection hold through the client,
@@ -25,9 +26,9 @@ func TestConformance(t *testing.T) {
 		nodes  int
 		stores func(*node.Options)
 	}{
-		{"one node", 1, onStore(node.LogStoreBolt)},
-		{"one node with raft-wal", 1, onStore(node.LogStoreWAL)},
-		{"three nodes", 3, onStore(node.LogStoreBolt)},
+		{"one node", 1, onStore(logstore.Bolt)},
+		{"one node with raft-wal", 1, onStore(logstore.WAL)},
+		{"three nodes", 3, onStore(logstore.Bolt)},
 		{"three nodes with different log stores", 3, bothStores},
 	} {
 		t.Run(row.name, func(t *testing.T) {

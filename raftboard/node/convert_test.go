@@ -16,27 +16,35 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // The two ways to change a log store over.
-var conversions = []struct{ from, to node.LogStore }{
-	{node.LogStoreBolt, node.LogStoreWAL},
-	{node.LogStoreWAL, node.LogStoreBolt},
+var conversions = []struct{ from, to logstore.Kind }{
+	{logstore.Bolt, logstore.WAL},
+	{logstore.WAL, logstore.Bolt},
 }
 
-func onStore(kind node.LogStore) func(*node.Options) {
+func onStore(kind logstore.Kind) func(*node.Options) {
 	return func(o *node.Options) { o.LogStore = kind }
+}
+
+// onEachStore runs a test over every log store.
+func onEachStore(t *testing.T, test func(t *testing.T, kind logstore.Kind)) {
+	for _, kind := range logstore.Kinds {
+		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
+	}
 }
 
 // bothStores gives the nodes of one cluster different stores.
 func bothStores(o *node.Options) {
 	if o.Name != "n1" {
-		o.LogStore = node.LogStoreWAL
+		o.LogStore = logstore.WAL
 	}
 }
 
 // ranOn is a node that has had jobs, and was stopped.
-func ranOn(t *testing.T, kind node.LogStore) (*cluster, []jobs.JobID) {
+func ranOn(t *testing.T, kind logstore.Kind) (*cluster, []jobs.JobID) {
 	t.Helper()
 	c := newCluster(t, 1, onStore(kind)).startAll()
 	client := c.client()
@@ -59,7 +67,7 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 			t.Parallel()
 			c, ids := ranOn(t, row.from)
 			origin := c.options[0].DataDir
-			stores := map[node.LogStore]int{}
+			stores := map[logstore.Kind]int{}
 			for cut := 1; ; cut++ {
 				dir := filepath.Join(t.TempDir(), "n1")
 				if err := os.CopyFS(dir, os.DirFS(origin)); err != nil {
@@ -97,7 +105,7 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 
 // cutOff converts up to the nth thing that lasts, and tells which that is;
 // empty: there are not so many. A panic leaves what a killed process leaves.
-func cutOff(t *testing.T, dir string, to node.LogStore, nth int) (before string) {
+func cutOff(t *testing.T, dir string, to logstore.Kind, nth int) (before string) {
 	t.Helper()
 	defer func() {
 		if stopped := recover(); stopped != nil && stopped != before {
@@ -117,18 +125,22 @@ func cutOff(t *testing.T, dir string, to node.LogStore, nth int) (before string)
 }
 
 // storeOf is the store that counts in a data directory.
-func storeOf(t *testing.T, dir string) node.LogStore {
+func storeOf(t *testing.T, dir string) logstore.Kind {
 	t.Helper()
 	var identity struct {
-		LogStore node.LogStore `json:"log_store"`
+		LogStore logstore.Kind `json:"log_store"`
 	}
-	if err := json.Unmarshal(readFile(t, filepath.Join(dir, "node.json")), &identity); err != nil {
+	data, err := os.ReadFile(filepath.Join(dir, "node.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &identity)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return identity.LogStore
 }
 
-func refusedWith(t *testing.T, options node.Options, kind node.LogStore) {
+func refusedWith(t *testing.T, options node.Options, kind logstore.Kind) {
 	t.Helper()
 	options.LogStore = kind
 	opened, err := node.Open(options)
@@ -141,7 +153,7 @@ func refusedWith(t *testing.T, options node.Options, kind node.LogStore) {
 	}
 }
 
-func startsWith(t *testing.T, c *cluster, kind node.LogStore, before string, ids []jobs.JobID) {
+func startsWith(t *testing.T, c *cluster, kind logstore.Kind, before string, ids []jobs.JobID) {
 	t.Helper()
 	c.options[0].LogStore = kind
 	c.startAll()
@@ -160,7 +172,7 @@ func startsWith(t *testing.T, c *cluster, kind node.LogStore, before string, ids
 	c.stop(0)
 }
 
-func convert(t *testing.T, dir string, to node.LogStore) {
+func convert(t *testing.T, dir string, to logstore.Kind) {
 	t.Helper()
 	if _, err := node.ConvertLog(t.Context(), dir, to, hclog.NewNullLogger()); err != nil {
 		t.Fatal(err)
@@ -202,9 +214,9 @@ func TestConversionKeepsEverything(t *testing.T) {
 }
 
 // contents lists what a log holds.
-func contents(t *testing.T, dir string, kind node.LogStore) []string {
+func contents(t *testing.T, dir string, kind logstore.Kind) []string {
 	t.Helper()
-	log, err := node.OpenLog(dir, kind, func(err error) { t.Error(err) })
+	log, err := logstore.Open(dir, kind, logstore.Options{Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,9 +251,9 @@ func contents(t *testing.T, dir string, kind node.LogStore) []string {
 // What cannot be converted is left as it is, with the reason.
 func TestConversionIsRefused(t *testing.T) {
 	t.Parallel()
-	c, ids := ranOn(t, node.LogStoreBolt)
+	c, ids := ranOn(t, logstore.Bolt)
 	dir := c.options[0].DataDir
-	refused := func(t *testing.T, ctx context.Context, dir string, to node.LogStore, reason string) {
+	refused := func(t *testing.T, ctx context.Context, dir string, to logstore.Kind, reason string) {
 		t.Helper()
 		if _, err := node.ConvertLog(ctx, dir, to, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("got %v, want %q", err, reason)
@@ -249,7 +261,7 @@ func TestConversionIsRefused(t *testing.T) {
 	}
 	t.Run("no data directory", func(t *testing.T) {
 		missing := filepath.Join(t.TempDir(), "none")
-		refused(t, t.Context(), missing, node.LogStoreWAL, "not the data directory of a node")
+		refused(t, t.Context(), missing, logstore.WAL, "not the data directory of a node")
 		if _, err := os.Stat(missing); err == nil {
 			t.Error("it was made")
 		}
@@ -257,32 +269,31 @@ func TestConversionIsRefused(t *testing.T) {
 	t.Run("no such store", func(t *testing.T) { refused(t, t.Context(), dir, "paper", `no log store "paper"`) })
 	t.Run("a node that runs", func(t *testing.T) {
 		c.startAll()
-		refused(t, t.Context(), dir, node.LogStoreWAL, "another process uses this data directory")
+		refused(t, t.Context(), dir, logstore.WAL, "another process uses this data directory")
 		c.stop(0)
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		refused(t, ctx, dir, node.LogStoreWAL, context.Canceled.Error())
+		refused(t, ctx, dir, logstore.WAL, context.Canceled.Error())
 	})
 	t.Run("a damaged entry", func(t *testing.T) {
 		damaged := filepath.Join(t.TempDir(), "n1")
-		if err := os.CopyFS(damaged, os.DirFS(dir)); err != nil {
+		if err := errors.Join(os.CopyFS(damaged, os.DirFS(dir)), flipAll("plain")(filepath.Join(damaged, "raft.db"))); err != nil {
 			t.Fatal(err)
 		}
-		flip(t, filepath.Join(damaged, "raft.db"), []byte("plain"))
-		refused(t, t.Context(), damaged, node.LogStoreWAL, "damaged on disk")
+		refused(t, t.Context(), damaged, logstore.WAL, "damaged on disk")
 	})
 	t.Run("a lost log", func(t *testing.T) {
 		lost := filepath.Join(t.TempDir(), "n1")
 		if err := errors.Join(os.CopyFS(lost, os.DirFS(dir)), os.Remove(filepath.Join(lost, "raft.db"))); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, t.Context(), lost, node.LogStoreWAL, "lost its raft log")
+		refused(t, t.Context(), lost, logstore.WAL, "lost its raft log")
 	})
 	left, err := filepath.Glob(filepath.Join(dir, "raft*"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("left are %v, %v", left, err)
 	}
-	startsWith(t, c, node.LogStoreBolt, "nothing", ids)
+	startsWith(t, c, logstore.Bolt, "nothing", ids)
 }

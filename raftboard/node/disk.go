@@ -50,7 +50,7 @@ func (n *Node) diskNeed() (int64, error) {
 			snapshots -= file.Size()
 		}
 	}
-	return max(half-n.log.reusable(), 0) + growth + max(snapshots, 0), errors.Join(err, err2)
+	return max(half-n.log.Reusable(), 0) + growth + max(snapshots, 0), errors.Join(err, err2)
 }
 
 // giveUpReserve removes the reserve file, so that a node can start on a full disk.

@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // smallDisks gives each node a file system of its own.
@@ -56,9 +57,9 @@ func TestDisksFillUp(t *testing.T) {
 	onEachStore(t, disksFillUp)
 }
 
-func disksFillUp(t *testing.T, kind node.LogStore) {
+func disksFillUp(t *testing.T, kind logstore.Kind) {
 	size := 256 << 20
-	if kind == node.LogStoreWAL {
+	if kind == logstore.WAL {
 		size += 2 * 64 << 20 // the segment and the next one
 	}
 	c := newCluster(t, 3, onStore(kind), func(o *node.Options) {

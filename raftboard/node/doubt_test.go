@@ -13,12 +13,13 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // slowLog waits before it writes, while hold is not closed.
 type slowLog struct {
-	node.LogEngine
+	logstore.Engine
 	hold <-chan struct{}
 }
 
@@ -28,7 +29,7 @@ func (l *slowLog) StoreLogs(logs []*raft.Log) error {
 			<-l.hold
 		}
 	}
-	return l.LogEngine.StoreLogs(logs)
+	return l.Engine.StoreLogs(logs)
 }
 
 // bigEntry tells the posting of the test from other entries.
@@ -40,7 +41,7 @@ const bigEntry = 10_000
 func TestClaimInDoubtIsNotDenied(t *testing.T) {
 	hold := make(chan struct{})
 	c := newCluster(t, 1, func(o *node.Options) {
-		o.System.Log = func(log node.LogEngine) node.LogEngine { return &slowLog{log, hold} }
+		o.System.Log = func(log logstore.Engine) logstore.Engine { return &slowLog{log, hold} }
 	}).startAll()
 	poster, claimant := c.client(), c.client()
 	session := jobs.NewSessionID()

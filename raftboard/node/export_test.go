@@ -19,6 +19,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // What the tests of this package see of its insides.
@@ -165,34 +166,10 @@ func Resting(n *Node) (resting int) {
 	return resting
 }
 
-// OpenLog opens a raft log with its guard.
-func OpenLog(dir string, kind LogStore, fatal func(error)) (*guardedLog, error) {
-	return openLog(dir, kind, hclog.NewNullLogger(), fatal)
-}
-
-// OpenWAL opens a log in raft-wal with segments of a size.
-func OpenWAL(dir string, segmentBytes int, fatal func(error)) (*guardedLog, error) {
-	var log *guardedLog
-	err := intact(dir, func() error {
-		engine, err := openWAL(logPath(dir, LogStoreWAL), hclog.NewNullLogger(), segmentBytes)
-		if err == nil {
-			log, err = guard(engine, dir, fatal)
-		}
-		return err
-	})
-	return log, err
-}
-
-// LogPath is where a data directory has a log store.
-func LogPath(dir string, kind LogStore) string { return logPath(dir, kind) }
-
 // ConvertLogStep changes a log store over, and tells step before each thing that lasts.
-func ConvertLogStep(ctx context.Context, dir string, to LogStore, step func(string)) (Conversion, error) {
+func ConvertLogStep(ctx context.Context, dir string, to logstore.Kind, step func(string)) (logstore.Converted, error) {
 	return convertLog(ctx, dir, to, hclog.NewNullLogger(), step)
 }
-
-// CountWrites has a log tell of its writes.
-func CountWrites(log *guardedLog, written func()) { log.written = written }
 
 // Propose has a node propose commands that no caller may send.
 func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([]*conductordv1.Result, error) {
@@ -464,26 +441,26 @@ func InTurn(parts int, do func(part int) error) error { return inTurn(parts, do)
 
 // hangingEngine is a log store whose disk can be made to hang.
 type hangingEngine struct {
-	logEngine
+	logstore.Engine
 	disk *sync.RWMutex
 }
 
 func (e hangingEngine) StoreLogs(logs []*raft.Log) error {
 	e.disk.RLock()
 	defer e.disk.RUnlock()
-	return e.logEngine.StoreLogs(logs)
+	return e.Engine.StoreLogs(logs)
 }
 
 // HangWrites has a node's log hang while the lock is held.
 func HangWrites(o *Options, disk *sync.RWMutex) {
-	o.System.Log = func(engine LogEngine) LogEngine { return hangingEngine{engine, disk} }
+	o.System.Log = func(engine logstore.Engine) logstore.Engine { return hangingEngine{engine, disk} }
 }
 
 // DiskNeed tells what a node needs of its disk, in MiB, and of what that comes.
 func DiskNeed(n *Node) string {
 	need, err := n.diskNeed()
 	size, reusable, _ := n.machine.Space()
-	return fmt.Sprintf("needs %d MiB of %d: state %d, of which %d are free, log has %d free, %v", need>>20, n.diskFree.Load()>>20, size>>20, reusable>>20, n.log.reusable()>>20, err)
+	return fmt.Sprintf("needs %d MiB of %d: state %d, of which %d are free, log has %d free, %v", need>>20, n.diskFree.Load()>>20, size>>20, reusable>>20, n.log.Reusable()>>20, err)
 }
 
 // Calls are the calls that the API takes, each with its permission class.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // identityFile lies in the data directory; without it there is no node.
@@ -44,7 +46,7 @@ type identity struct {
 	Bootstrapped bool `json:"bootstrapped"`
 	// LogStore is where log, term and votes are. To write it is to change over
 	// from one store to another. Empty: bolt, which was the only one once.
-	LogStore LogStore `json:"log_store,omitempty"`
+	LogStore logstore.Kind `json:"log_store,omitempty"`
 	// Peers are the instances of the other nodes, as first met.
 	Peers map[string]uuid.UUID `json:"peers"`
 }
@@ -106,7 +108,7 @@ func readIdentity(dataDir string) (*identityStore, error) {
 		return store, fmt.Errorf("cannot read the node's identity in %s: %w", store.path, err)
 	}
 	if store.id.LogStore == "" {
-		store.id.LogStore = LogStoreBolt
+		store.id.LogStore = logstore.Bolt
 	}
 	return store, store.complete()
 }
@@ -169,7 +171,7 @@ func (s *identityStore) complete() error {
 	if s.id.Incarnation < 1 || s.id.Generation < 1 || s.id.Instance == uuid.Nil {
 		return fmt.Errorf("%s is not complete: a node without its incarnation, generation and instance cannot prove who it is", s.path)
 	}
-	if !slices.Contains(LogStores, s.id.LogStore) {
+	if !slices.Contains(logstore.Kinds, s.id.LogStore) {
 		return fmt.Errorf("%s names the log store %.64q, which this program does not know", s.path, s.id.LogStore)
 	}
 	if s.id.Peers == nil {
@@ -187,7 +189,7 @@ func (s *identityStore) get() identity {
 }
 
 // setLogStore makes another store the one that counts, in one step.
-func (s *identityStore) setLogStore(to LogStore) error {
+func (s *identityStore) setLogStore(to logstore.Kind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.id.LogStore = to

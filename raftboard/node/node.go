@@ -31,6 +31,7 @@ import (
 	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 const (
@@ -49,6 +50,10 @@ const (
 	// it is raft's default, and half of what an idle leader costs: a message to
 	// each follower each time.
 	commitTimeout = 100 * time.Millisecond
+	// logCacheSize is how many of the latest entries are kept in memory for
+	// the followers, each of up to maxEntryBytes: one that keeps up is never as
+	// far behind, and one that is further behind reads the disk.
+	logCacheSize = 64
 )
 
 // Node is a running daemon. Its methods may be called concurrently.
@@ -62,7 +67,7 @@ type Node struct {
 
 	lock       io.Closer // on the data directory
 	machine    *fsm.Machine
-	log        *guardedLog
+	log        *logstore.Log
 	stream     *streamLayer
 	transport  *raft.NetworkTransport
 	growth     *growth
@@ -156,15 +161,15 @@ func (n *Node) open() error {
 	if n.identity, err = loadIdentity(n.options); err != nil {
 		return err
 	}
-	if err := settleStores(n.options.DataDir, n.options.LogStore); err != nil {
+	if err := logstore.Settle(n.options.DataDir, n.options.LogStore); err != nil {
 		return err
 	}
-	n.log, err = openLog(n.options.DataDir, n.options.LogStore, n.logger.Named("log"), n.fatal)
+	n.log, err = logstore.Open(n.options.DataDir, n.options.LogStore, logstore.Options{
+		Logger: n.logger.Named("log"), Fatal: n.fatal, Wrap: n.options.System.Log, Written: n.metrics.logWrites.Inc,
+	})
 	if err != nil {
 		return err
 	}
-	n.log.engine = n.options.System.Log(n.log.engine)
-	n.log.written = n.metrics.logWrites.Inc
 	n.machine, err = fsm.Open(fsm.Options{
 		Path:       filepath.Join(n.options.DataDir, stateFile),
 		Logger:     n.logger.Named("fsm"),
@@ -182,7 +187,7 @@ func (n *Node) open() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
-	if err := intact(n.options.DataDir, func() error { return n.openRaft(ctx) }); err != nil {
+	if err := logstore.CatchDamage(n.options.DataDir, func() error { return n.openRaft(ctx) }); err != nil {
 		return err
 	}
 	return n.serve()
@@ -196,7 +201,7 @@ func (n *Node) openStream() error {
 	var err error
 	n.stream, err = openStreamLayer(n.options.RaftListen, &streamLayer{
 		identity: n.identity, members: members,
-		run: uuid.New(), roster: rosterOf(n.options.Members), joined: make(chan struct{}), disagreed: n.disagreed, mute: n.log.hanging,
+		run: uuid.New(), roster: rosterOf(n.options.Members), joined: make(chan struct{}), disagreed: n.disagreed, mute: n.log.Hanging,
 		settled:    time.Now().Add(n.options.Raft.Election),
 		system:     n.options.System,
 		logger:     n.logger.Named("transport"),
@@ -230,7 +235,8 @@ func (n *Node) openRaft(ctx context.Context) error {
 	}
 	asked := new(atomic.Int64)
 	applied := newAppliedGuard(n.settled, n.claimedLeader)
-	n.log.applied, snapshots.applied, snapshots.fatal = applied, applied, n.fatal
+	n.log.Protect(applied)
+	snapshots.applied, snapshots.fatal = applied, n.fatal
 	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, fatal: n.fatal}
 	n.raft, err = raft.NewRaft(config, state, cached, n.log, snapshots, patient)
 	if err != nil {
@@ -394,7 +400,7 @@ func (n *Node) serving() (*reign, error) {
 	n.mu.Lock()
 	current := n.serves
 	n.mu.Unlock()
-	if current == nil || n.raft.State() != raft.Leader || n.log.hanging() {
+	if current == nil || n.raft.State() != raft.Leader || n.log.Hanging() {
 		return nil, fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, n.options.Name)
 	}
 	return current, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // Member is one daemon of the cluster, as every member's configuration lists it.
@@ -30,9 +31,9 @@ type Options struct {
 	Init    bool     // this is the node's first start: make its identity in an empty data directory
 	Version string   // of the program, for people
 
-	// LogStore is where raft's log and votes are kept; empty: LogStoreBolt. A
+	// LogStore is where raft's log and votes are kept; empty: logstore.Bolt. A
 	// data directory that has another one is refused: see ConvertLog.
-	LogStore LogStore
+	LogStore logstore.Kind
 
 	RaftListen string // where to listen; empty: this member's Raft
 	APIListen  string // where to listen; empty: this member's API
@@ -96,7 +97,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Retention.MaxAge, 7*24*time.Hour)
 	setDefault(&o.Retention.Keep, 100_000)
 	setDefault(&o.Limits, logbook.MaxLimits)
-	setDefault(&o.LogStore, LogStoreBolt)
+	setDefault(&o.LogStore, logstore.Bolt)
 	setDefault(&o.DiskReserve, defaultDiskReserve)
 	if o.WallClock == nil {
 		o.WallClock = wallTime
@@ -147,8 +148,8 @@ func (o Options) validate() error {
 	if o.DataDir == "" || !filepath.IsAbs(o.DataDir) {
 		fault("data directory %q is not an absolute path", o.DataDir)
 	}
-	if !slices.Contains(LogStores, o.LogStore) {
-		fault("log store %.64q is none of %v", o.LogStore, LogStores)
+	if !slices.Contains(logstore.Kinds, o.LogStore) {
+		fault("log store %.64q is none of %v", o.LogStore, logstore.Kinds)
 	}
 	seen := map[string]string{}
 	for _, member := range o.Members {

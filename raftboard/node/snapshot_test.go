@@ -9,6 +9,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // A follower that was away for longer than the log reaches back gets a
@@ -18,7 +19,7 @@ func TestSnapshotBringsUp(t *testing.T) {
 	onEachStore(t, snapshotBringsUp)
 }
 
-func snapshotBringsUp(t *testing.T, kind node.LogStore) {
+func snapshotBringsUp(t *testing.T, kind logstore.Kind) {
 	c := newCluster(t, 3, onStore(kind), func(o *node.Options) {
 		o.Raft.SnapshotThreshold, o.Raft.TrailingLogs, o.Raft.SnapshotInterval = 16, 32, 20*time.Millisecond
 	}).startAll()

@@ -18,6 +18,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // Whatever the order of the first starts, there is one cluster with one
@@ -29,9 +30,9 @@ func TestBootstrapsOnce(t *testing.T) {
 		name   string
 		stores func(*node.Options)
 	}{
-		{[]int{0, 1, 2}, "bolt", onStore(node.LogStoreBolt)},
-		{[]int{2, 1, 0}, "bolt", onStore(node.LogStoreBolt)},
-		{[]int{1, 0, 2}, "wal", onStore(node.LogStoreWAL)},
+		{[]int{0, 1, 2}, "bolt", onStore(logstore.Bolt)},
+		{[]int{2, 1, 0}, "bolt", onStore(logstore.Bolt)},
+		{[]int{1, 0, 2}, "wal", onStore(logstore.WAL)},
 		{[]int{2, 0, 1}, "both", bothStores},
 	} {
 		order := row.order
@@ -141,7 +142,7 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 		{"no instance", []func(*testing.T, *node.Options){edit("instance", "00000000-0000-0000-0000-000000000000")}, "not complete"},
 		{"without its log", []func(*testing.T, *node.Options){remove("raft.db")}, "has lost its raft log"},
 		{"without its log in raft-wal", []func(*testing.T, *node.Options){overWAL, remove("raft-wal")}, "has lost its raft log"},
-		{"with another log store", []func(*testing.T, *node.Options){func(_ *testing.T, o *node.Options) { o.LogStore = node.LogStoreWAL }}, "conductord log-store convert --to wal"},
+		{"with another log store", []func(*testing.T, *node.Options){func(_ *testing.T, o *node.Options) { o.LogStore = logstore.WAL }}, "conductord log-store convert --to wal"},
 		{"of the time of one log store", []func(*testing.T, *node.Options){edit("log_store", "")}, ""},
 		{"of a time of more log stores", []func(*testing.T, *node.Options){edit("log_store", "paper")}, "which this program does not know"},
 		{"with the rest of a conversion", []func(*testing.T, *node.Options){write("raft-wal.new", "half")}, ""},
@@ -174,8 +175,8 @@ func initial(_ *testing.T, o *node.Options) { o.Init = true }
 // overWAL changes the node's log store over.
 func overWAL(t *testing.T, o *node.Options) {
 	t.Helper()
-	convert(t, o.DataDir, node.LogStoreWAL)
-	o.LogStore = node.LogStoreWAL
+	convert(t, o.DataDir, logstore.WAL)
+	o.LogStore = logstore.WAL
 }
 
 // A node that lost its disk has forgotten its votes, and the others know.
@@ -203,12 +204,12 @@ func TestUnknownEntryStops(t *testing.T) {
 	onEachStore(t, unknownEntryStops)
 }
 
-func unknownEntryStops(t *testing.T, kind node.LogStore) {
+func unknownEntryStops(t *testing.T, kind logstore.Kind) {
 	faults := make(chan error, 1)
 	c := newCluster(t, 1, onStore(kind)).startAll()
 	posted(t, c.client())
 	c.stop(0)
-	log, err := node.OpenLog(c.options[0].DataDir, c.options[0].LogStore, func(err error) { t.Error(err) })
+	log, err := logstore.Open(c.options[0].DataDir, c.options[0].LogStore, logstore.Options{Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,19 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // snapshotsDir is raft's name for the directory of snapshots. Each is a
 // directory named term-index-milliseconds; while it is written, ".tmp" follows.
 const snapshotsDir = "snapshots"
+
+// raft's keys in the stable store, as the checks at the start ask for them.
+var (
+	currentTermKey  = []byte("CurrentTerm")
+	lastVoteTermKey = []byte("LastVoteTerm")
+)
 
 // savedState is what raft finds on disk at a start.
 type savedState struct {
@@ -23,7 +31,7 @@ type savedState struct {
 	begun     bool   // the node has once been part of the cluster
 	store     *checkedSnapshots
 	snapshots []savedSnapshot // in raft's order: the newest first
-	log       *guardedLog
+	log       *logstore.Log
 	first     uint64 // entry of the log; 0: it is empty
 	last      uint64
 	logger    hclog.Logger
@@ -38,7 +46,7 @@ type savedSnapshot struct {
 // openSnapshots opens the snapshots, and checks them, the log and the term
 // against each other before raft reads them. raft itself skips a damaged
 // snapshot, and may then start without entries that this node has acknowledged.
-func openSnapshots(dataDir string, begun bool, log *guardedLog, logger hclog.Logger) (*checkedSnapshots, error) {
+func openSnapshots(dataDir string, begun bool, log *logstore.Log, logger hclog.Logger) (*checkedSnapshots, error) {
 	store, err := raft.NewFileSnapshotStoreWithLogger(dataDir, snapshotsRetained, logger)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the snapshots: %w", err)
@@ -49,7 +57,7 @@ func openSnapshots(dataDir string, begun bool, log *guardedLog, logger hclog.Log
 	if err := s.list(); err != nil {
 		return nil, fmt.Errorf("cannot read the snapshots: %w", err)
 	}
-	if s.first, s.last, err = bounds(log); err != nil {
+	if s.first, s.last, err = logstore.Bounds(log); err != nil {
 		return nil, fmt.Errorf("cannot read the raft log: %w", err)
 	}
 	if err := s.check(); err != nil {
@@ -189,7 +197,7 @@ func (s *savedState) checkTerm(term uint64) error {
 	}
 	if term < newest {
 		return fmt.Errorf("the raft log in %s says that the term is %d, and this node has been in term %d: it has forgotten votes; %s",
-			filepath.Dir(s.dir), term, newest, remedy)
+			filepath.Dir(s.dir), term, newest, logstore.StopForGood)
 	}
 	return nil
 }
@@ -207,7 +215,7 @@ func (s *savedState) checkEntries(good savedSnapshot, damaged []savedSnapshot, w
 	}
 	switch bring := s.bringSnapshot(wanted); {
 	case s.begun && s.last == 0 && len(s.snapshots) == 0:
-		return fmt.Errorf("%s holds no snapshot and the raft log has no entry, but this node has been part of the cluster: its state is lost; %s", s.dir, remedy)
+		return fmt.Errorf("%s holds no snapshot and the raft log has no entry, but this node has been part of the cluster: its state is lost; %s", s.dir, logstore.StopForGood)
 	case wanted == 0:
 		return nil
 	case len(damaged) > 0:

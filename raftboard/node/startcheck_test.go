@@ -12,6 +12,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // jobsHad is how many jobs a node has acknowledged that is damaged then.
@@ -107,7 +108,7 @@ func TestDamagedStarts(t *testing.T) {
 			[]string{"meta page 1", forGood}, []string{"meta page 1", forGood}, []string{"meta page 1", forGood},
 		},
 	}
-	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		for _, log := range []string{"whole", "since", "after", "empty"} {
 			for _, moment := range []string{"stopped", "killed"} {
 				t.Run("log "+log+", "+moment, func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestDamagedStarts(t *testing.T) {
 
 // nodeWithSnapshots makes the data directory of a node of one that has two
 // snapshots and a log that holds what the name says.
-func nodeWithSnapshots(t *testing.T, kind node.LogStore, log string, killed bool) (c *cluster, dir string) {
+func nodeWithSnapshots(t *testing.T, kind logstore.Kind, log string, killed bool) (c *cluster, dir string) {
 	c = newCluster(t, 1, onStore(kind)).startAll()
 	client := c.client()
 	running := node.Raft(c.nodes[0])
@@ -180,7 +181,7 @@ func nodeWithSnapshots(t *testing.T, kind node.LogStore, log string, killed bool
 	c.stop(0)
 	c.options[0].Init = false
 	if log == "empty" {
-		emptied, err := node.OpenLog(dir, kind, func(err error) { t.Error(err) })
+		emptied, err := logstore.Open(dir, kind, logstore.Options{Fatal: func(err error) { t.Error(err) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,8 +262,8 @@ func ofSnapshot(which int, file string, change func(path string) error) damage {
 
 func ofLog(file string, change func(path string) error) damage {
 	return func(t *testing.T, dir string) {
-		for _, kind := range node.LogStores {
-			path := filepath.Join(node.LogPath(dir, kind), file)
+		for _, kind := range logstore.Kinds {
+			path := filepath.Join(logstore.Path(dir, kind), file)
 			if _, err := os.Stat(path); err != nil {
 				continue
 			}
@@ -276,9 +277,9 @@ func ofLog(file string, change func(path string) error) damage {
 // ofTerms changes the file of bbolt that has term and vote.
 func ofTerms(change func(path string) error) damage {
 	return func(t *testing.T, dir string) {
-		path := node.LogPath(dir, node.LogStoreBolt)
+		path := logstore.Path(dir, logstore.Bolt)
 		if _, err := os.Stat(path); err != nil {
-			path = filepath.Join(node.LogPath(dir, node.LogStoreWAL), "wal-meta.db")
+			path = filepath.Join(logstore.Path(dir, logstore.WAL), "wal-meta.db")
 		}
 		if err := change(path); err != nil {
 			t.Fatal(err)
@@ -287,11 +288,11 @@ func ofTerms(change func(path string) error) damage {
 }
 
 func olderTerm(t *testing.T, dir string) {
-	kind := node.LogStoreBolt
-	if _, err := os.Stat(node.LogPath(dir, kind)); err != nil {
-		kind = node.LogStoreWAL
+	kind := logstore.Bolt
+	if _, err := os.Stat(logstore.Path(dir, kind)); err != nil {
+		kind = logstore.WAL
 	}
-	log, err := node.OpenLog(dir, kind, func(err error) { t.Error(err) })
+	log, err := logstore.Open(dir, kind, logstore.Options{Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +355,7 @@ func TestSnapshotIsBroughtFromAnotherNode(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			onEachStore(t, func(t *testing.T, kind node.LogStore) {
+			onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 				t.Parallel()
 				c := newCluster(t, 3, onStore(kind), manySnapshots).startAll()
 				client := c.client()
@@ -403,7 +404,7 @@ func manySnapshots(o *node.Options) {
 // follower's log ends.
 func TestKilledBetweenSnapshotAndClearing(t *testing.T) {
 	t.Parallel()
-	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		t.Parallel()
 		c := newCluster(t, 3, onStore(kind), manySnapshots).startAll()
 		client := c.client()
@@ -434,7 +435,7 @@ func TestKilledBetweenSnapshotAndClearing(t *testing.T) {
 // What is left of snapshots whose writing or removal was cut off is removed.
 func TestRemainsOfSnapshotsAreRemoved(t *testing.T) {
 	t.Parallel()
-	c, dir := nodeWithSnapshots(t, node.LogStoreBolt, "since", false)
+	c, dir := nodeWithSnapshots(t, logstore.Bolt, "since", false)
 	whole := snapshotsOf(t, dir)
 	for _, left := range []string{"2-5-1795343683343.tmp/state.bin", "1-1-1/state.bin"} {
 		path := filepath.Join(dir, "snapshots", left)

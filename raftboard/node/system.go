@@ -3,19 +3,18 @@ package node
 import (
 	"context"
 	"net"
+
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // System is what a node uses of its machine. Tests replace parts of it with faulty
-// ones; a nil field is the real thing.
+// ones; a nil field means the real thing.
 type System struct {
 	Listen func(address string) (net.Listener, error)
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
-	// Log wraps the store of raft's log and votes, beneath its guard.
-	Log func(LogEngine) LogEngine
+	// Log wraps the store of raft's log and votes, below the checks of logstore.Log; nil: as it is.
+	Log func(logstore.Engine) logstore.Engine
 }
-
-// LogEngine keeps raft's log and votes.
-type LogEngine = logEngine
 
 func (s System) withDefaults() System {
 	if s.Listen == nil {
@@ -25,9 +24,6 @@ func (s System) withDefaults() System {
 		s.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", address)
 		}
-	}
-	if s.Log == nil {
-		s.Log = func(engine LogEngine) LogEngine { return engine }
 	}
 	return s
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/test/cluster"
 )
 
@@ -69,24 +69,24 @@ func (d *disk) write(do func() error) error {
 
 // engine is a log on a disk.
 type engine struct {
-	node.LogEngine
+	logstore.Engine
 	disk *disk
 }
 
 func (e *engine) StoreLog(log *raft.Log) error {
-	return e.disk.write(func() error { return e.LogEngine.StoreLog(log) })
+	return e.disk.write(func() error { return e.Engine.StoreLog(log) })
 }
 func (e *engine) StoreLogs(logs []*raft.Log) error {
-	return e.disk.write(func() error { return e.LogEngine.StoreLogs(logs) })
+	return e.disk.write(func() error { return e.Engine.StoreLogs(logs) })
 }
 func (e *engine) DeleteRange(first, last uint64) error {
-	return e.disk.write(func() error { return e.LogEngine.DeleteRange(first, last) })
+	return e.disk.write(func() error { return e.Engine.DeleteRange(first, last) })
 }
 func (e *engine) Set(key, value []byte) error {
-	return e.disk.write(func() error { return e.LogEngine.Set(key, value) })
+	return e.disk.write(func() error { return e.Engine.Set(key, value) })
 }
 func (e *engine) SetUint64(key []byte, value uint64) error {
-	return e.disk.write(func() error { return e.LogEngine.SetUint64(key, value) })
+	return e.disk.write(func() error { return e.Engine.SetUint64(key, value) })
 }
 
 // copyTo copies a data directory between two writes of the log. Other files are

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/test/cluster"
 )
 
@@ -114,7 +115,7 @@ func (c *nodes) options(i, life int) node.Options {
 				}
 				return c.network.dial(ctx, i, c.placeOf(where), where)
 			},
-			Log: func(log node.LogEngine) node.LogEngine { return &engine{log, m.disk} },
+			Log: func(log logstore.Engine) logstore.Engine { return &engine{log, m.disk} },
 		},
 		// A process would be gone when Fatal is called; here it is the caller. Open
 		// alone may go on: it fails, and closes what it has opened.

@@ -43,7 +43,7 @@ var guards = []guard{
 	},
 	{
 		name: "truncation", holds: "no message removes an entry that this node has applied",
-		file: "raftboard/node/appliedguard.go", keep: "if from > applied || (whole && a.restored.Load() >= applied) {", remove: "if true {",
+		file: "raftboard/node/appliedguard.go", keep: "if from > applied || (all && a.restored.Load() >= applied) {", remove: "if true {",
 		pkg: "raftboard/node", test: "TestAppliedEntriesAreNeverRemoved", row: "/the_log_is_cut_at_its_first_entry/bolt",
 	},
 	{

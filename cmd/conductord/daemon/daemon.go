@@ -32,6 +32,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 const (
@@ -118,7 +119,7 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 	}
 	return node.Options{
 		Name: c.Node, Cluster: c.Cluster.ID, Members: members, DataDir: c.DataDir, Init: first,
-		Version: cli.ProgramVersion().Version, LogStore: node.LogStore(c.LogStore), RaftListen: c.RaftAddress(), APIListen: c.APIAddress(),
+		Version: cli.ProgramVersion().Version, LogStore: logstore.Kind(c.LogStore), RaftListen: c.RaftAddress(), APIListen: c.APIAddress(),
 		Raft: node.RaftTimings{
 			Heartbeat: c.Raft.Heartbeat, Election: c.Raft.Election, LeaderLease: c.Raft.LeaderLease,
 			MaxAppendEntries: c.Raft.MaxAppendEntries, SnapshotInterval: c.Raft.SnapshotInterval,

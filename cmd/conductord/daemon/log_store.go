@@ -11,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // ConvertedLog is what log-store convert says.
@@ -40,7 +41,7 @@ func convertLogCommand(p *cli.Program) *cobra.Command {
 			if to == "" || dataDir == "" {
 				return cli.UsageError(errors.New("name the new store and the node's data directory: --to and --data-dir"))
 			}
-			return convertLog(cmd.Context(), p, dataDir, node.LogStore(to))
+			return convertLog(cmd.Context(), p, dataDir, logstore.Kind(to))
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the new store: bolt or wal")
@@ -48,7 +49,7 @@ func convertLogCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-func convertLog(ctx context.Context, p *cli.Program, dataDir string, to node.LogStore) error {
+func convertLog(ctx context.Context, p *cli.Program, dataDir string, to logstore.Kind) error {
 	tightenUmask() // what is written is as private as what it is copied from
 	path, err := filepath.Abs(dataDir)
 	if err != nil {

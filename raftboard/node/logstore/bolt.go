@@ -1,4 +1,4 @@
-package node
+package logstore
 
 import (
 	"encoding/binary"
@@ -16,10 +16,10 @@ import (
 // boltFile holds log, term and votes of a node whose log store is bolt.
 const boltFile = "raft.db"
 
-// boltLog is raft-boltdb as a logEngine.
+// boltLog is raft-boltdb as a Engine.
 type boltLog struct{ *raftboltdb.BoltStore }
 
-func openBolt(path string) (logEngine, error) {
+func openBolt(path string) (Engine, error) {
 	if err := checkBolt(path); err != nil {
 		return nil, err
 	}
@@ -83,13 +83,13 @@ func checkBolt(path string) error {
 			return err
 		}
 		if !pages[i].whole() {
-			return fmt.Errorf("meta page %d of %s is damaged, and the last write may be gone with it, be it an entry or a vote: %s", i, path, remedy)
+			return fmt.Errorf("meta page %d of %s is damaged, and the last write may be gone with it, be it an entry or a vote: %s", i, path, StopForGood)
 		}
 		pageSize = uint64(binary.NativeEndian.Uint32(pages[0][boltPageSizeAt:]))
 	}
 	first, second := pages[0].number(boltTxAt), pages[1].number(boltTxAt)
 	if max(first, second)-min(first, second) != 1 {
-		return fmt.Errorf("the meta pages of %s are of writes %d and %d, and not of the last two: %s", path, first, second, remedy)
+		return fmt.Errorf("the meta pages of %s are of writes %d and %d, and not of the last two: %s", path, first, second, StopForGood)
 	}
 	newest := pages[0]
 	if second > first {
@@ -107,7 +107,7 @@ func checkBolt(path string) error {
 	defer func() { _ = db.Close() }()
 	all := boltPages{file: file, size: pageSize, count: newest.number(boltPagesAt)}
 	if err := all.check(newest.number(boltRootAt)); err != nil {
-		return fmt.Errorf("%s is damaged: %w: %s", path, err, remedy)
+		return fmt.Errorf("%s is damaged: %w: %s", path, err, StopForGood)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package node_test
+package logstore_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // payload is long and odd, so that it is found in the file.
@@ -32,16 +32,16 @@ type logStore interface {
 }
 
 // onEachStore runs a test over every log store.
-func onEachStore(t *testing.T, test func(t *testing.T, kind node.LogStore)) {
-	for _, kind := range node.LogStores {
+func onEachStore(t *testing.T, test func(t *testing.T, kind logstore.Kind)) {
+	for _, kind := range logstore.Kinds {
 		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
 	}
 }
 
 func TestLogDetectsDamage(t *testing.T) {
-	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		dir := t.TempDir()
-		log, err := node.OpenLog(dir, kind, func(err error) { t.Error(err) })
+		log, err := logstore.Open(dir, kind, logstore.Options{Fatal: func(err error) { t.Error(err) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,11 +59,11 @@ func TestLogDetectsDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		var faults []error
-		if log, err = node.OpenLog(dir, kind, func(err error) { faults = append(faults, err) }); err != nil {
+		if log, err = logstore.Open(dir, kind, logstore.Options{Fatal: func(err error) { faults = append(faults, err) }}); err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = log.Close() }()
-		flip(t, largest(t, node.LogPath(dir, kind)), payload) // an open log, whose start did not see it
+		flip(t, largest(t, logstore.Path(dir, kind)), payload) // an open log, whose start did not see it
 		damaged := 0
 		for _, index := range []uint64{1, 2} {
 			if err := log.GetLog(index, &got); err != nil {
@@ -124,7 +124,7 @@ func flip(t *testing.T, path string, text []byte) {
 }
 
 func TestLogStopsAfterAFailedWrite(t *testing.T) {
-	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		for _, row := range []struct {
 			name  string
 			write func(log raft.LogStore, stable raft.StableStore) error
@@ -137,7 +137,7 @@ func TestLogStopsAfterAFailedWrite(t *testing.T) {
 		} {
 			t.Run(row.name, func(t *testing.T) {
 				var faults []error
-				log, err := node.OpenLog(t.TempDir(), kind, func(err error) { faults = append(faults, err) })
+				log, err := logstore.Open(t.TempDir(), kind, logstore.Options{Fatal: func(err error) { faults = append(faults, err) }})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -153,14 +153,14 @@ func TestLogStopsAfterAFailedWrite(t *testing.T) {
 }
 
 func TestLogIsOfOneProcess(t *testing.T) {
-	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		dir := t.TempDir()
-		log, err := node.OpenLog(dir, kind, func(err error) { t.Error(err) })
+		log, err := logstore.Open(dir, kind, logstore.Options{Fatal: func(err error) { t.Error(err) }})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = log.Close() }()
-		if _, err := node.OpenLog(dir, kind, func(error) {}); err == nil || !strings.Contains(err.Error(), "another process uses this data directory") {
+		if _, err := logstore.Open(dir, kind, logstore.Options{Fatal: func(error) {}}); err == nil || !strings.Contains(err.Error(), "another process uses this data directory") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -170,17 +170,17 @@ func TestLogIsOfOneProcess(t *testing.T) {
 const smallSegment = 2 << 10
 
 // openSmall opens a log whose segments, if it has any, are small.
-func openSmall(dir string, kind node.LogStore, fatal func(error)) (logStore, error) {
-	if kind == node.LogStoreWAL {
-		return node.OpenWAL(dir, smallSegment, fatal)
+func openSmall(dir string, kind logstore.Kind, fatal func(error)) (logStore, error) {
+	if kind == logstore.WAL {
+		return logstore.OpenWAL(dir, smallSegment, fatal)
 	}
-	return node.OpenLog(dir, kind, fatal)
+	return logstore.Open(dir, kind, logstore.Options{Fatal: fatal})
 }
 
 // Whatever raft does with its log, and however its process ends, what was
 // acknowledged is there afterwards, and can be gone on from.
 func TestLogKeepsWhatItAcknowledged(t *testing.T) {
-	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		rapid.Check(t, func(t *rapid.T) {
 			top, err := os.MkdirTemp("", "log-")
 			if err != nil {
@@ -201,7 +201,7 @@ func TestLogKeepsWhatItAcknowledged(t *testing.T) {
 // loggedModel is a log, and what must be in it.
 type loggedModel struct {
 	t    *rapid.T
-	kind node.LogStore
+	kind logstore.Kind
 	top  string
 	run  int
 	log  logStore
@@ -447,7 +447,7 @@ func TestWALMissesNoEntrySilently(t *testing.T) {
 // the entries: after an orderly stop nothing is missing without a word.
 func TestBoltMissesNothingSilently(t *testing.T) {
 	t.Parallel()
-	onEachStore(t, func(t *testing.T, kind node.LogStore) {
+	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		t.Parallel()
 		const entries = 6
 		dir := t.TempDir()
@@ -462,7 +462,7 @@ func TestBoltMissesNothingSilently(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := "raft.db"
-		if kind == node.LogStoreWAL {
+		if kind == logstore.WAL {
 			file = "raft-wal/wal-meta.db"
 		}
 		data := readFile(t, filepath.Join(dir, file))
@@ -485,7 +485,7 @@ func TestBoltMissesNothingSilently(t *testing.T) {
 }
 
 // missingOf tells what is missing in a log that opens and reads without a fault.
-func missingOf(dir string, kind node.LogStore, entries uint64) string {
+func missingOf(dir string, kind logstore.Kind, entries uint64) string {
 	faults := 0
 	log, err := openSmall(dir, kind, func(error) { faults++ })
 	if err != nil {
@@ -512,7 +512,7 @@ func missingOf(dir string, kind node.LogStore, entries uint64) string {
 
 // intactEntries counts the entries of a log up to a fault that is told.
 func intactEntries(dir string) (int, error) {
-	log, err := node.OpenWAL(dir, smallSegment, func(error) {})
+	log, err := logstore.OpenWAL(dir, smallSegment, func(error) {})
 	if err != nil {
 		return 0, err
 	}
@@ -555,19 +555,19 @@ func TestLogWithoutAllOfItIsRefused(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name   string
-		kind   node.LogStore
+		kind   logstore.Kind
 		file   string // of the log's directory, a pattern; the first or last that matches
 		last   bool
 		damage func(t *testing.T, path string)
 		reason string
 	}{
-		{"bolt, cut short", node.LogStoreBolt, "raft.db", true, halve, "bytes and should have"},
-		{"wal, its meta data cut short", node.LogStoreWAL, "raft-wal/wal-meta.db", true, halve, "bytes and should have"},
-		{"wal, a closed segment cut short", node.LogStoreWAL, "raft-wal/*.wal", false, shorten(16), "bytes and should have"},
-		{"wal, a closed segment missing", node.LogStoreWAL, "raft-wal/*.wal", false, remove, "is missing"},
-		{"wal, the last segment cut short", node.LogStoreWAL, "raft-wal/*.wal", true, shorten(8), "bytes and should have"},
-		{"wal, the last segment cut to nothing", node.LogStoreWAL, "raft-wal/*.wal", true, shorten(smallSegment), "and has had entry 9"},
-		{"wal, the last segment missing", node.LogStoreWAL, "raft-wal/*.wal", true, remove, "and has had entry 9"},
+		{"bolt, cut short", logstore.Bolt, "raft.db", true, halve, "bytes and should have"},
+		{"wal, its meta data cut short", logstore.WAL, "raft-wal/wal-meta.db", true, halve, "bytes and should have"},
+		{"wal, a closed segment cut short", logstore.WAL, "raft-wal/*.wal", false, shorten(16), "bytes and should have"},
+		{"wal, a closed segment missing", logstore.WAL, "raft-wal/*.wal", false, remove, "is missing"},
+		{"wal, the last segment cut short", logstore.WAL, "raft-wal/*.wal", true, shorten(8), "bytes and should have"},
+		{"wal, the last segment cut to nothing", logstore.WAL, "raft-wal/*.wal", true, shorten(smallSegment), "and has had entry 9"},
+		{"wal, the last segment missing", logstore.WAL, "raft-wal/*.wal", true, remove, "and has had entry 9"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -631,12 +631,12 @@ func TestWALMakesASegmentAgain(t *testing.T) {
 func TestWALSaysWhyItHasNoSegment(t *testing.T) {
 	dir := t.TempDir()
 	var faults []error
-	log, err := node.OpenWAL(dir, smallSegment, func(err error) { faults = append(faults, err) })
+	log, err := logstore.OpenWAL(dir, smallSegment, func(err error) { faults = append(faults, err) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	store(t, log, 1, 100)
-	if err := os.Rename(node.LogPath(dir, node.LogStoreWAL), filepath.Join(dir, "elsewhere")); err != nil {
+	if err := os.Rename(logstore.Path(dir, logstore.WAL), filepath.Join(dir, "elsewhere")); err != nil {
 		t.Fatal(err)
 	}
 	store(t, log, 2, smallSegment) // is written, and closes the segment
@@ -649,7 +649,7 @@ func TestWALSaysWhyItHasNoSegment(t *testing.T) {
 
 func openedWAL(t *testing.T, dir string) logStore {
 	t.Helper()
-	log, err := node.OpenWAL(dir, smallSegment, func(err error) { t.Error(err) })
+	log, err := logstore.OpenWAL(dir, smallSegment, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -666,7 +666,7 @@ func store(t *testing.T, log logStore, index uint64, size int) {
 // segmentOf is the segment that is written to.
 func segmentOf(t *testing.T, dir string) string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(node.LogPath(dir, node.LogStoreWAL), "*.wal"))
+	paths, err := filepath.Glob(filepath.Join(logstore.Path(dir, logstore.WAL), "*.wal"))
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)
 	}
@@ -702,13 +702,12 @@ func TestLogCountsItsWrites(t *testing.T) {
 	onEachStore(t, logCountsItsWrites)
 }
 
-func logCountsItsWrites(t *testing.T, kind node.LogStore) {
-	log, err := node.OpenLog(t.TempDir(), kind, func(error) {})
+func logCountsItsWrites(t *testing.T, kind logstore.Kind) {
+	writes := 0
+	log, err := logstore.Open(t.TempDir(), kind, logstore.Options{Fatal: func(error) {}, Written: func() { writes++ }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	writes := 0
-	node.CountWrites(log, func() { writes++ })
 	for _, row := range []struct {
 		what  string
 		write func() error

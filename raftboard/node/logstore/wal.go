@@ -1,4 +1,4 @@
-package node
+package logstore
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ const (
 	walSegmentBytes = 64 << 20
 )
 
-// walLog is raft-wal as a logEngine. Term and votes are in raft-wal's own meta
+// walLog is raft-wal as a Engine. Term and votes are in raft-wal's own meta
 // file, so that a data directory holds one store and not halves of two.
 //
 // raft-wal takes whatever does not read well at the end of its log for the
@@ -55,7 +55,7 @@ func (s *walSegments) Create(info types.SegmentInfo) (types.SegmentWriter, error
 	return writer, err
 }
 
-func openWAL(dir string, logger hclog.Logger, segmentBytes int) (logEngine, error) {
+func openWAL(dir string, logger hclog.Logger, segmentBytes int) (Engine, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func checkSealed(dir string, info types.SegmentInfo) error {
 	path := filepath.Join(dir, segment.FileName(info))
 	file, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is missing: %s", path, remedy)
+		return fmt.Errorf("%s is missing: %s", path, StopForGood)
 	}
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (m *walMeta) mendTail(path string, info types.SegmentInfo) (walTail, error)
 	switch {
 	case err != nil:
 	case tail.lost:
-		err = fmt.Errorf("%s is damaged at byte %d: %s", path, tail.end, remedy)
+		err = fmt.Errorf("%s is damaged at byte %d: %s", path, tail.end, StopForGood)
 	case tail.entries == 0 && tail.size < int64(info.SizeLimit):
 		// Its making was cut off, as by a full disk. raft-wal makes it again.
 		err = os.Remove(path)

@@ -1,4 +1,4 @@
-package node
+package logstore
 
 import (
 	"bytes"
@@ -31,13 +31,13 @@ type terms struct {
 
 // keptTerms are the terms in a store and in memory.
 type keptTerms struct {
-	engine logEngine
+	engine Engine
 	mu     sync.Mutex
 	now    terms // as on disk; under mu
 }
 
 // loadTerms reads and verifies them.
-func loadTerms(engine logEngine) (*keptTerms, error) {
+func loadTerms(engine Engine) (*keptTerms, error) {
 	k := &keptTerms{engine: engine, now: terms{Values: map[string][]byte{}}}
 	record, err := engine.Get(termsKey)
 	if err != nil || len(record) == 0 {
@@ -45,11 +45,11 @@ func loadTerms(engine logEngine) (*keptTerms, error) {
 	}
 	body := record[:max(len(record)-crc32.Size, 0)]
 	if string(record[len(body):]) != string(sumOf(body)) || json.Unmarshal(body, &k.now) != nil {
-		return nil, errors.New("its term and vote are damaged on disk: " + remedy)
+		return nil, errors.New("its term and vote are damaged on disk: " + StopForGood)
 	}
 	last, err := engine.LastIndex()
 	if err == nil && last < k.now.Mark {
-		err = fmt.Errorf("it ends with entry %d, and has had entry %d: %s", last, k.now.Mark, remedy)
+		err = fmt.Errorf("it ends with entry %d, and has had entry %d: %s", last, k.now.Mark, StopForGood)
 	}
 	return k, err
 }

@@ -1,4 +1,4 @@
-package node_test
+package logstore_test
 
 import (
 	"fmt"
@@ -8,17 +8,17 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
 // BenchmarkLogAppend writes entries as a busy cluster has them, each durably
 // and alone, as the leader does. Look at cpu-ns/op: the time depends on the
 // disk, and on who else writes to it.
 func BenchmarkLogAppend(b *testing.B) {
-	for _, kind := range node.LogStores {
+	for _, kind := range logstore.Kinds {
 		for _, size := range []int{600, 16 << 10, 256 << 10} {
 			b.Run(fmt.Sprintf("%s/%dB", kind, size), func(b *testing.B) {
-				log, err := node.OpenLog(b.TempDir(), kind, func(err error) { b.Error(err) })
+				log, err := logstore.Open(b.TempDir(), kind, logstore.Options{Fatal: func(err error) { b.Error(err) }})
 				if err != nil {
 					b.Fatal(err)
 				}

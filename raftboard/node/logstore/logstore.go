@@ -1,0 +1,136 @@
+// Package logstore keeps raft's log, term and vote of one node on disk.
+//
+// A Kind is a way to keep them: raft-boltdb or raft-wal, each behind Engine. A
+// Log wraps an engine and adds what both lack; it implements raft.LogStore and
+// raft.StableStore. Convert changes a data directory from one kind to the other.
+//
+// Guarantees: what a write acknowledged is read back unchanged, or the log is
+// refused. Open refuses a log that has lost acknowledged entries or a vote, and
+// repairs what a crash leaves. A write that fails or hangs for 20 s calls fatal:
+// the process must end, because nobody knows what is on disk.
+//
+// Assumed: one process uses the data directory (the caller holds its lock), fsync
+// is honest, and the pages of a file change only by damage. Logs may be called
+// concurrently, as raft requires; Close and Protect are the owner's.
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	bbolterrors "go.etcd.io/bbolt/errors"
+)
+
+// Kind is a way to keep raft's log and votes on disk. Each node of a cluster has
+// its own: they share entries, not files.
+type Kind string
+
+// The kinds.
+const (
+	Bolt Kind = "bolt" // raft-boltdb: one file, two fsyncs an append
+	WAL  Kind = "wal"  // raft-wal: a directory of segments, one fsync an append
+)
+
+// Kinds are all kinds, the default first.
+var Kinds = []Kind{Bolt, WAL}
+
+// StopForGood ends every report of a log that is damaged on disk.
+const StopForGood = "stop this node for good: the others go on without it (see docs/operations.md)"
+
+// lockTimeout is how long to wait for the lock on a file, which a second
+// daemon on the same directory would hold for ever.
+const lockTimeout = time.Second
+
+// Engine is a log store without its guard.
+type Engine interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+}
+
+// Options of a log.
+type Options struct {
+	Logger hclog.Logger // nil: none
+	// Fatal is called for damage found after Open, and for a write that fails or
+	// hangs. It may be called concurrently and more than once.
+	Fatal func(error)
+	// Wrap replaces the engine by one that fails as a test wants; nil: it stays.
+	Wrap func(Engine) Engine
+	// Written is called after each write that the disk has acknowledged; it may
+	// be called concurrently. nil: not called.
+	Written func()
+}
+
+// Path is where a data directory has its log.
+func Path(dataDir string, kind Kind) string {
+	if kind == WAL {
+		return filepath.Join(dataDir, walDir)
+	}
+	return filepath.Join(dataDir, boltFile)
+}
+
+// Open opens the log of a data directory, and makes an empty one if there is none.
+func Open(dataDir string, kind Kind, options Options) (*Log, error) {
+	if options.Logger == nil {
+		options.Logger = hclog.NewNullLogger()
+	}
+	return open(dataDir, options, func() (Engine, error) { return openEngine(kind, Path(dataDir, kind), options.Logger) })
+}
+
+func open(dataDir string, options Options, engine func() (Engine, error)) (*Log, error) {
+	var log *Log
+	err := CatchDamage(dataDir, func() error {
+		opened, err := engine()
+		if err == nil {
+			log, err = newLog(opened, dataDir, options)
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, bbolterrors.ErrTimeout):
+		return nil, fmt.Errorf("cannot open the raft log in %s: another process uses this data directory", dataDir)
+	case err != nil:
+		return nil, fmt.Errorf("cannot open the raft log in %s: %w", dataDir, err)
+	}
+	return log, nil
+}
+
+func openEngine(kind Kind, path string, logger hclog.Logger) (Engine, error) {
+	if kind == WAL {
+		return openWAL(path, logger, walSegmentBytes)
+	}
+	return openBolt(path)
+}
+
+func cutShort(path string, has, wants int64) error {
+	return fmt.Errorf("%s has %d bytes and should have %d: %s", path, has, wants, StopForGood)
+}
+
+// CatchDamage turns the panics of a read of the log's files into an error: they
+// mean that the disk is damaged. bbolt, which maps its file into memory, panics on
+// invalid pages, and faults when the file was cut short; raft-wal panics on some
+// invalid entries.
+func CatchDamage(dataDir string, read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("the raft log in %s is damaged (%v): %s", dataDir, broken, StopForGood)
+		}
+	}()
+	return read()
+}
+
+// Bounds are the first and the last entry of a log; 0: it is empty.
+func Bounds(log raft.LogStore) (first, last uint64, err error) {
+	if first, err = log.FirstIndex(); err != nil {
+		return 0, 0, err
+	}
+	last, err = log.LastIndex()
+	return first, last, err
+}
