@@ -12,18 +12,19 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // forger speaks raft's protocol to the nodes in the name of one of them.
 type forger struct {
 	net.Listener
-	from node.Hello
+	from transport.Hello
 }
 
 func (f forger) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	conn, err := net.DialTimeout("tcp", string(address), timeout)
 	if err == nil {
-		_, _, err = node.Greet(conn, node.PurposeRaft, f.from)
+		_, err = transport.Greet(conn, transport.PurposeRaft, f.from)
 	}
 	return conn, err
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // catchUpPause is how long a node that is behind waits before it asks again
@@ -50,34 +52,33 @@ func (n *Node) leadersCommit(ctx context.Context) (commit uint64, known bool) {
 		return 0, false
 	}
 	for _, peer := range n.reads.peers {
-		if peer.address != raft.ServerAddress(leader.Raft) {
+		if peer.Address != raft.ServerAddress(leader.Raft) {
 			continue
 		}
-		answers := make(chan standing, 1)
-		peer.ask(func(stands standing, err error) { answers <- stands }) // zero with an error
+		answers := make(chan transport.Standing, 1)
+		peer.Ask(func(stands transport.Standing, err error) { answers <- stands }) // zero with an error
 		select {
 		case stands := <-answers:
-			return stands.commit, stands.commit > 0 && stands.term == n.stands().term
+			return stands.Commit, stands.Commit > 0 && stands.Term == n.stands().Term
 		case <-ctx.Done():
 		}
 	}
 	return 0, false
 }
 
-// stands is what this node tells others about where it stands: its wall clock
-// alone while it starts. The commit index is told by a leader that serves, and
-// by no other.
-func (n *Node) stands() standing {
-	now := standing{wall: n.options.WallClock().UnixNano()}
+// stands is this node's answer to other nodes' questions: only its wall clock while
+// it starts. Only a leader that serves gives its commit index.
+func (n *Node) stands() transport.Standing {
+	now := transport.Standing{Wall: n.options.WallClock().UnixNano()}
 	if !n.running.Load() {
 		return now
 	}
-	now.term = n.raft.CurrentTerm()
+	now.Term = n.raft.CurrentTerm()
 	n.mu.Lock()
-	now.crowded = n.crowded[n.options.Name]
+	now.Crowded = n.crowded[n.options.Name]
 	n.mu.Unlock()
 	if n.Leading() {
-		now.commit = n.raft.CommitIndex()
+		now.Commit = n.raft.CommitIndex()
 	}
 	return now
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 const (
@@ -30,8 +31,8 @@ const (
 // clockRounds ask the nodes for their wall clocks. Each clock is one vote, this
 // node's own included. One goroutine at a time may use it.
 type clockRounds struct {
-	peers    termAskers // of its own: a question here must not replace one of a read
-	majority int        // of all nodes, this one among them
+	peers    transport.Askers // of its own: a question here must not replace one of a read
+	majority int              // of all nodes, this one among them
 	now      func() time.Time
 	wall     func() time.Time
 }
@@ -46,10 +47,10 @@ func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
 	readings := make(chan reading, len(r.peers))
 	for _, peer := range r.peers {
 		asked := r.now()
-		peer.ask(func(stands standing, err error) {
+		peer.Ask(func(stands transport.Standing, err error) {
 			// Assume that the peer answered half way between the question and the answer's arrival.
 			middle := asked.Add(r.now().Sub(asked) / 2)
-			readings <- reading{time.Unix(0, stands.wall).Sub(middle), err}
+			readings <- reading{time.Unix(0, stands.Wall).Sub(middle), err}
 		})
 	}
 	offsets := []time.Duration{r.wall().Sub(r.now())}

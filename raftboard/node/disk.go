@@ -10,6 +10,7 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // All nodes hold the same data, so their disks would fill at the same time, and
@@ -68,14 +69,14 @@ func (n *Node) giveUpReserve() {
 // watchDisk looks at the free space of all disks until ctx ends.
 func (n *Node) watchDisk(ctx context.Context) {
 	peers := n.newAskers(n.told) // of its own: a question here must not replace another's
-	defer peers.close()
+	defer peers.Close()
 	look := time.NewTicker(diskLook)
 	defer look.Stop()
 	for {
 		n.lookAtDisk()
 		if n.Leading() {
 			for i, member := range n.peers() {
-				peers[i].ask(func(stands standing, err error) { n.noteSpace(member.Name, err == nil && stands.crowded) })
+				peers[i].Ask(func(stands transport.Standing, err error) { n.noteSpace(member.Name, err == nil && stands.Crowded) })
 			}
 		}
 		select {

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +19,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // What the tests of this package see of its insides.
@@ -193,47 +193,10 @@ func (p Proposer) Waiting() int { return len(p.queue) }
 const (
 	MaxWaiting      = maxWaiting
 	MaxWaitingBytes = maxWaitingBytes
-	MaxHandshaking  = maxHandshaking
-	MaxHandshake    = maxHandshake
-	HandshakeMagic  = handshakeMagic
-	PurposeRaft     = byte(purposeRaft)
-	PurposeTerms    = byte(purposeTerms)
-	PurposeProbe    = byte(purposeProbe)
 )
 
-// Hello is what a node says first.
-type Hello = hello
-
-// Greet says hello on a connection, and gives the reason of a refusal.
-func Greet(conn net.Conn, what byte, from Hello) (name, refusal string, err error) {
-	if err := writeFrame(conn, append([]byte(handshakeMagic), what), from); err != nil {
-		return "", "", err
-	}
-	var reply welcome
-	err = readFrame(conn, &reply)
-	return reply.Name, reply.Refusal, err
-}
-
 // HelloOf is what a node says.
-func HelloOf(n *Node) Hello { return n.stream.hello() }
-
-// ReadHello reads a frame.
-func ReadHello(r io.Reader) (Hello, error) {
-	var from hello
-	err := readFrame(r, &from)
-	return from, err
-}
-
-// AnswerHandshake is the listener's half of a handshake, for a node by itself.
-func AnswerHandshake(conn net.Conn) error {
-	layer := &streamLayer{
-		identity: &identityStore{id: identity{Cluster: "test", Name: "n1", Generation: 1, Peers: map[string]uuid.UUID{}}},
-		logger:   hclog.NewNullLogger(),
-		starts:   map[string]hello{}, joined: make(chan struct{}), disagreed: func(hello, error) {},
-	}
-	_, err := layer.answer(conn)
-	return err
-}
+func HelloOf(n *Node) transport.Hello { return n.port.Hello() }
 
 // Digest sums up the state of a node.
 func Digest(n *Node) ([32]byte, error) { return n.machine.Digest() }
@@ -278,27 +241,6 @@ func Parked(n *Node) int { claims, _ := Parking{n.parking}.Held(); return claims
 // Finishes tells for how many jobs' ends calls wait on a node.
 func Finishes(n *Node) int { _, finishes := Parking{n.parking}.Held(); return finishes }
 
-// Asker asks one peer for where it stands.
-type Asker struct{ *termAsker }
-
-// NewAsker asks over the connections that dial makes.
-func NewAsker(timeout time.Duration, dial func() (net.Conn, error)) Asker {
-	return Asker{&termAsker{timeout: timeout, dial: func(raft.ServerAddress, purpose, time.Duration) (net.Conn, error) { return dial() }}}
-}
-
-func (a Asker) Ask(answer func(term, commit uint64, err error)) {
-	a.ask(func(s standing, err error) { answer(s.term, s.commit, err) })
-}
-func (a Asker) Close() { a.close() }
-
-// ErrOvertaken is the answer to a question that another one has replaced.
-var ErrOvertaken = errOvertaken
-
-// AnswerTerms serves questions until the connection ends.
-func AnswerTerms(conn net.Conn, stand func() (term, commit uint64)) {
-	answerTerms(conn, func(int64) {}, func() standing { term, commit := stand(); return standing{term: term, commit: commit} })
-}
-
 // ReadRounds are the rounds of a leader whose insides are the test's.
 type ReadRounds struct{ *readRounds }
 
@@ -310,9 +252,9 @@ func NewReadRounds(term, commit func() uint64, applied func(context.Context, uin
 		reign: func() (*reign, error) { return same, nil },
 	}
 	for range 2 {
-		r.peers = append(r.peers, &termAsker{timeout: time.Minute, dial: func(raft.ServerAddress, purpose, time.Duration) (net.Conn, error) {
+		r.peers = append(r.peers, &transport.Asker{Timeout: time.Minute, Dial: func() (net.Conn, error) {
 			here, there := net.Pipe()
-			go answerTerms(there, func(int64) {}, func() standing { return standing{term: peerTerm} }) // ends with the connection
+			go transport.AnswerQuestions(there, func(int64) {}, func() transport.Standing { return transport.Standing{Term: peerTerm} }) // ends with the connection
 			return here, nil
 		}})
 	}
@@ -373,49 +315,8 @@ func NewListener(log io.Writer, wall func() time.Time) (hear func(time.Time)) {
 // SlewShare bounds how fast the cluster's time is corrected.
 const SlewShare = slewShare
 
-// NewPatientTransport makes the transport that waits for dead peers. dialled
-// is called at every dial.
-func NewPatientTransport(listen string, dialled func(), leading bool, life context.Context) *patientTransport {
-	listener, err := net.Listen("tcp", listen)
-	if err != nil {
-		panic(err)
-	}
-	stream := &countingStream{Listener: listener, dialled: dialled}
-	return &patientTransport{
-		NetworkTransport: raft.NewNetworkTransport(stream, 1, time.Second, io.Discard),
-		leading:          func(uint64) bool { return leading },
-		heard:            func(raft.ServerAddress) time.Duration { return time.Hour },
-		life:             life,
-	}
-}
-
-// NewPipeline opens a pipeline over a transport, for a node that ends with life.
-func NewPipeline(inner *raft.NetworkTransport, life context.Context) (raft.AppendPipeline, error) {
-	return (&patientTransport{NetworkTransport: inner, life: life}).AppendEntriesPipeline("peer.1", "peer")
-}
-
-// NewCalmTransport makes the transport that spares heartbeats, for a peer that has
-// been quiet for as long as quiet tells.
-func NewCalmTransport(listen string, quiet func() time.Duration, leading func() bool, enough time.Duration, life context.Context) *patientTransport {
-	made := NewPatientTransport(listen, func() {}, true, life)
-	made.heard = func(raft.ServerAddress) time.Duration { return quiet() }
-	made.leading = func(uint64) bool { return leading() }
-	made.quiet = enough
-	return made
-}
-
 // Heard tells for how long a peer has answered nothing that raft has sent it.
-func Heard(n *Node, address raft.ServerAddress) time.Duration { return n.stream.heard(address) }
-
-type countingStream struct {
-	net.Listener
-	dialled func()
-}
-
-func (s *countingStream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	s.dialled()
-	return net.DialTimeout("tcp", string(address), timeout)
-}
+func Heard(n *Node, address raft.ServerAddress) time.Duration { return n.port.Quiet(address) }
 
 // Supported is the correction of the cluster's time.
 func Supported(offsets []time.Duration, majority int, fault error) (time.Duration, error) {

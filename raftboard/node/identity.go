@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // identityFile lies in the data directory; without it there is no node.
@@ -41,7 +42,7 @@ type identity struct {
 	Starts uint64 `json:"starts"`
 	// Members is the list that the node sends to its peers until the first
 	// configuration is in its log. From then on the configuration counts.
-	Members roster `json:"members"`
+	Members transport.Roster `json:"members"`
 	// Bootstrapped is set once the first configuration is in the log.
 	Bootstrapped bool `json:"bootstrapped"`
 	// LogStore is where log, term and votes are. To write it is to change over
@@ -61,7 +62,8 @@ func serverID(name string, incarnation int) raft.ServerID {
 	return raft.ServerID(fmt.Sprintf("%s.%d", name, incarnation))
 }
 
-// identityStore keeps the identity on disk, and writes down the peers it meets.
+// identityStore keeps the identity on disk, and writes down the peers it meets. It
+// implements transport.Identity.
 type identityStore struct {
 	path string
 
@@ -180,6 +182,12 @@ func (s *identityStore) complete() error {
 	return nil
 }
 
+// Self is what other nodes are told of the identity.
+func (s *identityStore) Self() transport.Self {
+	id := s.get()
+	return transport.Self{Cluster: id.Cluster, Generation: id.Generation, Name: id.Name, Instance: id.Instance, Starts: id.Starts, Peers: id.Peers}
+}
+
 func (s *identityStore) get() identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,9 +211,9 @@ func (s *identityStore) setBootstrapped() error {
 	return s.saveLocked()
 }
 
-// meet remembers the instance of a peer at the first meeting and refuses
+// Meet remembers the instance of a peer at the first meeting and refuses
 // another one later.
-func (s *identityStore) meet(name string, instance uuid.UUID) error {
+func (s *identityStore) Meet(name string, instance uuid.UUID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, met := s.id.Peers[name]

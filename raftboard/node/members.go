@@ -10,7 +10,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
+
+// memberPoll is how often a node that has not joined asks the other members.
+const memberPoll = 100 * time.Millisecond
 
 // Two nodes with different member lists could each count a majority of their
 // own, and both acknowledge. So a list counts only when all members in it have it:
@@ -26,103 +31,6 @@ import (
 //     in the file is refused. So the quorums that are counted from the options
 //     (read rounds, clock) are raft's.
 
-// roster is the member list that nodes compare: raft addresses by name. API
-// addresses decide no quorum.
-type roster map[string]string
-
-func rosterOf(members []Member) roster {
-	r := make(roster, len(members))
-	for _, member := range members {
-		r[member.Name] = member.Raft
-	}
-	return r
-}
-
-func (r roster) String() string {
-	texts := make([]string, 0, len(r))
-	for _, name := range slices.Sorted(maps.Keys(r)) {
-		texts = append(texts, fmt.Sprintf("%s=%s", name, r[name]))
-	}
-	return fmt.Sprintf("%q", texts) // quoted: the other list may be anything
-}
-
-func (s *streamLayer) hello() hello {
-	id := s.identity.get()
-	return hello{
-		Cluster: id.Cluster, Generation: id.Generation, Name: id.Name, Instance: id.Instance,
-		Start: id.Starts, Run: s.run, Members: s.roster, Agreed: time.Now().After(s.settled), Joined: s.hasJoined(), Peers: id.Peers,
-	}
-}
-
-// hasJoined reports whether this node takes part in raft.
-func (s *streamLayer) hasJoined() bool {
-	select {
-	case <-s.joined:
-		return true
-	default:
-		return false
-	}
-}
-
-// judge returns an error unless the other node is a member of this cluster.
-func (s *streamLayer) judge(other hello) error {
-	if err := s.sameCluster(other); err != nil {
-		return err
-	}
-	own := s.identity.get()
-	switch {
-	case other.Name == own.Name && other.Instance != own.Instance:
-		return fmt.Errorf("another node is named %q too", own.Name)
-	case other.Name == own.Name && other.Run != s.run:
-		return fmt.Errorf("node %q runs already, from this data directory or a copy of it: its start %d is beside start %d", own.Name, other.Start, own.Starts)
-	case other.Name == own.Name:
-		return nil // raft may dial its own address
-	case s.roster[other.Name] == "":
-		return fmt.Errorf("node %q is not a member of the cluster", other.Name)
-	}
-	for name, instance := range other.Peers {
-		if known, met := own.Peers[name]; met && known != instance {
-			return fmt.Errorf("two nodes use the name %q, or it was made anew: node %q has met %s, and node %q has met %s", name, other.Name, instance, own.Name, known)
-		}
-	}
-	if err := s.identity.meet(other.Name, other.Instance); err != nil {
-		return err
-	}
-	return s.latest(other)
-}
-
-// sameCluster returns an error unless cluster, generation and member list agree.
-func (s *streamLayer) sameCluster(other hello) error {
-	own := s.identity.get()
-	switch {
-	case other.Cluster != own.Cluster:
-		return fmt.Errorf("node %q belongs to cluster %q, and node %q to cluster %q", other.Name, other.Cluster, own.Name, own.Cluster)
-	case other.Generation != own.Generation:
-		return fmt.Errorf("node %q is of generation %d of the cluster, and node %q of generation %d", other.Name, other.Generation, own.Name, own.Generation)
-	case maps.Equal(other.Members, s.roster):
-		return nil
-	}
-	err := fmt.Errorf("node %q and node %q of cluster %q list different members: %v and %v: correct cluster.members in their files, which must be alike",
-		other.Name, own.Name, own.Cluster, other.Members, s.roster)
-	s.disagreed(other, err)
-	return err
-}
-
-// latest refuses an earlier process of a node once a later one was seen. A
-// process cannot come back, so one of the two runs from a copy of the data
-// directory.
-func (s *streamLayer) latest(other hello) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.starts[other.Name]
-	if other.Start < known.Start || (other.Start == known.Start && other.Run != known.Run) {
-		return fmt.Errorf("node %q runs twice, or from an old copy of its data directory: start %d (process %s) comes after start %d (process %s)",
-			other.Name, other.Start, other.Run, known.Start, known.Run)
-	}
-	s.starts[other.Name] = other
-	return nil
-}
-
 // probe calls the other nodes before this one takes part in anything. It refuses
 // the start when all others refuse this node, or when another process of the same
 // node answers at its raft address.
@@ -132,8 +40,8 @@ func (n *Node) probe() error {
 		if self && member.Raft == n.options.RaftListen {
 			continue
 		}
-		var refused *refusedError
-		if err := n.call(member); self && errors.As(err, &refused) && refused.from == n.identity.get().Instance {
+		var refused *transport.RefusedError
+		if err := n.call(member); self && errors.As(err, &refused) && refused.From == n.identity.get().Instance {
 			return fmt.Errorf("at the raft address of node %q, %s, another process answers: %w", member.Name, member.Raft, err)
 		}
 	}
@@ -142,11 +50,15 @@ func (n *Node) probe() error {
 
 // call shakes hands with a member; greeted notes the outcome.
 func (n *Node) call(member Member) error {
-	conn, err := n.stream.dial(raft.ServerAddress(member.Raft), purposeProbe, time.Second)
-	if err != nil {
-		return err
+	return n.port.Probe(raft.ServerAddress(member.Raft), time.Second)
+}
+
+func rosterOf(members []Member) transport.Roster {
+	r := make(transport.Roster, len(members))
+	for _, member := range members {
+		r[member.Name] = member.Raft
 	}
-	return conn.Close()
+	return r
 }
 
 // reception is another node's last answer to this one.
@@ -156,8 +68,8 @@ type reception struct {
 }
 
 // greeted notes the outcome of a handshake that this node began.
-func (n *Node) greeted(peer string, other hello, err error) {
-	var refused *refusedError
+func (n *Node) greeted(peer string, other transport.Hello, err error) {
+	var refused *transport.RefusedError
 	if peer == n.options.Name || (err != nil && !errors.As(err, &refused)) {
 		return // not reached: nothing learned
 	}
@@ -177,9 +89,9 @@ func (n *Node) greeted(peer string, other hello, err error) {
 // node that has never joined stops: either list may be wrong. A node that has
 // joined has a majority behind its list and goes on, unless it is the only member
 // of its list and the other has joined a cluster that lists this node.
-func (n *Node) disagreed(other hello, err error) {
+func (n *Node) disagreed(other transport.Hello, err error) {
 	_, counted := other.Members[n.options.Name]
-	_, counts := n.stream.roster[other.Name]
+	_, counts := n.roster[other.Name]
 	fresh := !n.identity.get().Bootstrapped
 	if (fresh && (counted || counts)) || (!fresh && counted && other.Joined && len(n.options.Members) == 1) {
 		n.mu.Lock()
@@ -245,14 +157,14 @@ func (n *Node) compareConfiguration() error {
 	if len(servers) == 0 {
 		return nil
 	}
-	has := make(roster, len(servers))
+	has := make(transport.Roster, len(servers))
 	for _, server := range servers {
 		id := string(server.ID) // name.incarnation
 		has[id[:max(strings.LastIndex(id, "."), 0)]] = string(server.Address)
 	}
-	if !maps.Equal(has, n.stream.roster) {
+	if !maps.Equal(has, n.roster) {
 		return fmt.Errorf("raft's configuration in %s and the node's file list different members: %v and %v: set cluster.members back in the file; "+
-			"the members of a cluster that has worked cannot be changed", n.options.DataDir, has, n.stream.roster)
+			"the members of a cluster that has worked cannot be changed", n.options.DataDir, has, n.roster)
 	}
 	n.nowJoined()
 	return nil
@@ -262,7 +174,7 @@ func (n *Node) nowJoined() {
 	n.mu.Lock()
 	n.awaits = ""
 	n.mu.Unlock()
-	close(n.stream.joined)
+	n.port.Join()
 }
 
 // waitingLog is how often a node logs again which members its first start waits for.
@@ -271,19 +183,19 @@ const waitingLog = 10 * time.Second
 // join lets a new node take part in raft once all members agree on their list.
 // It ends then, or with ctx.
 func (n *Node) join(ctx context.Context) {
-	look := time.NewTicker(dialPause)
+	look := time.NewTicker(memberPoll)
 	defer look.Stop()
 	told, before := time.Time{}, ""
-	for !n.stream.hasJoined() {
+	for !n.port.Joined() {
 		awaited := n.awaited()
-		if awaited == "" && time.Now().After(n.stream.settled) {
+		if awaited == "" && n.port.Agreed() {
 			if err := n.bootstrap(); err != nil && ctx.Err() == nil {
 				n.fatal(err)
 			}
 			return
 		}
 		if awaited != "" && (awaited != before || time.Since(told) > waitingLog) {
-			n.logger.Info("waiting for other members before the first election: all must answer, with the same list of members", "missing", awaited, "members", n.stream.roster)
+			n.logger.Info("waiting for other members before the first election: all must answer, with the same list of members", "missing", awaited, "members", n.roster)
 			told, before = time.Now(), awaited
 		}
 		select {
@@ -325,8 +237,8 @@ func (n *Node) hasAgreed(peer string) bool {
 // It is the first entry of every log, so no node has to be the first.
 func (n *Node) bootstrap() error {
 	var servers []raft.Server
-	for _, name := range slices.Sorted(maps.Keys(n.stream.roster)) {
-		servers = append(servers, raft.Server{ID: serverID(name, 1), Address: raft.ServerAddress(n.stream.roster[name])})
+	for _, name := range slices.Sorted(maps.Keys(n.roster)) {
+		servers = append(servers, raft.Server{ID: serverID(name, 1), Address: raft.ServerAddress(n.roster[name])})
 	}
 	if err := n.raft.BootstrapCluster(raft.Configuration{Servers: servers}).Error(); err != nil {
 		return fmt.Errorf("cannot bootstrap the cluster: %w", err)

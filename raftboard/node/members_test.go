@@ -17,6 +17,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -259,15 +260,15 @@ func TestCopyOfADirectoryIsRefused(t *testing.T) {
 	}
 	member := c.options[original].Members[(original+1)%3].Raft
 	from.Start, from.Run = 100, uuid.New()
-	if _, refusal, err := node.Greet(dialRaft(t, member), node.PurposeProbe, from); err != nil || refusal != "" {
-		t.Errorf("a later process: %q, %v", refusal, err)
+	if welcome, err := transport.Greet(dialRaft(t, member), transport.PurposeProbe, from); err != nil || welcome.Refusal != "" {
+		t.Errorf("a later process: %q, %v", welcome.Refusal, err)
 	}
 	from.Start, from.Run = 99, uuid.New()
-	if _, refusal, err := node.Greet(dialRaft(t, member), node.PurposeProbe, from); err != nil || !strings.Contains(refusal, "start 99") || !strings.Contains(refusal, "start 100") {
-		t.Errorf("an older process: %q, %v", refusal, err)
+	if welcome, err := transport.Greet(dialRaft(t, member), transport.PurposeProbe, from); err != nil || !strings.Contains(welcome.Refusal, "start 99") || !strings.Contains(welcome.Refusal, "start 100") {
+		t.Errorf("an older process: %q, %v", welcome.Refusal, err)
 	}
 	from.Start = 100
-	if _, refusal, err := node.Greet(dialRaft(t, member), node.PurposeProbe, from); err != nil || !strings.Contains(refusal, "runs twice") {
-		t.Errorf("another process of the same start: %q, %v", refusal, err)
+	if welcome, err := transport.Greet(dialRaft(t, member), transport.PurposeProbe, from); err != nil || !strings.Contains(welcome.Refusal, "runs twice") {
+		t.Errorf("another process of the same start: %q, %v", welcome.Refusal, err)
 	}
 }

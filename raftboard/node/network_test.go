@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -58,12 +58,12 @@ func newNetwork(c *cluster) *network {
 // carry passes one connection on until it is cut or ends.
 func (w *network) carry(from net.Conn, address, to string) {
 	defer func() { _ = from.Close() }()
-	head := make([]byte, len(node.HandshakeMagic)+3)
+	head := make([]byte, len(transport.HandshakeMagic)+3)
 	if _, err := io.ReadFull(from, head); err != nil {
 		return
 	}
 	body := make([]byte, binary.BigEndian.Uint16(head[len(head)-2:]))
-	var hello node.Hello
+	var hello transport.Hello
 	if _, err := io.ReadFull(from, body); err != nil || json.Unmarshal(body, &hello) != nil {
 		return
 	}

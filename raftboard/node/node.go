@@ -32,6 +32,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 const (
@@ -40,11 +41,9 @@ const (
 	// leadershipNotices bounds raft's notices that wait. raft's main loop
 	// blocks on a full channel, so it is drained by a goroutine that does
 	// nothing else.
-	leadershipNotices  = 64
-	handOverPatience   = 3 * time.Second
-	fatalStatus        = 70 // EX_SOFTWARE of sysexits.h
-	raftTimeout        = 10 * time.Second
-	raftConnectionPool = 3
+	leadershipNotices = 64
+	handOverPatience  = 3 * time.Second
+	fatalStatus       = 70 // EX_SOFTWARE of sysexits.h
 	// commitTimeout is how long a leader that has nothing to send lets its
 	// followers wait to be told what is committed, once to twice over. Half of
 	// it is raft's default, and half of what an idle leader costs: a message to
@@ -68,10 +67,11 @@ type Node struct {
 	lock       io.Closer // on the data directory
 	machine    *fsm.Machine
 	log        *logstore.Log
-	stream     *streamLayer
-	transport  *raft.NetworkTransport
+	roster     transport.Roster // of Options.Members
+	port       *transport.Port
+	transport  *transport.Transport
 	growth     *growth
-	raft       *raft.Raft // may be read by the stream's goroutines once running is set
+	raft       *raft.Raft // may be read by the port's goroutines once running is set
 	running    atomic.Bool
 	proposer   *proposer
 	reads      *readRounds
@@ -126,6 +126,7 @@ func Open(options Options) (*Node, error) {
 	n := &Node{
 		options:     options,
 		logger:      options.Logger,
+		roster:      rosterOf(options.Members),
 		started:     boottime.Now(),
 		parking:     newParking(),
 		clock:       newClock(),
@@ -179,7 +180,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	if err := n.openStream(); err != nil {
+	if err := n.openPort(); err != nil {
 		return err
 	}
 	if err := n.probe(); err != nil {
@@ -193,20 +194,18 @@ func (n *Node) open() error {
 	return n.serve()
 }
 
-func (n *Node) openStream() error {
-	members := map[raft.ServerAddress]Member{}
-	for _, member := range n.options.Members {
-		members[raft.ServerAddress(member.Raft)] = member
-	}
+func (n *Node) openPort() error {
+	var refusals refusalLog
+	logger := n.logger.Named("transport")
 	var err error
-	n.stream, err = openStreamLayer(n.options.RaftListen, &streamLayer{
-		identity: n.identity, members: members,
-		run: uuid.New(), roster: rosterOf(n.options.Members), joined: make(chan struct{}), disagreed: n.disagreed, mute: n.log.Hanging,
-		settled:    time.Now().Add(n.options.Raft.Election),
-		system:     n.options.System,
-		logger:     n.logger.Named("transport"),
-		serveTerms: func(conn net.Conn) { answerTerms(conn, n.hear, n.stands) },
-		greeted:    n.greeted,
+	n.port, err = transport.Open(transport.Options{
+		Address: n.options.RaftListen, Identity: n.identity, Roster: n.roster, Run: uuid.New(),
+		Settled: time.Now().Add(n.options.Raft.Election),
+		Listen:  n.options.System.Listen, Dial: n.options.System.Dial, Logger: logger,
+		Refused: func(remote net.Addr, reason error) {
+			refusals.warn(logger, "refused a connection to the raft port", remote, reason)
+		},
+		Greeted: n.greeted, Disagreed: n.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.hear,
 	})
 	return err
 }
@@ -220,25 +219,19 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the raft log: %w", err)
 	}
-	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: n.stream, MaxPool: raftConnectionPool, Timeout: raftTimeout, Logger: n.logger.Named("transport"),
-	})
+	n.transport = transport.New(n.port, n.logger.Named("transport"), n.leadsIn, n.options.Raft.LeaderLease)
 	n.growth = newGrowth(n.options.Raft.SnapshotBytes)
 	notices := make(chan bool, leadershipNotices)
 	config := n.raftConfig(notices)
 	if err := n.checkPast(cached, snapshots); err != nil {
 		return err
 	}
-	patient := &patientTransport{
-		NetworkTransport: n.transport, leading: n.leadsIn, life: n.stream.life,
-		heard: n.stream.heard, quiet: time.Duration(quietShare * float64(n.options.Raft.LeaderLease)),
-	}
 	asked := new(atomic.Int64)
 	applied := newAppliedGuard(n.settled, n.claimedLeader)
 	n.log.Protect(applied)
 	snapshots.applied, snapshots.fatal = applied, n.fatal
 	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, fatal: n.fatal}
-	n.raft, err = raft.NewRaft(config, state, cached, n.log, snapshots, patient)
+	n.raft, err = raft.NewRaft(config, state, cached, n.log, snapshots, n.transport)
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
 	}
@@ -314,12 +307,10 @@ func (n *Node) newReadRounds() *readRounds {
 
 // newAskers returns an asker for every other node, each with its own connection.
 // told is the cluster's time that goes with their questions.
-func (n *Node) newAskers(told func() int64) termAskers {
-	var askers termAskers
+func (n *Node) newAskers(told func() int64) transport.Askers {
+	var askers transport.Askers
 	for _, peer := range n.peers() {
-		askers = append(askers, &termAsker{
-			address: raft.ServerAddress(peer.Raft), dial: n.stream.dial, timeout: n.options.Raft.Election, told: told,
-		})
+		askers = append(askers, n.port.Asker(raft.ServerAddress(peer.Raft), n.options.Raft.Election, told))
 	}
 	return askers
 }
@@ -503,8 +494,8 @@ func (n *Node) close() error {
 	if n.transport != nil {
 		errs = append(errs, n.transport.Close())
 	}
-	if n.stream != nil {
-		errs = append(errs, n.stream.Close())
+	if n.port != nil {
+		errs = append(errs, n.port.Close())
 	}
 	if n.raft != nil {
 		errs = append(errs, n.raft.Shutdown().Error())
@@ -516,7 +507,7 @@ func (n *Node) close() error {
 		n.reads.close()
 	}
 	if n.clocks != nil {
-		n.clocks.peers.close()
+		n.clocks.peers.Close()
 	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.Close())

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // A linearizable answer must show every write that was acknowledged before the
@@ -29,7 +30,7 @@ type readRounds struct {
 	commit    func() uint64
 	reign     func() (*reign, error) // errors while this node does not serve as leader
 	applied   func(ctx context.Context, index uint64) error
-	peers     termAskers
+	peers     transport.Askers
 	majority  int // of all members, this node among them
 	roundDone func()
 
@@ -41,7 +42,7 @@ type readRounds struct {
 
 // close waits for the round under way. Nobody may wait for another one.
 func (r *readRounds) close() {
-	r.peers.close()
+	r.peers.Close()
 	r.rounds.Wait()
 }
 
@@ -139,7 +140,7 @@ func (r *readRounds) askPeers(term uint64) error {
 	}
 	replies := make(chan reply, len(r.peers))
 	for _, peer := range r.peers {
-		peer.ask(func(stands standing, err error) { replies <- reply{stands.term, err} })
+		peer.Ask(func(stands transport.Standing, err error) { replies <- reply{stands.Term, err} })
 	}
 	agree, faults := 1, []error(nil)
 	for range r.peers {

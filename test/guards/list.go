@@ -48,12 +48,12 @@ var guards = []guard{
 	},
 	{
 		name: "member check", holds: "nodes with different member lists elect no leader",
-		file: "raftboard/node/members.go", keep: "case maps.Equal(other.Members, s.roster):", remove: "case true:",
+		file: "raftboard/node/transport/handshake.go", keep: "case maps.Equal(other.Members, p.options.Roster):", remove: "case true:",
 		pkg: "raftboard/node", test: "TestWrongMemberLists", row: "/one_lists_itself_alone,_and_is_first",
 	},
 	{
 		name: "hanging disk", holds: "a leader whose disk hangs is replaced",
-		file: "raftboard/node/transport.go", keep: "if c.peer != nil && c.layer.mute() {", remove: "if false {",
+		file: "raftboard/node/transport/port.go", keep: "if c.peer != nil && c.port.options.Mute() {", remove: "if false {",
 		pkg: "raftboard/node", test: "TestHangingDiskCostsTheLeadership",
 	},
 	{

@@ -1,4 +1,4 @@
-package node
+package transport
 
 import (
 	"context"
@@ -14,7 +14,7 @@ const pipelinePatience = 2 * raftTimeout
 // a peer refuses an entry, raft reads no more answers. If it then sends two more
 // entries, the second call never returns, and the peer gets heartbeats but no
 // entries for as long as this node runs.
-func (p *patientTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+func (p *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	inner, err := p.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, err

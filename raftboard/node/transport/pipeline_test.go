@@ -1,4 +1,4 @@
-package node_test
+package transport_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // oneStream is a stream layer in memory, whose connections lead to itself.
@@ -57,7 +57,7 @@ func TestPipelineThatNobodyReadsEnds(t *testing.T) {
 				inner := raft.NewNetworkTransport(stream, 1, 10*time.Second, io.Discard)
 				life, end := context.WithCancel(t.Context())
 				defer end()
-				pipeline, err := node.NewPipeline(inner, life)
+				pipeline, err := transport.NewPipeline(inner, life)
 				if err != nil {
 					t.Fatal(err)
 				}

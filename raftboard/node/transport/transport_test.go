@@ -1,15 +1,29 @@
-package node_test
+package transport_test
 
 import (
 	"context"
 	"math"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
 
 // A leader waits for a peer that is down, and does not fail: raft would back
 // off, and leave the peer alone for seconds after it has come back.
@@ -25,12 +39,12 @@ func TestLeaderWaitsForADeadPeer(t *testing.T) {
 			dials := make(chan struct{}, 100)
 			life, end := context.WithCancel(t.Context())
 			defer end()
-			transport := node.NewPatientTransport(freeAddresses(t, 1)[0], func() { dials <- struct{}{} }, row.leading, life)
-			defer func() { _ = transport.Close() }()
+			tested := transport.NewWaiting(freeAddress(t), func() { dials <- struct{}{} }, row.leading, life)
+			defer func() { _ = tested.Close() }()
 			ended := make(chan error, 1)
 			go func() {
 				var answer raft.AppendEntriesResponse
-				ended <- transport.AppendEntries("dead.1", raft.ServerAddress(freeAddresses(t, 1)[0]), &raft.AppendEntriesRequest{Term: 7}, &answer)
+				ended <- tested.AppendEntries("dead.1", raft.ServerAddress(freeAddress(t)), &raft.AppendEntriesRequest{Term: 7}, &answer)
 			}()
 			if row.leading {
 				for range 3 {
@@ -81,7 +95,7 @@ func TestHeartbeatsAreSpared(t *testing.T) {
 		{"what is committed, to a peer that was just heard", commit, long, []time.Duration{0}, true, false, true, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			peer := node.NewPatientTransport(freeAddresses(t, 1)[0], func() {}, true, t.Context())
+			peer := transport.NewWaiting(freeAddress(t), func() {}, true, t.Context())
 			defer func() { _ = peer.Close() }()
 			received := make(chan struct{}, 1)
 			peer.SetHeartbeatHandler(func(rpc raft.RPC) {
@@ -111,39 +125,15 @@ func TestHeartbeatsAreSpared(t *testing.T) {
 				looks++
 				return row.quiet[min(looks, len(row.quiet))-1]
 			}
-			transport := node.NewCalmTransport(freeAddresses(t, 1)[0], quiet, func() bool { return row.leading }, row.enough, life)
-			defer func() { _ = transport.Close() }()
+			tested := transport.NewSparing(freeAddress(t), quiet, func() bool { return row.leading }, row.enough, life)
+			defer func() { _ = tested.Close() }()
 			var answer raft.AppendEntriesResponse
-			if err := transport.AppendEntries("peer.1", peer.LocalAddr(), &row.message, &answer); err != nil {
+			if err := tested.AppendEntries("peer.1", peer.LocalAddr(), &row.message, &answer); err != nil {
 				t.Fatal(err)
 			}
 			if sent := len(received) == 1; sent != row.sent || answer.Success != row.sent || looks != row.looks {
 				t.Errorf("sent: %t, answered: %t, after %d looks; want %t and %d", sent, answer.Success, looks, row.sent, row.looks)
 			}
 		})
-	}
-}
-
-// TestLeaderHearsItsPeers: a leader knows for how long each peer has been silent,
-// which is what spares heartbeats to those that are not, and goes on leading.
-func TestLeaderHearsItsPeers(t *testing.T) {
-	c := newCluster(t, 3).startAll()
-	leader := c.leader()
-	const heartbeat = 300 * time.Millisecond // as newCluster has it
-	peer := func(i int) raft.ServerAddress { return raft.ServerAddress(c.options[i].Members[i].Raft) }
-	var others []int
-	for i := range c.nodes {
-		if i != leader {
-			others = append(others, i)
-			eventually(t, "the leader hears a peer", func() bool { return node.Heard(c.nodes[leader], peer(i)) < heartbeat })
-		}
-	}
-	c.stop(others[0])
-	eventually(t, "the leader hears nothing of a peer that has stopped", func() bool {
-		return node.Heard(c.nodes[leader], peer(others[0])) > 2*heartbeat
-	})
-	eventually(t, "it still hears the other one", func() bool { return node.Heard(c.nodes[leader], peer(others[1])) < heartbeat })
-	if !c.nodes[leader].Leading() {
-		t.Error("it does not lead any more")
 	}
 }

@@ -1,0 +1,126 @@
+package node_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/transport"
+)
+
+// Whoever is not one of ours gets a reason and nothing else.
+func TestHandshakeRefuses(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3).startAll()
+	ours := node.HelloOf(c.nodes[1])
+	for _, row := range []struct {
+		name   string
+		change func(*transport.Hello)
+		reason string // empty: welcome
+	}{
+		{"a member", func(*transport.Hello) {}, ""},
+		{"another cluster", func(h *transport.Hello) { h.Cluster = "other" }, `belongs to cluster "other"`},
+		{"another generation", func(h *transport.Hello) { h.Generation = 2 }, "generation 2"},
+		{"a stranger", func(h *transport.Hello) { h.Name = "n9" }, "not a member"},
+		{"a member without its past", func(h *transport.Hello) { h.Instance = uuid.New() }, "lost its disk"},
+		{"a namesake", func(h *transport.Hello) { h.Name = "n1" }, `another node is named "n1"`},
+		{"nobody", func(h *transport.Hello) { *h = transport.Hello{} }, "cluster"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			conn := dialRaft(t, c.options[0].Members[0].Raft)
+			from := ours
+			row.change(&from)
+			welcome, err := transport.Greet(conn, transport.PurposeProbe, from)
+			name, refusal := welcome.Name, welcome.Refusal
+			if err != nil || name != "n1" || (refusal == "") != (row.reason == "") || !strings.Contains(refusal, row.reason) {
+				t.Errorf("%q says %q, %v; want %q", name, refusal, err, row.reason)
+			}
+			if _, err := conn.Read(make([]byte, 1)); err == nil {
+				t.Error("the connection goes on")
+			}
+		})
+	}
+}
+
+func dialRaft(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// More silent connections than there are slots are dropped, the node goes on
+// with those it has, and its end waits for none of them.
+func TestHandshakesAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	var held []net.Conn
+	for range transport.MaxHandshaking {
+		held = append(held, dialRaft(t, c.options[0].Members[0].Raft))
+	}
+	eventually(t, "one more is dropped", func() bool {
+		conn := dialRaft(t, c.options[0].Members[0].Raft)
+		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err := conn.Read(make([]byte, 1))
+		var slow net.Error
+		return err != nil && !(errors.As(err, &slow) && slow.Timeout())
+	})
+	for _, conn := range held[1:] {
+		_ = conn.Close()
+	}
+	eventually(t, "a node of ours is heard again", func() bool {
+		welcome, err := transport.Greet(dialRaft(t, c.options[0].Members[0].Raft), transport.PurposeProbe, node.HelloOf(c.nodes[0]))
+		return err == nil && welcome.Refusal == ""
+	})
+	// A handshake has five seconds. A busy machine may need as many for the end
+	// of a node, but not each time.
+	took := time.Hour
+	for tries := 0; tries < 3 && took > 4*time.Second; tries++ {
+		if tries > 0 {
+			c.startAll()
+		}
+		dialRaft(t, c.options[0].Members[0].Raft)
+		began := time.Now()
+		c.stop(0)
+		took = time.Since(began)
+	}
+	if took > 4*time.Second {
+		t.Errorf("the end waited %v for a connection that said nothing", took)
+	}
+}
+
+// TestLeaderHearsItsPeers: a leader knows for how long each peer has been silent,
+// which is what spares heartbeats to those that are not, and goes on leading.
+func TestLeaderHearsItsPeers(t *testing.T) {
+	c := newCluster(t, 3).startAll()
+	leader := c.leader()
+	const heartbeat = 300 * time.Millisecond // as newCluster has it
+	peer := func(i int) raft.ServerAddress { return raft.ServerAddress(c.options[i].Members[i].Raft) }
+	var others []int
+	for i := range c.nodes {
+		if i != leader {
+			others = append(others, i)
+			eventually(t, "the leader hears a peer", func() bool { return node.Heard(c.nodes[leader], peer(i)) < heartbeat })
+		}
+	}
+	c.stop(others[0])
+	eventually(t, "the leader hears nothing of a peer that has stopped", func() bool {
+		return node.Heard(c.nodes[leader], peer(others[0])) > 2*heartbeat
+	})
+	eventually(t, "it still hears the other one", func() bool { return node.Heard(c.nodes[leader], peer(others[1])) < heartbeat })
+	if !c.nodes[leader].Leading() {
+		t.Error("it does not lead any more")
+	}
+}

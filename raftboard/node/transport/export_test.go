@@ -1,0 +1,78 @@
+package transport
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+const MaxHandshake = maxHandshake
+
+// Alone is the identity of a node that has met nobody.
+type Alone struct{}
+
+func (Alone) Self() Self                   { return Self{Cluster: "test", Name: "n1", Generation: 1} }
+func (Alone) Meet(string, uuid.UUID) error { return nil }
+
+// AnswerHandshake is the listener's half of a handshake, for a node by itself.
+func AnswerHandshake(conn net.Conn) error {
+	port := &Port{
+		options: Options{Identity: Alone{}, Logger: hclog.NewNullLogger(), Disagreed: func(Hello, error) {}},
+		starts:  map[string]Hello{}, joined: make(chan struct{}),
+	}
+	_, err := port.answer(conn)
+	return err
+}
+
+// ReadHello reads a frame.
+func ReadHello(r io.Reader) (Hello, error) {
+	var from Hello
+	err := readFrame(r, &from)
+	return from, err
+}
+
+// NewWaiting makes a transport over a listener for a leader, to peers that were
+// never heard. dialled is called at every dial.
+func NewWaiting(listen string, dialled func(), leading bool, life context.Context) *Transport {
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		panic(err)
+	}
+	stream := &countingStream{Listener: listener, dialled: dialled}
+	return &Transport{
+		NetworkTransport: raft.NewNetworkTransport(stream, 1, time.Second, io.Discard),
+		leading:          func(uint64) bool { return leading },
+		heard:            func(raft.ServerAddress) time.Duration { return time.Hour },
+		life:             life,
+	}
+}
+
+// NewSparing makes a transport that spares heartbeats, to a peer that has been
+// quiet for the result of quiet.
+func NewSparing(listen string, quiet func() time.Duration, leading func() bool, enough time.Duration, life context.Context) *Transport {
+	made := NewWaiting(listen, func() {}, true, life)
+	made.heard = func(raft.ServerAddress) time.Duration { return quiet() }
+	made.leading = func(uint64) bool { return leading() }
+	made.quiet = enough
+	return made
+}
+
+// NewPipeline opens a pipeline over a transport, for a node that ends with life.
+func NewPipeline(inner *raft.NetworkTransport, life context.Context) (raft.AppendPipeline, error) {
+	return (&Transport{NetworkTransport: inner, life: life}).AppendEntriesPipeline("peer.1", "peer")
+}
+
+type countingStream struct {
+	net.Listener
+	dialled func()
+}
+
+func (s *countingStream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	s.dialled()
+	return net.DialTimeout("tcp", string(address), timeout)
+}

@@ -1,0 +1,269 @@
+package transport
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// The raft port speaks one small handshake before anything else, so that a
+// node of another cluster, of an older generation or with a forgotten past
+// never gets as far as a vote.
+//
+//	dialer  → magic, purpose, length, hello (JSON)
+//	listener→ length, welcome (JSON); a refusal says why, and the connection ends
+const (
+	// HandshakeMagic begins each connection.
+	HandshakeMagic   = "CDR1"
+	handshakeTimeout = 5 * time.Second
+	maxHandshake     = 16 << 10 // bytes of a hello or welcome: a refusal holds two member lists
+	// MaxHandshaking bounds the connections that have not completed the handshake.
+	MaxHandshaking = 64
+)
+
+// Purpose says what a connection to the raft port is for.
+type Purpose byte
+
+// The purposes.
+const (
+	PurposeRaft     Purpose = 'R' // hashicorp/raft's own protocol
+	PurposeStanding Purpose = 'T' // questions for the peer's Standing
+	PurposeProbe    Purpose = 'P' // nothing: the handshake is the question
+)
+
+// Hello is what each end says first.
+type Hello struct {
+	Cluster    string    `json:"cluster"`
+	Generation uint64    `json:"generation"`
+	Name       string    `json:"name"`
+	Instance   uuid.UUID `json:"instance"`
+	// Start counts the starts of the node, and Run is drawn at each. They tell a
+	// copy of a data directory from its original.
+	Start uint64    `json:"start"`
+	Run   uuid.UUID `json:"run"`
+	// Members is the list in the node's configuration. Agreed: the node has
+	// listened for an election timeout and found no other list. Joined: its raft
+	// log begins with the list.
+	Members Roster `json:"members"`
+	Agreed  bool   `json:"agreed"`
+	Joined  bool   `json:"joined"`
+	// Peers are the instances of the other nodes that this one has met.
+	Peers map[string]uuid.UUID `json:"peers"`
+}
+
+// Welcome is the listener's answer.
+type Welcome struct {
+	Hello
+	Refusal string `json:"refusal,omitempty"`
+}
+
+// RefusedError is the refusal of a listener, as its dialer gets it.
+type RefusedError struct {
+	peer   string
+	reason string
+	From   uuid.UUID // instance of the listener
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("node %q refuses us: %s", e.peer, e.reason) }
+
+// Self is the identity of this node, and of the peers that it has met.
+type Self struct {
+	Cluster    string
+	Generation uint64
+	Name       string
+	Instance   uuid.UUID
+	Starts     uint64
+	Peers      map[string]uuid.UUID
+}
+
+// Identity keeps this node's identity durably. Its methods may be called concurrently.
+type Identity interface {
+	Self() Self
+	// Meet records the instance of a peer. It returns an error for a peer that was
+	// met as another instance, or that cannot be recorded.
+	Meet(peer string, instance uuid.UUID) error
+}
+
+// Roster is the member list that nodes compare: raft addresses by name.
+type Roster map[string]string
+
+func (r Roster) String() string {
+	texts := make([]string, 0, len(r))
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		texts = append(texts, fmt.Sprintf("%s=%s", name, r[name]))
+	}
+	return fmt.Sprintf("%q", texts) // quoted: the other list may be anything
+}
+
+// answer is the listener's half of the handshake.
+func (p *Port) answer(conn net.Conn) (Purpose, error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return 0, err
+	}
+	head := make([]byte, len(HandshakeMagic)+1)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return 0, fmt.Errorf("no handshake: %w", err)
+	}
+	if string(head[:len(HandshakeMagic)]) != HandshakeMagic {
+		return 0, fmt.Errorf("not a conductord node: its first bytes are %q", head)
+	}
+	var from Hello
+	if err := readFrame(conn, &from); err != nil {
+		return 0, fmt.Errorf("bad handshake: %w", err)
+	}
+	refusal := p.judge(from)
+	reply := Welcome{Hello: p.Hello()}
+	if refusal != nil {
+		reply.Refusal = refusal.Error()
+	}
+	if err := writeFrame(conn, nil, reply); err != nil {
+		return 0, err
+	}
+	if refusal != nil {
+		return 0, refusal
+	}
+	return Purpose(head[len(HandshakeMagic)]), conn.SetDeadline(time.Time{})
+}
+
+// Greet is the dialer's half of the handshake. The welcome may be a refusal.
+func Greet(conn net.Conn, what Purpose, from Hello) (Welcome, error) {
+	var reply Welcome
+	if err := writeFrame(conn, append([]byte(HandshakeMagic), byte(what)), from); err != nil {
+		return reply, err
+	}
+	err := readFrame(conn, &reply)
+	return reply, err
+}
+
+// introduce is the dialer's half of the handshake.
+func (p *Port) introduce(conn net.Conn, peer string, what Purpose, timeout time.Duration) (Hello, error) {
+	if timeout <= 0 || timeout > handshakeTimeout {
+		timeout = handshakeTimeout
+	}
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return Hello{}, err
+	}
+	reply, err := Greet(conn, what, p.Hello())
+	if err != nil {
+		return reply.Hello, fmt.Errorf("no handshake with node %q: %w", peer, err)
+	}
+	if reply.Refusal != "" {
+		_ = p.sameCluster(reply.Hello) // calls Disagreed; the refusal has the same reason
+		return reply.Hello, &RefusedError{peer: peer, reason: reply.Refusal, From: reply.Instance}
+	}
+	if reply.Name != peer {
+		return reply.Hello, fmt.Errorf("the address of node %q is that of node %q", peer, reply.Name)
+	}
+	if err := p.judge(reply.Hello); err != nil {
+		return reply.Hello, err
+	}
+	return reply.Hello, conn.SetDeadline(time.Time{})
+}
+
+// Hello is what this node says first.
+func (p *Port) Hello() Hello {
+	id := p.options.Identity.Self()
+	return Hello{
+		Cluster: id.Cluster, Generation: id.Generation, Name: id.Name, Instance: id.Instance,
+		Start: id.Starts, Run: p.options.Run, Members: p.options.Roster, Agreed: p.Agreed(), Joined: p.Joined(), Peers: id.Peers,
+	}
+}
+
+// judge returns an error unless the other node is a member of this cluster.
+func (p *Port) judge(other Hello) error {
+	if err := p.sameCluster(other); err != nil {
+		return err
+	}
+	own := p.options.Identity.Self()
+	switch {
+	case other.Name == own.Name && other.Instance != own.Instance:
+		return fmt.Errorf("another node is named %q too", own.Name)
+	case other.Name == own.Name && other.Run != p.options.Run:
+		return fmt.Errorf("node %q runs already, from this data directory or a copy of it: its start %d is beside start %d", own.Name, other.Start, own.Starts)
+	case other.Name == own.Name:
+		return nil // raft may dial its own address
+	case p.options.Roster[other.Name] == "":
+		return fmt.Errorf("node %q is not a member of the cluster", other.Name)
+	}
+	for name, instance := range other.Peers {
+		if known, met := own.Peers[name]; met && known != instance {
+			return fmt.Errorf("two nodes use the name %q, or it was made anew: node %q has met %s, and node %q has met %s", name, other.Name, instance, own.Name, known)
+		}
+	}
+	if err := p.options.Identity.Meet(other.Name, other.Instance); err != nil {
+		return err
+	}
+	return p.latest(other)
+}
+
+// sameCluster returns an error unless cluster, generation and member list agree.
+func (p *Port) sameCluster(other Hello) error {
+	own := p.options.Identity.Self()
+	switch {
+	case other.Cluster != own.Cluster:
+		return fmt.Errorf("node %q belongs to cluster %q, and node %q to cluster %q", other.Name, other.Cluster, own.Name, own.Cluster)
+	case other.Generation != own.Generation:
+		return fmt.Errorf("node %q is of generation %d of the cluster, and node %q of generation %d", other.Name, other.Generation, own.Name, own.Generation)
+	case maps.Equal(other.Members, p.options.Roster):
+		return nil
+	}
+	err := fmt.Errorf("node %q and node %q of cluster %q list different members: %v and %v: correct cluster.members in their files, which must be alike",
+		other.Name, own.Name, own.Cluster, other.Members, p.options.Roster)
+	p.options.Disagreed(other, err)
+	return err
+}
+
+// latest refuses an earlier process of a node once a later one was seen. A
+// process cannot come back, so one of the two runs from a copy of the data
+// directory.
+func (p *Port) latest(other Hello) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.starts[other.Name]
+	if other.Start < known.Start || (other.Start == known.Start && other.Run != known.Run) {
+		return fmt.Errorf("node %q runs twice, or from an old copy of its data directory: start %d (process %s) comes after start %d (process %s)",
+			other.Name, other.Start, other.Run, known.Start, known.Run)
+	}
+	p.starts[other.Name] = other
+	return nil
+}
+
+func writeFrame(w io.Writer, head []byte, message any) error {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	if len(body) > maxHandshake {
+		return fmt.Errorf("handshake of %d bytes is over the limit of %d", len(body), maxHandshake)
+	}
+	frame := binary.BigEndian.AppendUint16(head, uint16(len(body)))
+	_, err = w.Write(append(frame, body...))
+	return err
+}
+
+func readFrame(r io.Reader, message any) error {
+	var size [2]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return err
+	}
+	length := binary.BigEndian.Uint16(size[:])
+	if length > maxHandshake {
+		return fmt.Errorf("handshake of %d bytes is over the limit of %d", length, maxHandshake)
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, message); err != nil {
+		return errors.New("the handshake is not what a node says")
+	}
+	return nil
+}

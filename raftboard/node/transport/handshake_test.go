@@ -1,0 +1,109 @@
+package transport_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/raftboard/node/transport"
+)
+
+// Garbage on the raft port is refused, and the node goes on.
+func TestHandshakeSurvivesGarbage(t *testing.T) {
+	t.Parallel()
+	magic := transport.HandshakeMagic + string(transport.PurposeRaft)
+	for _, row := range []struct{ name, bytes, reason string }{
+		{"nothing", "", "no handshake"},
+		{"HTTP", "GET / HTTP/1.1\r\n\r\n", "not a conductord node"},
+		{"zeros", strings.Repeat("\x00", 100), "not a conductord node"},
+		{"half a magic", "CD", "no handshake"},
+		{"no length", magic, "bad handshake"},
+		{"a huge length", magic + "\xff\xff" + strings.Repeat("x", 70_000), "over the limit"},
+		{"one byte over the limit", magic + "\x40\x01" + strings.Repeat("x", 20_000), "over the limit"},
+		{"half a hello", magic + "\x00\x10{", "bad handshake"},
+		{"no JSON", magic + "\x00\x04oops", "not what a node says"},
+		{"null", magic + "\x00\x04null", "belongs to cluster"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if err := transport.AnswerHandshake(&script{Reader: bytes.NewReader([]byte(row.bytes))}); err == nil || !strings.Contains(err.Error(), row.reason) {
+				t.Errorf("got %v, want %q", err, row.reason)
+			}
+		})
+	}
+}
+
+// script is a connection that says something and listens to nothing.
+type script struct {
+	net.Conn
+	*bytes.Reader
+}
+
+func (s *script) Read(into []byte) (int, error)    { return s.Reader.Read(into) }
+func (s *script) Write(from []byte) (int, error)   { return len(from), nil }
+func (s *script) SetDeadline(time.Time) error      { return nil }
+func (s *script) Close() error                     { return nil }
+func (s *script) SetReadDeadline(time.Time) error  { return nil }
+func (s *script) SetWriteDeadline(time.Time) error { return nil }
+
+func FuzzHandshake(f *testing.F) {
+	f.Add([]byte(transport.HandshakeMagic + "R\x00\x02{}"))
+	f.Add([]byte(transport.HandshakeMagic + "T\xff\xff"))
+	f.Add([]byte(`CDR1R` + "\x00\x53" + `{"cluster":"test","generation":1,"name":"n2","instance":"00000000-0000-0000-0000-00"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		// Nobody is a member here, so that nothing may pass.
+		if err := transport.AnswerHandshake(&script{Reader: bytes.NewReader(data)}); err == nil {
+			t.Errorf("%q passed", data)
+		}
+		if _, err := transport.ReadHello(bytes.NewReader(data)); err == nil && (len(data) < 2 || int(binary.BigEndian.Uint16(data)) > transport.MaxHandshake) {
+			t.Errorf("%q is a hello", data)
+		}
+	})
+}
+
+// A peer that hangs costs one question under way and one that waits, however
+// many rounds go by; and every question is answered.
+func TestAskerIsBounded(t *testing.T) {
+	here, there := net.Pipe()
+	release := make(chan struct{})
+	var served sync.WaitGroup
+	served.Go(func() {
+		transport.AnswerQuestions(there, func(int64) {}, func() transport.Standing { <-release; return transport.Standing{Term: 7, Commit: 42} })
+	})
+	asker := &transport.Asker{Timeout: patience, Dial: func() (net.Conn, error) { return here, nil }}
+	const questions = 1_000
+	answers := make(chan error, questions)
+	for range questions {
+		asker.Ask(func(stands transport.Standing, err error) {
+			if err == nil && (stands.Term != 7 || stands.Commit != 42) {
+				t.Errorf("told of term %d and commit index %d", stands.Term, stands.Commit)
+			}
+			answers <- err
+		})
+	}
+	close(release)
+	told := 0
+	for range questions {
+		switch err := <-answers; {
+		case err == nil:
+			told++
+		case !errors.Is(err, transport.ErrOvertaken):
+			t.Error(err)
+		}
+	}
+	if told == 0 || told > 2 {
+		t.Errorf("%d questions reached the peer, want the first and the last", told)
+	}
+	asker.Close()
+	asker.Ask(func(_ transport.Standing, err error) {
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+	_ = there.Close()
+	served.Wait()
+}

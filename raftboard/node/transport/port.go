@@ -1,0 +1,326 @@
+// Package transport carries raft's messages between the nodes of a cluster.
+//
+// A Port is a node's raft port. Each connection begins with a handshake, in which
+// both ends show that they are members of one cluster, with one member list, and
+// that neither runs from a copy of a data directory. Its Purpose then is raft, a
+// question for a peer's Standing (Asker), or nothing more than the handshake.
+// A Transport is raft's own transport over a Port, without what makes raft back
+// off from a peer that restarts, or block on a peer that refuses an entry.
+//
+// Guarantees: no byte of raft is exchanged with a node that the handshake
+// refuses, and none with anybody before Join. Connections, handshakes and
+// questions under way are bounded. Close ends all connections and goroutines.
+//
+// Assumed: no node forges another's handshake; the network is as private as the
+// configuration says. Methods may be called concurrently.
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Options of a port. Its functions may be called concurrently, and before Open returns.
+type Options struct {
+	Address  string // where to listen
+	Identity Identity
+	Roster   Roster    // the members, as this node's configuration lists them
+	Run      uuid.UUID // of this process
+	// Settled is when this node has listened for long enough to know of other
+	// member lists; from then on it agrees with its own.
+	Settled time.Time
+
+	Listen func(address string) (net.Listener, error)
+	Dial   func(ctx context.Context, address string) (net.Conn, error)
+	Logger hclog.Logger
+
+	// Refused is called for a connection that was not accepted.
+	Refused func(remote net.Addr, reason error)
+	// Greeted is called with the outcome of every handshake that this node began.
+	Greeted func(peer string, other Hello, err error)
+	// Disagreed is called for each node of this cluster with another member list.
+	Disagreed func(other Hello, err error)
+	// Mute reports whether this node must not lead; raft then sends nothing.
+	Mute func() bool
+	// Standing answers the questions of other nodes; Hear gets the cluster's time
+	// that comes with a question, in Unix nanoseconds, or 0.
+	Standing func() Standing
+	Hear     func(told int64)
+}
+
+// Port is the raft port: it carries out handshakes and hands each connection to
+// its purpose. It implements raft.StreamLayer.
+type Port struct {
+	options  Options
+	listener net.Listener
+	joined   chan struct{}                 // closed by Join
+	names    map[raft.ServerAddress]string // of the members; does not change
+
+	accepted chan net.Conn   // raft connections after their handshake, for Accept
+	slots    chan struct{}   // bounds handshakes under way
+	life     context.Context // ends with Close, and with it each dial
+	end      context.CancelFunc
+	closing  sync.Once
+	serving  sync.WaitGroup
+
+	// answers are when peers were last heard on raft's own connections to them;
+	// the map does not change.
+	answers map[raft.ServerAddress]*lastHeard
+
+	mu     sync.Mutex
+	conns  map[*trackedConn]struct{} // what Close must end; under mu
+	starts map[string]Hello          // the latest process of each node that was heard; under mu
+}
+
+// Open listens. It owns goroutines until Close.
+func Open(options Options) (*Port, error) {
+	listener, err := options.Listen(options.Address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on the raft port: %w", err)
+	}
+	p := &Port{
+		options: options, listener: listener, joined: make(chan struct{}),
+		names: make(map[raft.ServerAddress]string, len(options.Roster)), answers: make(map[raft.ServerAddress]*lastHeard, len(options.Roster)),
+		accepted: make(chan net.Conn), slots: make(chan struct{}, MaxHandshaking),
+		conns: map[*trackedConn]struct{}{}, starts: map[string]Hello{},
+	}
+	p.life, p.end = context.WithCancel(context.Background())
+	for name, address := range options.Roster {
+		p.names[raft.ServerAddress(address)] = name
+		p.answers[raft.ServerAddress(address)] = &lastHeard{began: time.Now()}
+	}
+	p.serving.Go(p.listen)
+	return p, nil
+}
+
+// Join makes this node take part in raft. It must be called once.
+func (p *Port) Join() { close(p.joined) }
+
+// Joined reports whether this node takes part in raft.
+func (p *Port) Joined() bool {
+	select {
+	case <-p.joined:
+		return true
+	default:
+		return false
+	}
+}
+
+// Agreed reports whether this node has listened for long enough to agree with its
+// own member list.
+func (p *Port) Agreed() bool { return time.Now().After(p.options.Settled) }
+
+// Probe shakes hands with a member; Options.Greeted gets the outcome.
+func (p *Port) Probe(address raft.ServerAddress, timeout time.Duration) error {
+	conn, err := p.dial(address, PurposeProbe, timeout)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// Asker returns an asker of the member at an address, with a connection of its own.
+// told is the cluster's time that goes with each question; nil: none.
+func (p *Port) Asker(address raft.ServerAddress, timeout time.Duration, told func() int64) *Asker {
+	dial := func() (net.Conn, error) { return p.dial(address, PurposeStanding, timeout) }
+	return &Asker{Address: address, Dial: dial, Timeout: timeout, Told: told}
+}
+
+// lastHeard is a moment, as the time that had passed since began.
+type lastHeard struct {
+	began time.Time
+	after atomic.Int64 // nanoseconds; 0: never
+}
+
+func (l *lastHeard) now() { l.after.Store(int64(time.Since(l.began))) }
+
+// ago is how long ago that was; very long if never.
+func (l *lastHeard) ago() time.Duration {
+	after := l.after.Load()
+	if after == 0 {
+		return math.MaxInt64
+	}
+	return time.Since(l.began) - time.Duration(after)
+}
+
+// Quiet is how long a peer has answered nothing to raft.
+func (p *Port) Quiet(address raft.ServerAddress) time.Duration {
+	if answers := p.answers[address]; answers != nil {
+		return answers.ago()
+	}
+	return math.MaxInt64
+}
+
+func (p *Port) listen() {
+	for {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			select {
+			case <-p.life.Done():
+				return
+			case <-time.After(100 * time.Millisecond): // out of descriptors, say: try again, calmly
+				p.options.Logger.Warn("cannot accept on the raft port", "error", err)
+				continue
+			}
+		}
+		select {
+		case p.slots <- struct{}{}:
+			p.serving.Go(func() { p.greet(p.tracked(conn)) })
+		default:
+			p.options.Refused(conn.RemoteAddr(), fmt.Errorf("%d connections have not completed the handshake yet", MaxHandshaking))
+			_ = conn.Close()
+		}
+	}
+}
+
+// greet answers one handshake and hands the connection over.
+func (p *Port) greet(conn net.Conn) {
+	what, err := p.answer(conn)
+	<-p.slots
+	if err != nil {
+		p.options.Refused(conn.RemoteAddr(), err)
+		_ = conn.Close()
+		return
+	}
+	switch what {
+	case PurposeStanding:
+		AnswerQuestions(conn, p.options.Hear, p.options.Standing)
+		_ = conn.Close()
+	case PurposeRaft:
+		select {
+		case p.accepted <- conn:
+		case <-p.life.Done():
+			_ = conn.Close()
+		}
+	default:
+		_ = conn.Close()
+	}
+}
+
+// tracked makes Close end the connection: raft's transport leaves those that it
+// accepted to the other end.
+func (p *Port) tracked(conn net.Conn) *trackedConn {
+	kept := &trackedConn{Conn: conn, port: p}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.life.Done():
+		_ = conn.Close()
+	default:
+		p.conns[kept] = struct{}{}
+	}
+	return kept
+}
+
+// trackedConn is a connection that the port knows until it is closed.
+type trackedConn struct {
+	net.Conn
+	port *Port
+	peer *lastHeard // notes each read; nil: not a connection that raft has made
+}
+
+// Read reads. The end of the node is the end of the stream, and no fault.
+func (c *trackedConn) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if n > 0 && c.peer != nil {
+		c.peer.now()
+	}
+	if err != nil && c.port.life.Err() != nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// errMute refuses raft's messages while the disk hangs: followers that hear them
+// would not elect another leader.
+var errMute = errors.New("the disk of this node hangs: it sends nothing that keeps it the leader")
+
+// Write writes, except raft's messages while the node is mute.
+func (c *trackedConn) Write(from []byte) (int, error) {
+	if c.peer != nil && c.port.options.Mute() {
+		return 0, errMute
+	}
+	return c.Conn.Write(from)
+}
+
+// Close closes the connection.
+func (c *trackedConn) Close() error {
+	c.port.mu.Lock()
+	delete(c.port.conns, c)
+	c.port.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// Dial makes a raft connection. It implements raft.StreamLayer.
+func (p *Port) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return p.dial(address, PurposeRaft, timeout)
+}
+
+func (p *Port) dial(address raft.ServerAddress, what Purpose, timeout time.Duration) (net.Conn, error) {
+	dialing, cancel := context.WithTimeout(p.life, timeout)
+	dialed, err := p.options.Dial(dialing, string(address))
+	cancel()
+	if err != nil {
+		return nil, err
+	}
+	conn := p.tracked(dialed)
+	peer := p.names[address]
+	other, err := p.introduce(conn, peer, what, timeout)
+	p.options.Greeted(peer, other, err)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	if what == PurposeRaft {
+		conn.peer = p.answers[address]
+	}
+	return conn, nil
+}
+
+// Accept waits for a raft connection. It implements net.Listener. Before this
+// node has joined it returns none: it must not vote in a cluster of other members.
+func (p *Port) Accept() (net.Conn, error) {
+	select {
+	case <-p.joined:
+	case <-p.life.Done():
+		return nil, net.ErrClosed
+	}
+	select {
+	case conn := <-p.accepted:
+		return conn, nil
+	case <-p.life.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close stops listening and ends every connection, also those in raft's
+// hands. It may be called more than once.
+func (p *Port) Close() error {
+	var err error
+	p.closing.Do(func() {
+		p.mu.Lock()
+		p.end()
+		for conn := range p.conns {
+			_ = conn.Conn.Close()
+		}
+		clear(p.conns)
+		p.mu.Unlock()
+		err = p.listener.Close()
+		p.serving.Wait()
+	})
+	return err
+}
+
+// Addr is where the port listens.
+func (p *Port) Addr() net.Addr { return p.listener.Addr() }

@@ -1,0 +1,210 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A question for a peer's Standing is a number that the asker has not used
+// before, and the cluster's time or zero. The answer is the same number and the
+// Standing, taken after the question arrived.
+const (
+	numberSize   = 8
+	questionSize = 16
+	answerSize   = 33
+)
+
+// Standing is the state of a node in raft, and its wall clock.
+type Standing struct {
+	Term    uint64
+	Commit  uint64 // index; 0 unless the node serves as the leader
+	Wall    int64  // Unix nanoseconds
+	Crowded bool   // its disk is short of space
+}
+
+// AnswerQuestions serves one connection until it ends.
+func AnswerQuestions(conn net.Conn, hear func(told int64), stand func() Standing) {
+	question := make([]byte, questionSize)
+	answer := make([]byte, answerSize)
+	for {
+		if _, err := io.ReadFull(conn, question); err != nil {
+			return
+		}
+		hear(int64(binary.BigEndian.Uint64(question[numberSize:])))
+		now := stand()
+		copy(answer, question[:numberSize])
+		binary.BigEndian.PutUint64(answer[numberSize:], now.Term)
+		binary.BigEndian.PutUint64(answer[2*numberSize:], now.Commit)
+		binary.BigEndian.PutUint64(answer[3*numberSize:], uint64(now.Wall))
+		answer[4*numberSize] = 0
+		if now.Crowded {
+			answer[4*numberSize] = 1
+		}
+		if _, err := conn.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+// ErrOvertaken is the answer to a question that a later one has replaced.
+var ErrOvertaken = errors.New("a later question has taken the place of this one")
+
+// Asker asks one peer for its Standing, over one connection that it makes when
+// needed. One question is under way and one waits, however long the peer takes: a
+// later question replaces the one that waits, because its answer is as good.
+// Fields are set before the first question.
+type Asker struct {
+	Address raft.ServerAddress
+	Dial    func() (net.Conn, error)
+	Timeout time.Duration // of an answer
+	Told    func() int64  // the cluster's time that goes with a question, in Unix nanoseconds, or 0; nil: 0
+
+	mu      sync.Mutex
+	waiting *question      // nil: none; under mu
+	asking  bool           // a goroutine carries out questions; under mu
+	closed  bool           // under mu
+	conn    net.Conn       // nil: none; written by the asking goroutine, under mu
+	number  uint64         // of the last question; of the asking goroutine
+	done    sync.WaitGroup // the asking goroutine
+}
+
+// question is answered exactly once. The answer must not block.
+type question struct{ answer func(Standing, error) }
+
+// Ask calls answer once, with the peer's Standing at a moment after this call. The
+// answer must not block.
+func (a *Asker) Ask(answer func(Standing, error)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		answer(Standing{}, net.ErrClosed)
+		return
+	}
+	if a.waiting != nil {
+		a.waiting.answer(Standing{}, ErrOvertaken)
+	}
+	a.waiting = &question{answer}
+	if !a.asking {
+		a.asking = true
+		a.done.Go(a.run) // ends when no question waits
+	}
+}
+
+func (a *Asker) run() {
+	for {
+		a.mu.Lock()
+		current := a.waiting
+		a.waiting = nil
+		if current == nil {
+			a.asking = false
+			a.mu.Unlock()
+			return
+		}
+		kept := a.conn != nil
+		a.mu.Unlock()
+		stands, err := a.try()
+		var slow net.Error
+		if err != nil && kept && !(errors.As(err, &slow) && slow.Timeout()) {
+			// The peer may have restarted since the last question.
+			stands, err = a.try()
+		}
+		current.answer(stands, err)
+	}
+}
+
+// try asks once. A connection that has failed is not used again: an answer
+// that comes late must not be taken for that of another question.
+func (a *Asker) try() (Standing, error) {
+	conn, err := a.connection()
+	if err != nil {
+		return Standing{}, err
+	}
+	stands, err := a.exchange(conn)
+	if err != nil {
+		a.mu.Lock()
+		a.conn = nil
+		a.mu.Unlock()
+		_ = conn.Close()
+	}
+	return stands, err
+}
+
+func (a *Asker) connection() (net.Conn, error) {
+	a.mu.Lock()
+	conn, closed := a.conn, a.closed
+	a.mu.Unlock()
+	if closed {
+		return nil, net.ErrClosed
+	}
+	if conn != nil {
+		return conn, nil
+	}
+	conn, err := a.Dial()
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, errors.Join(net.ErrClosed, conn.Close())
+	}
+	a.conn = conn
+	return conn, nil
+}
+
+func (a *Asker) exchange(conn net.Conn) (Standing, error) {
+	a.number++
+	var asked [questionSize]byte
+	binary.BigEndian.PutUint64(asked[:], a.number)
+	if a.Told != nil {
+		binary.BigEndian.PutUint64(asked[numberSize:], uint64(a.Told()))
+	}
+	if err := conn.SetDeadline(time.Now().Add(a.Timeout)); err != nil {
+		return Standing{}, err
+	}
+	if _, err := conn.Write(asked[:]); err != nil {
+		return Standing{}, err
+	}
+	var answer [answerSize]byte
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
+		return Standing{}, err
+	}
+	if got := binary.BigEndian.Uint64(answer[:]); got != a.number {
+		return Standing{}, fmt.Errorf("the answer is to question %d, and not to %d", got, a.number)
+	}
+	return Standing{
+		Term:    binary.BigEndian.Uint64(answer[numberSize:]),
+		Commit:  binary.BigEndian.Uint64(answer[2*numberSize:]),
+		Wall:    int64(binary.BigEndian.Uint64(answer[3*numberSize:])),
+		Crowded: answer[4*numberSize] == 1,
+	}, nil
+}
+
+// Close ends the question under way and waits for it. It may be called more
+// than once.
+func (a *Asker) Close() {
+	a.mu.Lock()
+	a.closed = true
+	if a.conn != nil {
+		_ = a.conn.Close()
+	}
+	a.mu.Unlock()
+	a.done.Wait()
+}
+
+// Askers ask one peer each.
+type Askers []*Asker
+
+// Close closes all.
+func (a Askers) Close() {
+	for _, peer := range a {
+		peer.Close()
+	}
+}

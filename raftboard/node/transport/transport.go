@@ -1,0 +1,106 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// raftTimeout bounds a call of raft's.
+	raftTimeout = 10 * time.Second
+	// maxPooled is how many idle connections to a peer are kept.
+	maxPooled = 3
+	// dialPause is how long to wait before a peer that is down is dialled again.
+	dialPause = 100 * time.Millisecond
+	// quietShare of the leader's lease may pass without a word from a peer before
+	// the leader asks: two heartbeats may be late or lost, and it still leads.
+	quietShare = 0.4
+)
+
+// Transport waits for a peer that is down where raft would count a failure: raft
+// backs off, in the end for ten seconds, so that a node which comes back would get
+// no entries for as long, and with one of three away the next stop of another would
+// block every write. It implements raft.Transport.
+type Transport struct {
+	*raft.NetworkTransport
+	leading func(term uint64) bool                 // reports whether this node still leads in the term
+	heard   func(raft.ServerAddress) time.Duration // how long a peer has answered nothing to raft
+	quiet   time.Duration                          // a peer that was heard since needs no heartbeat
+	life    context.Context                        // of this node
+}
+
+// New returns the transport of raft over a port. leading reports whether this node
+// leads in a term; it may be called concurrently. lease is the leader's.
+func New(port *Port, logger hclog.Logger, leading func(term uint64) bool, lease time.Duration) *Transport {
+	return &Transport{
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: port, MaxPool: maxPooled, Timeout: raftTimeout, Logger: logger,
+		}),
+		leading: leading, heard: port.Quiet, life: port.life, quiet: time.Duration(quietShare * float64(lease)),
+	}
+}
+
+// AppendEntries replicates entries to a peer, also heartbeats. It waits while
+// the peer cannot be dialled, until this node no longer leads or is closed.
+//
+// A heartbeat waits besides until the peer has been quiet for a while. raft
+// sends one twenty times within a heartbeat timeout, beside the messages that
+// carry the commit index, which are answered too and count as much on both
+// ends: that was most of what an idle leader costs. When this node no longer leads
+// after the wait, the heartbeat is not sent: it would delay the peer's election.
+func (p *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if isHeartbeat(args) && !p.awaitQuiet(target, args.Term) {
+		return nil
+	}
+	pause := time.NewTimer(dialPause)
+	defer pause.Stop()
+	for {
+		err := p.NetworkTransport.AppendEntries(id, target, args, resp)
+		if !undialled(err) || !p.leading(args.Term) {
+			return err
+		}
+		select {
+		case <-pause.C:
+			pause.Reset(dialPause)
+		case <-p.life.Done():
+			return err
+		}
+	}
+}
+
+// awaitQuiet returns when a peer has been quiet for long enough, or false if
+// that does not matter any more.
+func (p *Transport) awaitQuiet(target raft.ServerAddress, term uint64) bool {
+	for {
+		left := p.quiet - p.heard(target)
+		if left <= 0 {
+			return true
+		}
+		pause := time.NewTimer(left)
+		select {
+		case <-pause.C:
+		case <-p.life.Done():
+			pause.Stop()
+			return false
+		}
+		if !p.leading(term) {
+			return false
+		}
+	}
+}
+
+// isHeartbeat reports whether a message is a heartbeat, as raft's transport decides it.
+func isHeartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
+}
+
+// undialled reports whether a call failed before there was a connection.
+func undialled(err error) bool {
+	var operation *net.OpError
+	return errors.As(err, &operation) && operation.Op == "dial"
+}
