@@ -67,7 +67,7 @@ func (s *boardService) postAll(ctx context.Context, request *conductordv1.PostRe
 // with it, so that a job which somebody waits for is claimed by the entry that
 // posts it.
 func (s *boardService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
-	index, results, err := s.proposer.proposeWith(ctx, s.parking.board(c.GetPost().GetPostings()), c)
+	index, results, err := s.proposer.proposeWith(ctx, s.polls.piggyback(c.GetPost().GetPostings()), c)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -275,7 +275,7 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	finished, leave := s.parking.awaitFinish(id)
+	finished, leave := s.polls.awaitFinish(id)
 	defer leave()
 	index, err := s.reads.wait(ctx)
 	if err != nil {
@@ -294,8 +294,8 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 }
 
 // linger waits for a signal or the end of the time; both are no error. The end
-// of the reign or of the call is one.
-func (n *Node) linger(ctx context.Context, current *reign, timeout time.Duration, signal <-chan struct{}) error {
+// of the leadership or of the call is one.
+func (n *Node) linger(ctx context.Context, current *leadership, timeout time.Duration, signal <-chan struct{}) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {

@@ -16,8 +16,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// claimNext parks until there is a job. Looking costs the log nothing: a
-// command is proposed only when the state machine shows something to claim.
+// claimNext waits until there is a job. Looking writes nothing to the log: a command
+// is proposed only when the state machine shows something to claim.
 func (s *boardService) claimNext(ctx context.Context, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
 	wait, err := pollTime("wait", message.Wait)
 	if err != nil {
@@ -35,70 +35,70 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := s.hearEarlier(ctx, idOf(&request)); err != nil {
+	if err := s.awaitEarlierTry(ctx, idOf(&request)); err != nil {
 		return nil, 0, err
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	var passOn []fsm.Lane // where this claim was woken
+	var passOn []fsm.Lane // where this claim was woken, for the next waiter
 	var waiter *claimWaiter
 	for {
-		waiter = s.parking.park(request, claim, waiter)
+		waiter = s.polls.add(request, claim, waiter)
 		granted, index, err := s.tryClaim(ctx, request, claim)
 		if errors.Is(err, errClaimantDrained) {
-			s.parking.setAside(waiter)
-			s.parking.wake(passOn) // for those who may take it
+			s.polls.excludeDrained(waiter)
+			s.polls.wake(passOn) // for waiters that may take it
 			passOn, err = nil, nil
 		}
 		if err != nil || len(granted) > 0 {
-			s.parking.leave(waiter)
-			s.parking.wake(passOn) // there may be more for the next one
-			return s.grantedNow(granted, index, err)
+			s.polls.leave(waiter)
+			s.polls.wake(passOn) // there may be more for the next one
+			return s.claimNextResponse(granted, index, err)
 		}
-		s.parking.rest(waiter)
+		s.polls.setIdle(waiter)
 		next := s.awaitJobs(ctx, current, timer.C, waiter)
-		if granted, index, err = next.ridden.granted(); err != nil || len(granted) > 0 {
-			return s.grantedNow(granted, index, err)
+		if granted, index, err = next.outcome.granted(); err != nil || len(granted) > 0 {
+			return s.claimNextResponse(granted, index, err)
 		}
 		if next.over && next.err != nil {
 			return nil, 0, next.err
 		}
 		if next.over {
-			return s.grantedNow(nil, s.machine.AppliedIndex(), nil)
+			return s.claimNextResponse(nil, s.machine.AppliedIndex(), nil)
 		}
 		passOn = next.passOn
 	}
 }
 
-// hearEarlier waits for what comes of an earlier try that rides with a posting, so
-// that a repeat has its jobs at once.
-func (s *boardService) hearEarlier(ctx context.Context, id requestID) error {
-	earlier := s.parking.doubted(id)
+// awaitEarlierTry waits for the outcome of an earlier, piggybacked try, so that a
+// repeat gets its jobs at once.
+func (s *boardService) awaitEarlierTry(ctx context.Context, id requestID) error {
+	earlier := s.polls.undeliveredOutcome(id)
 	if earlier == nil {
 		return nil
 	}
-	if got := s.cameOf(ctx, id, earlier); errors.Is(got.err, jobs.ErrUncertain) {
+	if got := s.awaitOutcome(ctx, id, earlier); errors.Is(got.err, jobs.ErrUncertain) {
 		return got.err
 	}
 	return nil
 }
 
-// awakening is why a claim no longer rests.
-type awakening struct {
-	passOn []fsm.Lane // something may be claimable there
-	ridden proposed   // what came of the claim, where a posting has taken it along
-	over   bool       // it is to wait no longer
-	err    error      // why, unless its time is up
+// wakeUp is why a claim no longer waits.
+type wakeUp struct {
+	passOn  []fsm.Lane // something may be claimable there
+	outcome proposed   // of the claim, if it was piggybacked
+	over    bool       // the call ends
+	err     error      // why, unless the wait is over
 }
 
-func (s *boardService) awaitJobs(ctx context.Context, current *reign, timeUp <-chan time.Time, waiter *claimWaiter) awakening {
-	var next awakening
+func (s *boardService) awaitJobs(ctx context.Context, current *leadership, timeUp <-chan time.Time, waiter *claimWaiter) wakeUp {
+	var next wakeUp
 	select {
 	case next.passOn = <-waiter.woken:
 		return next
-	case next.ridden = <-waiter.ridden:
-		waiter.ridden <- next.ridden
-		s.parking.settle(idOf(&waiter.request))
+	case next.outcome = <-waiter.outcome:
+		waiter.outcome <- next.outcome
+		s.polls.delivered(idOf(&waiter.request))
 		return next
 	case <-timeUp:
 	case <-waiter.repeated:
@@ -109,19 +109,19 @@ func (s *boardService) awaitJobs(ctx context.Context, current *reign, timeUp <-c
 		next.err = ctx.Err()
 	}
 	next.over = true
-	if s.parking.leave(waiter) { // it may be granted yet, and nobody would know
-		next.ridden = s.cameOf(ctx, idOf(&waiter.request), waiter.ridden)
+	if s.polls.leave(waiter) { // it may still be granted
+		next.outcome = s.awaitOutcome(ctx, idOf(&waiter.request), waiter.outcome)
 	}
 	return next
 }
 
-// cameOf waits for what comes of a claim that rides. A repeat may wait for the
-// same: the answer stays where it was.
-func (s *boardService) cameOf(ctx context.Context, id requestID, ridden chan proposed) proposed {
+// awaitOutcome waits for the outcome of a piggybacked claim. It puts the outcome back
+// for a repeat that waits for it too.
+func (s *boardService) awaitOutcome(ctx context.Context, id requestID, outcome chan proposed) proposed {
 	select {
-	case got := <-ridden:
-		ridden <- got
-		s.parking.settle(id)
+	case got := <-outcome:
+		outcome <- got
+		s.polls.delivered(id)
 		return got
 	case <-ctx.Done():
 		return proposed{err: fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())}
@@ -130,7 +130,7 @@ func (s *boardService) cameOf(ctx context.Context, id requestID, ridden chan pro
 	}
 }
 
-// granted reads what came of one claim.
+// granted reads the outcome of one claim.
 func (p proposed) granted() ([]*conductordv1.Granted, uint64, error) {
 	if p.err != nil || len(p.results) == 0 {
 		return nil, 0, p.err
@@ -138,7 +138,7 @@ func (p proposed) granted() ([]*conductordv1.Granted, uint64, error) {
 	return p.results[0].GetClaim().GetGranted(), p.index, command.ErrorFromProto(p.results[0].GetError())
 }
 
-func (s *boardService) grantedNow(granted []*conductordv1.Granted, index uint64, err error) (*conductordv1.ClaimNextResponse, uint64, error) {
+func (s *boardService) claimNextResponse(granted []*conductordv1.Granted, index uint64, err error) (*conductordv1.ClaimNextResponse, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
@@ -158,7 +158,7 @@ func claimNextCommand(claim *conductordv1.ClaimNextCommand) *conductordv1.Comman
 	return &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{ClaimNext: claim}}
 }
 
-// errClaimantDrained: whoever asks may take nothing. It is answered to nobody.
+// errClaimantDrained: the caller's conductor is drained. No call is answered with it.
 var errClaimantDrained = errors.New("the conductor is drained")
 
 // tryClaim claims if there is anything to claim, or if the nonce may have been

@@ -21,7 +21,7 @@ type heldClaim struct {
 }
 
 // timeClaims arms and disarms the timers of claims.
-func (r *reign) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
+func (r *leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 	for _, timer := range timers {
 		id := heldClaim{timer.Job, timer.Token}
 		if timer.Expiry == 0 {
@@ -36,7 +36,7 @@ func (r *reign) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 // that is under way meanwhile wins if it comes first in the log: then the
 // expiry names the wrong round and is refused, and the timer has been armed
 // anew.
-func (n *Node) expireClaims(ctx context.Context, current *reign, now time.Time) {
+func (n *Node) expireClaims(ctx context.Context, current *leadership, now time.Time) {
 	late := current.claims.due(now, expiriesAtOnce)
 	if len(late) == 0 {
 		return
@@ -54,7 +54,7 @@ func (n *Node) expireClaims(ctx context.Context, current *reign, now time.Time) 
 		id, verdict := late[i].id, verdictOf(err, results, i)
 		switch {
 		case verdict == nil, errors.Is(verdict, jobs.ErrFenced), errors.Is(verdict, jobs.ErrNotFound):
-			n.logger.Info("a claim's own time was up", "job", id.job, "token", id.token, "already over", verdict != nil)
+			n.logger.Info("claim expired", "job", id.job, "token", id.token, "already_ended", verdict != nil)
 			current.claims.disarm(id)
 		default:
 			n.logger.Warn("cannot expire a claim yet", "job", id.job, "token", id.token, "error", verdict)

@@ -115,7 +115,7 @@ func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 			got <- claimed[0]
 		})
 	}
-	eventually(t, "the claims rest", func() bool { return node.Resting(leader) == claims })
+	eventually(t, "the claims rest", func() bool { return node.Idle(leader) == claims })
 	before := node.Raft(leader).LastIndex()
 	posted, err := client.Post(t.Context(), jobs.Posting{Name: "a", Kind: "k"}, jobs.Posting{Name: "b", Kind: "k"}, jobs.Posting{Name: "c", Kind: "k"})
 	if err != nil || len(posted) != claims {
@@ -137,7 +137,7 @@ func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 
 // Who waits for a job has it at once when one is posted: nothing in between
 // looks again after a while. That would make all wake-ups slow, for each comes
-// as soon as the request is parked; a busy machine makes some so, be it three of
+// as soon as the request waits; a busy machine makes some so, be it three of
 // four.
 func TestWakeUpsArePushed(t *testing.T) {
 	const rounds, promptly = 20, 50 * time.Millisecond
@@ -157,7 +157,7 @@ func TestWakeUpsArePushed(t *testing.T) {
 			}
 			woken <- time.Now()
 		}()
-		eventually(t, "the request is parked", func() bool { return node.Parked(c.nodes[0]) == 1 })
+		eventually(t, "the request waits", func() bool { return node.Waiting(c.nodes[0]) == 1 })
 		if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "soon", Kind: "k"}); err != nil {
 			t.Fatal(err)
 		}
@@ -170,10 +170,10 @@ func TestWakeUpsArePushed(t *testing.T) {
 	}
 }
 
-// TestClaimThatRidesIsInDoubtWithItsPosting: a claim that a posting has taken
+// TestPiggybackedClaimIsUncertainWithItsPosting: a claim that a posting has taken
 // along is not told that there was nothing, or that it has not happened, while
 // the posting may yet come into effect.
-func TestClaimThatRidesIsInDoubtWithItsPosting(t *testing.T) {
+func TestPiggybackedClaimIsUncertainWithItsPosting(t *testing.T) {
 	t.Parallel()
 	const rounds = 20 // the leader may notice that it is alone before it has taken the posting
 	c := newCluster(t, 3)
@@ -194,7 +194,7 @@ func TestClaimThatRidesIsInDoubtWithItsPosting(t *testing.T) {
 			}
 			told <- wire.ErrorFromConnect(err)
 		}()
-		eventually(t, "the claim rests", func() bool { return node.Resting(c.nodes[leader]) == 1 })
+		eventually(t, "the claim rests", func() bool { return node.Idle(c.nodes[leader]) == 1 })
 		for _, other := range c.others(leader) {
 			between.isolate(c.options[other].Name)
 		}

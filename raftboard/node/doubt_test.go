@@ -52,13 +52,13 @@ func TestClaimInDoubtIsNotDenied(t *testing.T) {
 	first, leave := context.WithCancel(t.Context())
 	gone := make(chan struct{})
 	go func() { defer close(gone); _, _ = claimant.ClaimNext(first, request) }()
-	eventually(t, "the claim waits", func() bool { return node.Resting(c.nodes[0]) == 1 })
+	eventually(t, "the claim waits", func() bool { return node.Idle(c.nodes[0]) == 1 })
 	posted := make(chan error, 1)
 	go func() {
 		_, err := jobs.PostOne(context.Background(), poster, jobs.Posting{Kind: "rare", Name: "rare", Details: longText(bigEntry)})
 		posted <- err
 	}()
-	eventually(t, "the claim rides", func() bool { return node.Parked(c.nodes[0]) == 0 })
+	eventually(t, "the claim is piggybacked", func() bool { return node.Waiting(c.nodes[0]) == 0 })
 	leave()
 	<-gone
 	request.Wait = 0
@@ -125,7 +125,7 @@ func TestRepeatedClaimEndsTheEarlierTry(t *testing.T) {
 		return answers
 	}
 	earlier := ask()
-	eventually(t, "the first try waits", func() bool { return node.Resting(c.nodes[0]) == 1 })
+	eventually(t, "the first try waits", func() bool { return node.Idle(c.nodes[0]) == 1 })
 	latest := ask()
 	if got := <-earlier; !errors.Is(got.err, jobs.ErrUncertain) {
 		t.Errorf("the earlier try is answered %+v", got)

@@ -96,55 +96,55 @@ func (d Deadlines) Held() (sessions, inHeap int)             { return d.count(),
 func WasPaused(heartbeat, late time.Duration, d Deadlines) bool {
 	n := &Node{options: Options{Raft: RaftTimings{Heartbeat: heartbeat}}, logger: hclog.NewNullLogger()}
 	n.metrics = newNodeMetrics(prometheus.NewRegistry(), n)
-	current := newReign(1, 0)
+	current := newLeadership(1, 0)
 	current.deadlines = d.deadlines
 	return n.wasPaused(current, late)
 }
 
-// Parking holds the calls that wait.
-type Parking struct{ *parking }
+// LongPolls holds the calls that wait.
+type LongPolls struct{ *longPolls }
 
-// MaxRiders is how many claims a call that posts takes along.
-const MaxRiders = maxRiders
+// MaxPiggybacked is how many claims a call that posts takes along.
+const MaxPiggybacked = maxPiggybacked
 
-// Waiter is a parked claim.
+// Waiter is a waiting claim.
 type Waiter struct{ *claimWaiter }
 
-func NewParking() Parking { return Parking{newParking()} }
+func NewLongPolls() LongPolls { return LongPolls{newLongPolls()} }
 
-func (p Parking) Park(request jobs.ClaimRequest) Waiter {
-	return Waiter{p.park(request, &conductordv1.Command{}, nil)}
+func (p LongPolls) Add(request jobs.ClaimRequest) Waiter {
+	return Waiter{p.add(request, &conductordv1.Command{}, nil)}
 }
 
-// ParkLarge parks a claim that takes so many bytes in the log, and a few more.
-func (p Parking) ParkLarge(request jobs.ClaimRequest, bytes int) Waiter {
-	return Waiter{p.park(request, &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{
+// AddLarge adds a claim of so many bytes in the log, and a few more.
+func (p LongPolls) AddLarge(request jobs.ClaimRequest, bytes int) Waiter {
+	return Waiter{p.add(request, &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{
 		ClaimNext: &conductordv1.ClaimNextCommand{Session: string(make([]byte, bytes))},
 	}}, nil)}
 }
 
-// MaxRiderBytes is how many bytes of claims a call that posts takes along.
-const MaxRiderBytes = maxRiderBytes
+// MaxPiggybackBytes is how many bytes of claims a call that posts takes along.
+const MaxPiggybackBytes = maxPiggybackBytes
 
-func (p Parking) ParkAgain(w Waiter) Waiter    { return Waiter{p.park(w.request, w.claim, w.claimWaiter)} }
-func (p Parking) Leave(w Waiter) (riding bool) { return p.leave(w.claimWaiter) }
-func (p Parking) Rest(w Waiter)                { p.rest(w.claimWaiter) }
+func (p LongPolls) AddAgain(w Waiter) Waiter          { return Waiter{p.add(w.request, w.claim, w.claimWaiter)} }
+func (p LongPolls) Leave(w Waiter) (piggybacked bool) { return p.leave(w.claimWaiter) }
+func (p LongPolls) SetIdle(w Waiter)                  { p.setIdle(w.claimWaiter) }
 
-// Board tells which of the waiters ride.
-func (p Parking) Board(postings ...*conductordv1.Posting) (riders []Waiter) {
-	for _, w := range p.board(postings) {
-		riders = append(riders, Waiter{w})
+// Piggyback returns the waiters that a call with these postings takes along.
+func (p LongPolls) Piggyback(postings ...*conductordv1.Posting) (chosen []Waiter) {
+	for _, w := range p.piggyback(postings) {
+		chosen = append(chosen, Waiter{w})
 	}
-	return riders
+	return chosen
 }
-func (p Parking) SetAside(w Waiter)           { p.setAside(w.claimWaiter) }
-func (p Parking) Wake(lanes ...fsm.Lane)      { p.wake(lanes) }
-func (p Parking) Changed(changes fsm.Changes) { p.changed(changes) }
-func (p Parking) AwaitFinish(id jobs.JobID) (<-chan struct{}, func()) {
+func (p LongPolls) ExcludeDrained(w Waiter)     { p.excludeDrained(w.claimWaiter) }
+func (p LongPolls) Wake(lanes ...fsm.Lane)      { p.wake(lanes) }
+func (p LongPolls) Changed(changes fsm.Changes) { p.changed(changes) }
+func (p LongPolls) AwaitFinish(id jobs.JobID) (<-chan struct{}, func()) {
 	return p.awaitFinish(id)
 }
-func (p Parking) NextEvents() <-chan struct{} { return p.nextEvents() }
-func (p Parking) Held() (claims, finishes int) {
+func (p LongPolls) NextEvents() <-chan struct{} { return p.nextEvents() }
+func (p LongPolls) Held() (claims, finishes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.claims) == 0 && len(p.ofKind)+len(p.ofAny) > 0 {
@@ -155,11 +155,11 @@ func (p Parking) Held() (claims, finishes int) {
 func (w Waiter) Woken() <-chan []fsm.Lane { return w.woken }
 
 // Resting is how many claims have looked, and wait.
-func Resting(n *Node) (resting int) {
-	n.parking.mu.Lock()
-	defer n.parking.mu.Unlock()
-	for _, waiter := range n.parking.claims {
-		if waiter.resting {
+func Idle(n *Node) (resting int) {
+	n.polls.mu.Lock()
+	defer n.polls.mu.Unlock()
+	for _, waiter := range n.polls.claims {
+		if waiter.idle {
 			resting++
 		}
 	}
@@ -235,21 +235,21 @@ func Sweep(n *Node) error {
 	return err
 }
 
-// Parked tells how many claims wait on a node.
-func Parked(n *Node) int { claims, _ := Parking{n.parking}.Held(); return claims }
+// Waiting is how many claims wait on a node.
+func Waiting(n *Node) int { claims, _ := LongPolls{n.polls}.Held(); return claims }
 
 // Finishes tells for how many jobs' ends calls wait on a node.
-func Finishes(n *Node) int { _, finishes := Parking{n.parking}.Held(); return finishes }
+func Finishes(n *Node) int { _, finishes := LongPolls{n.polls}.Held(); return finishes }
 
 // ReadRounds are the rounds of a leader whose insides are the test's.
 type ReadRounds struct{ *readRounds }
 
 // NewReadRounds makes the rounds of a leader among peers that all stand at peerTerm.
 func NewReadRounds(term, commit func() uint64, applied func(context.Context, uint64) error, peerTerm uint64) ReadRounds {
-	same := &reign{}
+	same := &leadership{}
 	r := &readRounds{
 		term: term, commit: commit, applied: applied, majority: 2, roundDone: func() {},
-		reign: func() (*reign, error) { return same, nil },
+		serving: func() (*leadership, error) { return same, nil },
 	}
 	for range 2 {
 		r.peers = append(r.peers, &transport.Asker{Timeout: time.Minute, Dial: func() (net.Conn, error) {

@@ -2,137 +2,176 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/hashicorp/raft"
 
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
-// leaderPatience is for how many election timeouts a call waits for a leader
-// before it is told that there is none.
-const leaderPatience = 4
-
-// moments lets calls wait for the next change of the leadership.
-type moments struct {
-	mu   sync.Mutex
-	next chan struct{} // closed and replaced at a change; under mu
+// leadership is one node's time as the leader that serves: it begins when the
+// node's BeginLeadership command is applied, and ends when raft's leadership does.
+// Only the leader holds timers. Each command that they cause carries the epoch, and
+// the state machine refuses the commands of an earlier leadership.
+type leadership struct {
+	epoch     uint64
+	deadlines *deadlines[jobs.SessionID] // of sessions
+	claims    *deadlines[heldClaim]      // of claims with a time of their own
+	wake      chan struct{}              // holds one signal: jobs may be due earlier than was known
+	slots     chan struct{}              // holds one signal: a schedule may have a slot earlier than was known
+	over      chan struct{}              // closed at the end
 }
 
-func newMoments() *moments { return &moments{next: make(chan struct{})} }
-
-func (m *moments) wait() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.next
-}
-
-func (m *moments) pass() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	close(m.next)
-	m.next = make(chan struct{})
-}
-
-// watchLeader passes raft's observations on. Its goroutine ends with ctx.
-func (n *Node) watchLeader(ctx context.Context) {
-	observations := make(chan raft.Observation, leadershipNotices)
-	observer := raft.NewObserver(observations, false, func(o *raft.Observation) bool {
-		_, isLeader := o.Data.(raft.LeaderObservation)
-		return isLeader
-	})
-	n.raft.RegisterObserver(observer)
-	n.routines.Go(func() {
-		defer n.raft.DeregisterObserver(observer)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-observations:
-				n.leadership.pass()
+// followLeadership turns raft's notifications into leaderships, one at a time. It
+// ends with ctx.
+func (n *Node) followLeadership(ctx context.Context, notices <-chan bool) {
+	end := func() {}
+	defer func() { end() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case leading := <-notices:
+			end()
+			end = func() {}
+			if leading {
+				leadingCtx, cancel := context.WithCancel(ctx)
+				done := make(chan struct{})
+				go func() { // ends with leadingCtx
+					defer close(done)
+					n.serveLeadership(leadingCtx)
+				}()
+				end = func() { cancel(); <-done }
 			}
 		}
-	})
+	}
 }
 
-// place is where a call is to be answered.
-type place struct {
-	here  bool
-	there Member
+// serveLeadership begins a leadership, serves its timers, and ends it with ctx.
+func (n *Node) serveLeadership(ctx context.Context) {
+	defer n.clock.follow()
+	current, err := n.beginLeadership(ctx)
+	if err != nil {
+		n.logger.Info("did not begin to lead", "reason", err)
+		return
+	}
+	n.logger.Info("leading", "epoch", current.epoch, "sessions", current.deadlines.count())
+	defer func() {
+		n.endLeadership(current)
+		n.logger.Info("no longer leading", "epoch", current.epoch)
+	}()
+	var others sync.WaitGroup // end with ctx
+	others.Go(func() { n.serveClock(ctx) })
+	others.Go(func() { n.serveSchedules(ctx, current) })
+	n.serveTimers(ctx, current)
+	others.Wait()
 }
 
-// findLeader waits a little for a leader that serves, and says where it is.
-// ErrUnavailable if there is none.
-func (n *Node) findLeader(ctx context.Context) (place, error) {
-	patience := time.NewTimer(n.patience(ctx))
-	defer patience.Stop()
-	for {
-		changed := n.leadership.wait()
-		if n.Leading() {
-			return place{here: true}, nil
+// beginLeadership sets the cluster's time, proposes the epoch, arms every session's
+// timer, and only then lets the node serve. Once the command is applied, the node has
+// every entry of the leaders before it.
+func (n *Node) beginLeadership(ctx context.Context) (*leadership, error) {
+	if err := n.startClock(ctx); err != nil {
+		return nil, fmt.Errorf("cannot learn the time from a majority: %w", err)
+	}
+	begin := &conductordv1.Command{Kind: &conductordv1.Command_BeginLeadership{
+		BeginLeadership: &conductordv1.BeginLeadershipCommand{Node: n.options.Name},
+	}}
+	// The loop ends with ctx: raft cancels it by the next notice.
+	epoch, err := backoff.Retry(ctx, func() (uint64, error) {
+		index, results, err := n.proposer.propose(ctx, begin)
+		if err == nil {
+			err = command.ErrorFromProto(results[0].GetError())
 		}
-		if leader, known := n.leader(); known && leader.Name != n.options.Name {
-			return place{there: leader}, nil
-		}
-		select {
-		case <-changed:
-		case <-patience.C:
-			return place{}, fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
-		case <-ctx.Done():
-			return place{}, fmt.Errorf("%w: the cluster has no leader: %w", jobs.ErrUnavailable, ctx.Err())
-		}
+		return index, err
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(spareTime)), backoff.WithMaxElapsedTime(0))
+	if err != nil {
+		return nil, err
+	}
+	current := newLeadership(epoch, n.options.Sessions.Grace)
+	// Changes reach the leadership from here on; sessions that are opened while the
+	// others are being read are armed twice, which is harmless.
+	n.observe(current)
+	n.clock.lead(n.machine.Time())
+	if err := n.armAll(current); err != nil {
+		// raft would go on leading, and nobody would answer.
+		n.fatal(err)
+		return nil, errors.Join(err, ctx.Err())
+	}
+	n.startServing(current)
+	return current, nil
+}
+
+func newLeadership(epoch uint64, grace time.Duration) *leadership {
+	changed := make(chan struct{}, 1)
+	return &leadership{
+		epoch:     epoch,
+		deadlines: newDeadlines[jobs.SessionID](grace, changed),
+		claims:    newDeadlines[heldClaim](grace, changed),
+		wake:      make(chan struct{}, 1),
+		slots:     make(chan struct{}, 1),
+		over:      make(chan struct{}),
 	}
 }
 
-// patience is how long to wait for a leader: a few elections, and never so long
-// that the caller would not hear any more that nothing has happened.
-func (n *Node) patience(ctx context.Context) time.Duration {
-	usual := leaderPatience * n.options.Raft.Election
-	if deadline, ok := ctx.Deadline(); ok {
-		return min(usual, time.Until(deadline)*4/5)
+// armAll gives every session and every claim its full time.
+func (n *Node) armAll(current *leadership) error {
+	sessions, err := n.machine.Sessions()
+	if err != nil {
+		return fmt.Errorf("cannot read the sessions: %w", err)
 	}
-	return usual
-}
-
-// Ready is nil when the node can serve every call: it knows a leader, and has
-// applied what the leader had committed. Otherwise it says what is missing.
-func (n *Node) Ready() error {
-	if n.stopping.Load() {
-		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
+	timers, err := n.machine.ClaimTimers()
+	if err != nil {
+		return fmt.Errorf("cannot read the claims: %w", err)
 	}
-	n.mu.Lock()
-	awaits := n.awaits
-	n.mu.Unlock()
-	leader, known := n.leader()
-	switch {
-	case awaits != "":
-		return fmt.Errorf("%w: before the first election this node waits for %s: every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
-	case !known:
-		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
-	case leader.Name == n.options.Name && !n.Leading():
-		return fmt.Errorf("%w: this node is about to lead", jobs.ErrUnavailable)
-	case !n.caughtUp.Load():
-		return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, n.machine.AppliedIndex(), n.catchUpTo.Load())
+	now := time.Now()
+	for _, session := range sessions {
+		current.deadlines.arm(session.ID, session.TTL, 0, now)
 	}
+	current.timeClaims(timers, now)
 	return nil
 }
 
-// WaitReady waits until the node is ready, or says what is missing when ctx ends.
-func (n *Node) WaitReady(ctx context.Context) error {
-	const look = 5 * time.Millisecond // readiness has no single event; nothing but a start waits for it
-	ticker := time.NewTicker(look)
-	defer ticker.Stop()
-	for {
-		err := n.Ready()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the node is not ready: %w: %w", err, ctx.Err())
-		}
+func (n *Node) observe(l *leadership) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.observing = l
+}
+
+func (n *Node) startServing(l *leadership) {
+	n.mu.Lock()
+	if !n.stopping.Load() {
+		n.serves = l
 	}
+	n.mu.Unlock()
+	n.caughtUp.Store(true)
+	n.leaderChanges.notify()
+}
+
+// endLeadership stops serving first, and then frees the timers.
+func (n *Node) endLeadership(l *leadership) {
+	n.mu.Lock()
+	if n.observing == l {
+		n.observing, n.serves = nil, nil
+	}
+	n.mu.Unlock()
+	close(l.over)
+}
+
+// serving returns this node's leadership, or an error while it does not answer as the
+// leader.
+func (n *Node) serving() (*leadership, error) {
+	n.mu.Lock()
+	current := n.serves
+	n.mu.Unlock()
+	if current == nil || n.raft.State() != raft.Leader || n.log.Hanging() {
+		return nil, fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, n.options.Name)
+	}
+	return current, nil
 }

@@ -64,24 +64,24 @@ type Node struct {
 	started  time.Time // of boottime
 	fatal    func(error)
 
-	lock       io.Closer // on the data directory
-	machine    *fsm.Machine
-	log        *logstore.Log
-	roster     transport.Roster // of Options.Members
-	port       *transport.Port
-	transport  *transport.Transport
-	growth     *growth
-	raft       *raft.Raft // may be read by the port's goroutines once running is set
-	running    atomic.Bool
-	proposer   *proposer
-	reads      *readRounds
-	clocks     *clockRounds
-	parking    *parking
-	clock      *clock
-	backfills  chan struct{} // holds one for the backfill that is under way
-	shares     *sessionShares
-	leadership *moments
-	forward    *http.Client
+	lock          io.Closer // on the data directory
+	machine       *fsm.Machine
+	log           *logstore.Log
+	roster        transport.Roster // of Options.Members
+	port          *transport.Port
+	transport     *transport.Transport
+	growth        *growth
+	raft          *raft.Raft // may be read by the port's goroutines once running is set
+	running       atomic.Bool
+	proposer      *proposer
+	reads         *readRounds
+	clocks        *clockRounds
+	polls         *longPolls
+	clock         *clock
+	backfills     chan struct{} // holds one for the backfill that is under way
+	shares        *sessionShares
+	leaderChanges *leaderChanges
+	forward       *http.Client
 
 	exchanges   *exchanges
 	connections *connections
@@ -93,16 +93,16 @@ type Node struct {
 	closing     sync.Once
 	closeErr    error
 
-	mu       sync.Mutex
-	reigning *reign // observes changes; under mu
-	serves   *reign // set while this node answers as the leader; under mu
-	met      map[string]reception
-	vouched  bool            // a peer with the same list has joined: all had agreed; under mu
-	awaits   string          // the nodes that the first election waits for; under mu
-	conflict error           // another node's member list that forbids this one to run; under mu
-	crowded  map[string]bool // the nodes known to be short of disk space; under mu
-	stopping atomic.Bool
-	failed   atomic.Bool // fatal was called: raft may answer nothing any more
+	mu        sync.Mutex
+	observing *leadership // observes changes; under mu
+	serves    *leadership // set while this node answers as the leader; under mu
+	met       map[string]reception
+	vouched   bool            // a peer with the same list has joined: all had agreed; under mu
+	awaits    string          // the nodes that the first election waits for; under mu
+	conflict  error           // another node's member list that forbids this one to run; under mu
+	crowded   map[string]bool // the nodes known to be short of disk space; under mu
+	stopping  atomic.Bool
+	failed    atomic.Bool // fatal was called: raft may answer nothing any more
 
 	diskFree  atomic.Int64  // bytes
 	diskEarly atomic.Bool   // less than twice what is needed
@@ -124,19 +124,19 @@ func Open(options Options) (*Node, error) {
 		return nil, fmt.Errorf("cannot start the node: %w", err)
 	}
 	n := &Node{
-		options:     options,
-		logger:      options.Logger,
-		roster:      rosterOf(options.Members),
-		started:     boottime.Now(),
-		parking:     newParking(),
-		clock:       newClock(),
-		backfills:   make(chan struct{}, 1),
-		leadership:  newMoments(),
-		met:         map[string]reception{},
-		crowded:     map[string]bool{},
-		lookSoon:    make(chan struct{}, 1),
-		exchanges:   newExchanges(options.Logger.Named("http")),
-		connections: &connections{logger: options.Logger.Named("http"), limit: maxConnections, idle: make(map[net.Conn]time.Time)},
+		options:       options,
+		logger:        options.Logger,
+		roster:        rosterOf(options.Members),
+		started:       boottime.Now(),
+		polls:         newLongPolls(),
+		clock:         newClock(),
+		backfills:     make(chan struct{}, 1),
+		leaderChanges: newLeaderChanges(),
+		met:           map[string]reception{},
+		crowded:       map[string]bool{},
+		lookSoon:      make(chan struct{}, 1),
+		exchanges:     newExchanges(options.Logger.Named("http")),
+		connections:   &connections{logger: options.Logger.Named("http"), limit: maxConnections, idle: make(map[net.Conn]time.Time)},
 	}
 	n.shares = &sessionShares{
 		known:  func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil },
@@ -300,7 +300,7 @@ func (n *Node) raftConfig(notices chan<- bool) *raft.Config {
 
 func (n *Node) newReadRounds() *readRounds {
 	return &readRounds{
-		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, reign: n.serving, applied: n.machine.WaitApplied,
+		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, serving: n.serving, applied: n.machine.WaitApplied,
 		peers: n.newAskers(nil), majority: len(n.options.Members)/2 + 1, roundDone: n.metrics.readRounds.Inc,
 	}
 }
@@ -328,10 +328,10 @@ func (n *Node) peers() []Member {
 // changed hears from the state machine what a batch of entries has done. It
 // runs in the goroutine that applies them, and only passes on.
 func (n *Node) changed(changes fsm.Changes) {
-	n.parking.changed(changes)
+	n.polls.changed(changes)
 	n.shares.ended(changes.Ended)
 	n.mu.Lock()
-	current := n.reigning
+	current := n.observing
 	n.mu.Unlock()
 	if current == nil {
 		return
@@ -357,44 +357,6 @@ func (n *Node) changed(changes fsm.Changes) {
 		default:
 		}
 	}
-}
-
-func (n *Node) observeReign(r *reign) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.reigning = r
-}
-
-func (n *Node) startServing(r *reign) {
-	n.mu.Lock()
-	if !n.stopping.Load() {
-		n.serves = r
-	}
-	n.mu.Unlock()
-	n.caughtUp.Store(true)
-	n.leadership.pass()
-}
-
-// endReign stops serving first, and then lets go of the timers.
-func (n *Node) endReign(r *reign) {
-	n.mu.Lock()
-	if n.reigning == r {
-		n.reigning, n.serves = nil, nil
-	}
-	n.mu.Unlock()
-	close(r.over)
-}
-
-// serving is the present reign of this node, or an error that says why it does
-// not answer as the leader.
-func (n *Node) serving() (*reign, error) {
-	n.mu.Lock()
-	current := n.serves
-	n.mu.Unlock()
-	if current == nil || n.raft.State() != raft.Leader || n.log.Hanging() {
-		return nil, fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, n.options.Name)
-	}
-	return current, nil
 }
 
 // leader finds the member that leads, as far as this node knows.

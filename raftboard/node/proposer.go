@@ -130,8 +130,8 @@ func (p *proposer) proposeWith(ctx context.Context, piggybacked []*claimWaiter, 
 	answer := make(chan proposed, 1)
 	var one proposal
 	one.join(answer, commands...)
-	for _, waiter := range piggybacked {
-		one.join(waiter.ridden, waiter.claim)
+	for _, claim := range piggybacked {
+		one.join(claim.outcome, claim.claim)
 	}
 	if err := p.enqueue(&one); err != nil {
 		one.answer(proposed{err: err})

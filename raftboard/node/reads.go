@@ -28,7 +28,7 @@ import (
 type readRounds struct {
 	term      func() uint64 // of this node
 	commit    func() uint64
-	reign     func() (*reign, error) // errors while this node does not serve as leader
+	serving   func() (*leadership, error) // errors while this node does not serve as leader
 	applied   func(ctx context.Context, index uint64) error
 	peers     transport.Askers
 	majority  int // of all members, this node among them
@@ -66,7 +66,7 @@ func (r *readRounds) wait(ctx context.Context) (uint64, error) {
 // confirm returns an index that includes every write acknowledged before the
 // call. That a round passed also means that this node led during the call.
 func (r *readRounds) confirm(ctx context.Context) (uint64, error) {
-	if _, err := r.reign(); err != nil {
+	if _, err := r.serving(); err != nil {
 		return 0, err
 	}
 	round := r.join()
@@ -111,7 +111,7 @@ func (r *readRounds) run() {
 }
 
 func (r *readRounds) carryOut() (uint64, error) {
-	before, err := r.reign()
+	before, err := r.serving()
 	if err != nil {
 		return 0, err
 	}
@@ -122,7 +122,7 @@ func (r *readRounds) carryOut() (uint64, error) {
 	if err := r.askPeers(term); err != nil {
 		return 0, err
 	}
-	after, err := r.reign()
+	after, err := r.serving()
 	if err != nil {
 		return 0, err
 	}

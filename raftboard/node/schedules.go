@@ -13,13 +13,13 @@ import (
 // schedulesAtOnce bounds the schedules that one proposal decides slots of.
 const schedulesAtOnce = 64
 
-// slotKeeper posts the slots of schedules during one reign. It belongs to one
+// slotKeeper posts the slots of schedules during one leadership. It belongs to one
 // goroutine.
 type slotKeeper struct {
 	*Node
-	reign *reign
-	rules map[jobs.ScheduleID]keptRule
-	pause time.Duration // before the next try, after a failure
+	leadership *leadership
+	rules      map[jobs.ScheduleID]keptRule
+	pause      time.Duration // before the next try, after a failure
 }
 
 // keptRule is the rule of a schedule at a revision, or why there is none.
@@ -33,8 +33,8 @@ type keptRule struct {
 // once, from the present leader and in order, so that nothing here has to be
 // exact: what fails is looked at again, and a slot that was proposed already
 // is refused.
-func (n *Node) serveSchedules(ctx context.Context, current *reign) {
-	k := &slotKeeper{Node: n, reign: current, rules: map[jobs.ScheduleID]keptRule{}}
+func (n *Node) serveSchedules(ctx context.Context, current *leadership) {
+	k := &slotKeeper{Node: n, leadership: current, rules: map[jobs.ScheduleID]keptRule{}}
 	for {
 		timer := time.NewTimer(k.sleep())
 		select {
@@ -121,7 +121,7 @@ func (k *slotKeeper) command(s *jobs.Schedule, now time.Time) *conductordv1.Comm
 	if kept.err != nil {
 		return nil
 	}
-	return command.PlanFire(s, kept.rule, k.reign.epoch, now)
+	return command.PlanFire(s, kept.rule, k.leadership.epoch, now)
 }
 
 // broken is how many schedules are known to have rules that cannot be read

@@ -162,12 +162,12 @@ func TestParkedClaimsGetOneEach(t *testing.T) {
 	}
 	parked := func() (n int) {
 		for _, running := range c.nodes {
-			n += node.Parked(running)
+			n += node.Waiting(running)
 		}
 		return n
 	}
 	leader := c.nodes[c.leader()]
-	eventually(t, "all claims are parked", func() bool { return parked() == claims })
+	eventually(t, "all claims wait", func() bool { return parked() == claims })
 	before := node.Raft(leader).LastIndex()
 	postings := make([]jobs.Posting, claims/2)
 	for i := range postings {
@@ -190,14 +190,14 @@ func TestParkedClaimsGetOneEach(t *testing.T) {
 	if wrote := node.Raft(leader).LastIndex() - before; wrote > 3*claims {
 		t.Errorf("%d claims took %d entries: they came as a herd", claims, wrote)
 	}
-	eventually(t, "no claim is parked any more", func() bool { return parked() == 0 })
+	eventually(t, "no claim waits any more", func() bool { return parked() == 0 })
 	// Claims of a session that ends are told so.
 	ended := make(chan error)
 	go func() {
 		_, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Wait: patience})
 		ended <- err
 	}()
-	eventually(t, "the claim is parked", func() bool { return parked() == 1 })
+	eventually(t, "the claim waits", func() bool { return parked() == 1 })
 	if err := client.CloseSession(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}

@@ -299,7 +299,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 			})
 		}
 		leader := c.nodes[c.leader()]
-		eventually(t, "calls are parked", func() bool { return node.Raft(leader).AppliedIndex() > 50 })
+		eventually(t, "calls wait", func() bool { return node.Raft(leader).AppliedIndex() > 50 })
 		closeAll(c)
 		cancel()
 		calls.Wait()

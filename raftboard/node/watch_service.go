@@ -64,7 +64,7 @@ func (s *boardService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 		return err
 	}
 	for {
-		more := s.parking.nextEvents() // before the look, so that nothing is missed between
+		more := s.polls.nextEvents() // before the look, so that nothing is missed between
 		events, reached, err := s.machine.EventsOf(wanted.Owner, position, eventsAtOnce)
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ const catchUpPause = 50 * time.Millisecond
 // with ctx.
 func (n *Node) catchUp(ctx context.Context) {
 	for {
-		changed := n.leadership.wait()
+		changed := n.leaderChanges.wait()
 		if n.caughtUp.Load() {
 			return
 		}

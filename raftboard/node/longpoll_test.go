@@ -28,10 +28,10 @@ func asking(session jobs.SessionID, kinds ...string) jobs.ClaimRequest {
 
 func woken(w node.Waiter) bool { return len(w.Woken()) > 0 }
 
-func TestParkingWakesTheLongestWaiting(t *testing.T) {
-	p := node.NewParking()
-	first, second := p.Park(asking(jobs.NewSessionID(), "plain")), p.Park(asking(jobs.NewSessionID(), "plain"))
-	any, stranger := p.Park(asking(jobs.NewSessionID())), p.Park(jobs.ClaimRequest{Boards: []string{"elsewhere"}})
+func TestLongPollsWakeTheLongestWaiting(t *testing.T) {
+	p := node.NewLongPolls()
+	first, second := p.Add(asking(jobs.NewSessionID(), "plain")), p.Add(asking(jobs.NewSessionID(), "plain"))
+	any, stranger := p.Add(asking(jobs.NewSessionID())), p.Add(jobs.ClaimRequest{Boards: []string{"elsewhere"}})
 	p.Wake(plain, other)
 	if !woken(first) || woken(second) || !woken(any) || woken(stranger) {
 		t.Fatalf("woken: %v %v %v %v", woken(first), woken(second), woken(any), woken(stranger))
@@ -45,14 +45,14 @@ func TestParkingWakesTheLongestWaiting(t *testing.T) {
 	p.Leave(any)
 	p.Leave(stranger)
 	if claims, _ := p.Held(); claims != 0 {
-		t.Fatalf("%d claims are still parked", claims)
+		t.Fatalf("%d claims are still waiting", claims)
 	}
 }
 
-func TestParkingDismissesEndedSessions(t *testing.T) {
-	p := node.NewParking()
+func TestLongPollsWakeEndedSessions(t *testing.T) {
+	p := node.NewLongPolls()
 	ended, alive := jobs.NewSessionID(), jobs.NewSessionID()
-	waiters := []node.Waiter{p.Park(asking(ended)), p.Park(asking(alive)), p.Park(asking(ended))}
+	waiters := []node.Waiter{p.Add(asking(ended)), p.Add(asking(alive)), p.Add(asking(ended))}
 	p.Changed(fsm.Changes{Ended: []jobs.SessionID{ended}})
 	if !woken(waiters[0]) || woken(waiters[1]) || !woken(waiters[2]) {
 		t.Fatal("not exactly the claims of the session that ended were woken")
@@ -64,14 +64,14 @@ func TestParkingDismissesEndedSessions(t *testing.T) {
 	}
 }
 
-// TestParkingPassesByTheDrained: who may take nothing is not woken for a job,
+// TestLongPollsSkipTheDrained: who may take nothing is not woken for a job,
 // and is woken by the end of a drain and that of its session.
-func TestParkingPassesByTheDrained(t *testing.T) {
-	p := node.NewParking()
+func TestLongPollsSkipTheDrained(t *testing.T) {
+	p := node.NewLongPolls()
 	session := jobs.NewSessionID()
-	drained, ended, other := p.Park(asking(jobs.NewSessionID())), p.Park(asking(session)), p.Park(asking(jobs.NewSessionID()))
-	p.SetAside(drained)
-	p.SetAside(ended)
+	drained, ended, other := p.Add(asking(jobs.NewSessionID())), p.Add(asking(session)), p.Add(asking(jobs.NewSessionID()))
+	p.ExcludeDrained(drained)
+	p.ExcludeDrained(ended)
 	p.Wake(plain)
 	if woken(drained) || woken(ended) || !woken(other) {
 		t.Fatal("the job did not go past the drained")
@@ -80,38 +80,38 @@ func TestParkingPassesByTheDrained(t *testing.T) {
 	if woken(drained) || !woken(ended) {
 		t.Fatal("not exactly the claim of the session that ended was woken")
 	}
-	late := p.Park(asking(jobs.NewSessionID()))
+	late := p.Add(asking(jobs.NewSessionID()))
 	p.Changed(fsm.Changes{Undrained: true})
 	if !woken(drained) || woken(late) {
 		t.Fatal("not exactly those who were set aside were woken")
 	}
 	// The drain ended between its look and its being set aside.
-	p.SetAside(late)
+	p.ExcludeDrained(late)
 	if !woken(late) {
 		t.Fatal("the end of the drain was missed")
 	}
 	// One that has been woken already passes that on when it leaves.
-	first, second := p.Park(asking(jobs.NewSessionID(), "plain")), p.Park(asking(jobs.NewSessionID(), "plain"))
+	first, second := p.Add(asking(jobs.NewSessionID(), "plain")), p.Add(asking(jobs.NewSessionID(), "plain"))
 	p.Wake(plain)
-	p.SetAside(first)
+	p.ExcludeDrained(first)
 	p.Leave(first)
 	if !woken(second) {
 		t.Fatal("the wake-up of a claim that was set aside is lost")
 	}
 }
 
-// TestParkingKeepsPlaces: a claim that was woken in vain is still the one that
-// has waited longest, whatever was parked meanwhile.
-func TestParkingKeepsPlaces(t *testing.T) {
-	p := node.NewParking()
-	first, second := p.Park(asking(jobs.NewSessionID(), "plain")), p.Park(asking(jobs.NewSessionID()))
+// TestLongPollsKeepTheirOrder: a claim that was woken in vain is still the one that
+// has waited longest, whatever came meanwhile.
+func TestLongPollsKeepTheirOrder(t *testing.T) {
+	p := node.NewLongPolls()
+	first, second := p.Add(asking(jobs.NewSessionID(), "plain")), p.Add(asking(jobs.NewSessionID()))
 	for range 3 {
 		p.Wake(plain)
 		if !woken(first) || woken(second) {
 			t.Fatal("not the longest waiting claim was woken")
 		}
-		third := p.Park(asking(jobs.NewSessionID(), "plain"))
-		first = p.ParkAgain(first)
+		third := p.Add(asking(jobs.NewSessionID(), "plain"))
+		first = p.AddAgain(first)
 		p.Leave(third)
 	}
 	p.Leave(first)
@@ -121,37 +121,37 @@ func TestParkingKeepsPlaces(t *testing.T) {
 	}
 	p.Leave(second)
 	if claims, _ := p.Held(); claims != 0 {
-		t.Fatalf("%d claims are still parked", claims)
+		t.Fatalf("%d claims are still waiting", claims)
 	}
 }
 
 // TestPostingsTakeClaimsAlong: those that rest, the longest waiting ones, and no
 // more than there are jobs for.
 func TestPostingsTakeClaimsAlong(t *testing.T) {
-	p := node.NewParking()
-	park := func(rests bool, request jobs.ClaimRequest) node.Waiter {
-		waiter := p.Park(request)
+	p := node.NewLongPolls()
+	add := func(rests bool, request jobs.ClaimRequest) node.Waiter {
+		waiter := p.Add(request)
 		if rests {
-			p.Rest(waiter)
+			p.SetIdle(waiter)
 		}
 		return waiter
 	}
 	greedy := asking(jobs.NewSessionID(), "plain")
 	greedy.Max = 2
-	looking := park(false, asking(jobs.NewSessionID(), "plain"))
-	drained := park(true, asking(jobs.NewSessionID(), "plain"))
-	p.SetAside(drained)
-	first, any, second := park(true, greedy), park(true, asking(jobs.NewSessionID())), park(true, asking(jobs.NewSessionID(), "plain"))
+	looking := add(false, asking(jobs.NewSessionID(), "plain"))
+	drained := add(true, asking(jobs.NewSessionID(), "plain"))
+	p.ExcludeDrained(drained)
+	first, any, second := add(true, greedy), add(true, asking(jobs.NewSessionID())), add(true, asking(jobs.NewSessionID(), "plain"))
 	labelled := asking(jobs.NewSessionID(), "gpu")
 	labelled.Labels = []string{"b", "a", "c"}
-	able := park(true, labelled)
+	able := add(true, labelled)
 
 	plain := &conductordv1.Posting{Kind: "plain"}
 	flow := &conductordv1.Posting{Book: &conductordv1.Book{Flows: []*conductordv1.FlowDetail{{Factory: &conductordv1.Factory{Name: "plain"}}}}}
 	for _, row := range []struct {
 		name     string
 		postings []*conductordv1.Posting
-		riders   []node.Waiter
+		chosen   []node.Waiter
 	}{
 		{"held", []*conductordv1.Posting{{Kind: "plain", Hold: true}}, nil},
 		{"for later", []*conductordv1.Posting{{Kind: "plain", NotBefore: timestamppb.Now()}}, nil},
@@ -162,10 +162,10 @@ func TestPostingsTakeClaimsAlong(t *testing.T) {
 		{"two for one", []*conductordv1.Posting{plain, flow}, []node.Waiter{first}},
 		{"more than take them", []*conductordv1.Posting{plain, plain, plain, plain}, []node.Waiter{any, second}},
 		{"labels", []*conductordv1.Posting{{Kind: "gpu", Labels: []string{"c", "a"}}}, []node.Waiter{able}},
-		{"when all ride", []*conductordv1.Posting{plain}, nil},
+		{"when all are piggybacked", []*conductordv1.Posting{plain}, nil},
 	} {
-		if riders := p.Board(row.postings...); !slices.Equal(riders, row.riders) {
-			t.Errorf("%s: %d ride, and not %d, or others", row.name, len(riders), len(row.riders))
+		if chosen := p.Piggyback(row.postings...); !slices.Equal(chosen, row.chosen) {
+			t.Errorf("%s: %d are piggybacked, and not %d, or others", row.name, len(chosen), len(row.chosen))
 		}
 	}
 	p.Wake(fsm.Lane{Board: "default", Kind: "plain"})
@@ -174,54 +174,54 @@ func TestPostingsTakeClaimsAlong(t *testing.T) {
 	}
 	for _, waiter := range []node.Waiter{first, any, second, able} {
 		if !p.Leave(waiter) || woken(waiter) {
-			t.Error("a claim that rides does not know, or was woken besides")
+			t.Error("a piggybacked claim does not know, or was woken besides")
 		}
 	}
 	if p.Leave(looking) || p.Leave(drained) {
-		t.Error("a claim rides that was not taken along")
+		t.Error("a claim is piggybacked that was not chosen")
 	}
 	if claims, _ := p.Held(); claims != 0 {
-		t.Errorf("%d claims are still parked", claims)
+		t.Errorf("%d claims are still waiting", claims)
 	}
 }
 
 // TestPostingsTakeFewClaimsAlong: however many wait.
 func TestPostingsTakeFewClaimsAlong(t *testing.T) {
-	p := node.NewParking()
+	p := node.NewLongPolls()
 	var postings []*conductordv1.Posting
-	for range 2 * node.MaxRiders {
-		p.Rest(p.Park(asking(jobs.NewSessionID(), "plain")))
+	for range 2 * node.MaxPiggybacked {
+		p.SetIdle(p.Add(asking(jobs.NewSessionID(), "plain")))
 		postings = append(postings, &conductordv1.Posting{Kind: "plain"})
 	}
-	if riders := len(p.Board(postings...)); riders != node.MaxRiders {
-		t.Errorf("%d ride, and %d may", riders, node.MaxRiders)
+	if chosen := len(p.Piggyback(postings...)); chosen != node.MaxPiggybacked {
+		t.Errorf("%d are piggybacked, and %d may", chosen, node.MaxPiggybacked)
 	}
-	if claims, _ := p.Held(); claims != node.MaxRiders {
-		t.Errorf("%d are still parked", claims)
+	if claims, _ := p.Held(); claims != node.MaxPiggybacked {
+		t.Errorf("%d are still waiting", claims)
 	}
 }
 
 // TestPostingsTakeSmallClaimsAlong: those that would make the entry much larger
 // stay, and are woken as ever.
 func TestPostingsTakeSmallClaimsAlong(t *testing.T) {
-	p := node.NewParking()
+	p := node.NewLongPolls()
 	var waiters []node.Waiter
 	postings := []*conductordv1.Posting{{Kind: "plain"}, {Kind: "plain"}, {Kind: "plain"}}
 	for range postings {
-		waiter := p.ParkLarge(asking(jobs.NewSessionID(), "plain"), node.MaxRiderBytes/3+1)
-		p.Rest(waiter)
+		waiter := p.AddLarge(asking(jobs.NewSessionID(), "plain"), node.MaxPiggybackBytes/3+1)
+		p.SetIdle(waiter)
 		waiters = append(waiters, waiter)
 	}
-	if riders := p.Board(postings...); !slices.Equal(riders, waiters[:2]) {
-		t.Errorf("%d ride, and not the first two", len(riders))
+	if chosen := p.Piggyback(postings...); !slices.Equal(chosen, waiters[:2]) {
+		t.Errorf("%d are piggybacked, and not the first two", len(chosen))
 	}
 	if p.Wake(plain); !woken(waiters[2]) {
 		t.Error("the claim that did not fit is not woken")
 	}
 }
 
-func TestParkingTellsOfFinishes(t *testing.T) {
-	p, job := node.NewParking(), jobs.NewJobID()
+func TestLongPollsTellOfFinishes(t *testing.T) {
+	p, job := node.NewLongPolls(), jobs.NewJobID()
 	one, leaveOne := p.AwaitFinish(job)
 	two, leaveTwo := p.AwaitFinish(job)
 	leaveTwo()
@@ -255,11 +255,11 @@ func TestParkingTellsOfFinishes(t *testing.T) {
 
 // Jobs come one by one and in lumps, and claims come and leave: none waits
 // while there is a job for it, for each takes one and passes the baton.
-func TestParkingLosesNoWakeUp(t *testing.T) {
+func TestLongPollsLoseNoWakeUp(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			const claims, lump = 20, 5
-			p := node.NewParking()
+			p := node.NewLongPolls()
 			var stock atomic.Int64
 			take := func() bool {
 				for {
@@ -274,12 +274,12 @@ func TestParkingLosesNoWakeUp(t *testing.T) {
 			}
 			var served, gone sync.WaitGroup
 			for range claims {
-				served.Go(func() { parkUntil(p, take, nil) })
+				served.Go(func() { waitUntil(p, take, nil) })
 			}
 			leave := make(chan struct{})
 			for range claims {
 				gone.Go(func() {
-					if parkUntil(p, take, leave) {
+					if waitUntil(p, take, leave) {
 						stock.Add(1) // given back: it becomes claimable again
 						p.Wake(plain)
 					}
@@ -295,18 +295,18 @@ func TestParkingLosesNoWakeUp(t *testing.T) {
 			served.Wait() // all of them get one, or the bubble reports a deadlock
 			gone.Wait()
 			if held, _ := p.Held(); held != 0 || stock.Load() != 0 {
-				t.Fatalf("%d are parked and %d jobs left", held, stock.Load())
+				t.Fatalf("%d wait and %d jobs left", held, stock.Load())
 			}
 		})
 	}
 }
 
-// parkUntil does as claimNext does: look after parking, pass on after success.
-func parkUntil(p node.Parking, take func() bool, leave <-chan struct{}) bool {
+// waitUntil does as claimNext does: look after it has been added, pass on after success.
+func waitUntil(p node.LongPolls, take func() bool, leave <-chan struct{}) bool {
 	var passOn []fsm.Lane
 	request := asking(jobs.NewSessionID(), "plain")
 	for {
-		waiter := p.Park(request)
+		waiter := p.Add(request)
 		if take() {
 			p.Leave(waiter)
 			p.Wake(passOn...)
@@ -323,11 +323,11 @@ func parkUntil(p node.Parking, take func() bool, leave <-chan struct{}) bool {
 	}
 }
 
-// TestParkingWakesWhoIsNext: whatever is parked and goes, a lane wakes the one
+// TestLongPollsWakeTheNext: whatever comes and goes, a lane wakes the one
 // who asks for its jobs and has waited longest, and nobody else.
-func TestParkingWakesWhoIsNext(t *testing.T) {
+func TestLongPollsWakeTheNext(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		p := node.NewParking()
+		p := node.NewLongPolls()
 		type parked struct {
 			node.Waiter
 			request jobs.ClaimRequest
@@ -339,7 +339,7 @@ func TestParkingWakesWhoIsNext(t *testing.T) {
 			case 0, 1:
 				request := jobs.ClaimRequest{Session: jobs.NewSessionID(), Kinds: kinds.Draw(rt, "kinds")}
 				request.Boards = []string{rapid.SampledFrom([]string{"day", "night"}).Draw(rt, "board")}
-				waiting = append(waiting, parked{p.Park(request), request})
+				waiting = append(waiting, parked{p.Add(request), request})
 			case 2:
 				if len(waiting) > 0 {
 					i := rapid.IntRange(0, len(waiting)-1).Draw(rt, "leaves")
@@ -365,7 +365,7 @@ func TestParkingWakesWhoIsNext(t *testing.T) {
 			p.Leave(w.Waiter)
 		}
 		if claims, _ := p.Held(); claims != 0 {
-			rt.Fatalf("%d claims are still parked", claims)
+			rt.Fatalf("%d claims are still waiting", claims)
 		}
 	})
 }

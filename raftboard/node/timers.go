@@ -1,0 +1,255 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// Bounds of one round of the leader's timers. The next round does the rest, after what
+// clients have proposed meanwhile.
+const (
+	expiriesAtOnce = 64 // sessions, and claims with a time of their own, expired by one round of the timers
+	// claimsAtOnce bounds the claims of the sessions that one round expires, unless
+	// it is one session. Nothing else is applied meanwhile, and after a slow proposal
+	// of its own the leader would judge itself paused and spare the rest.
+	claimsAtOnce  = 1_000
+	wakesAtOnce   = 1_000 // due jobs made claimable by one command
+	sweepsAtOnce  = 500   // finished jobs removed by one command
+	sweepInterval = 10 * time.Second
+	// longestSleep bounds the timer loop's sleep, so that a pause of the whole
+	// process shows as lateness soon after it ends.
+	longestSleep = time.Second
+	spareTime    = 100 * time.Millisecond // before an expiry that did not happen is tried again
+	overduePause = 2 * time.Millisecond
+)
+
+// serveTimers expires sessions, wakes due jobs and sweeps, until ctx ends.
+func (n *Node) serveTimers(ctx context.Context, current *leadership) {
+	nextSweep := time.Now().Add(sweepInterval)
+	var rested time.Time // the loop does nothing before
+	for {
+		planned := n.nextWake(current, nextSweep, rested)
+		timer := time.NewTimer(time.Until(planned))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-current.deadlines.changed:
+		case <-current.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+		now := time.Now()
+		// After a pause a signal may arrive before the timer, and is as late. A
+		// signal delays nothing that is due: signals may come without end.
+		if n.wasPaused(current, now.Sub(planned)) || now.Before(planned) {
+			continue
+		}
+		n.expire(ctx, current, now)
+		n.expireClaims(ctx, current, now)
+		n.wakeDue(ctx, current)
+		if !now.Before(nextSweep) {
+			nextSweep = now.Add(sweepInterval)
+			if n.sweep(ctx, current) {
+				nextSweep = now // behind the other timers, which must not wait for a long clean-up
+			}
+		}
+		n.wasPaused(current, time.Since(now))
+		// The short pause lets one command wake all jobs that fall due together.
+		rested = time.Now().Add(overduePause)
+	}
+}
+
+// wasPaused reports whether the timer loop was late, or its own proposals took long,
+// and then gives all sessions and claims their full time: keep-alives that came
+// meanwhile may not have been handled yet.
+func (n *Node) wasPaused(current *leadership, late time.Duration) bool {
+	if late <= n.options.Raft.Heartbeat {
+		return false
+	}
+	now := time.Now()
+	n.logger.Warn("this leader was paused: every session and claim gets its full time", "late", late,
+		"sessions", current.deadlines.rearmAll(now), "claims", current.claims.rearmAll(now))
+	n.metrics.expiriesDeferred.Inc()
+	return true
+}
+
+// nextWake is when the next timer is due, but not before rested.
+func (n *Node) nextWake(current *leadership, nextSweep, rested time.Time) time.Time {
+	now, due := time.Now(), n.machine.NextDue()
+	if !due.IsZero() {
+		due = now.Add(due.Sub(n.clock.now())) // while the clock is slewed, off by a part of longestSleep at most
+	}
+	return wakeAt(now, rested, nextSweep, current.deadlines.next(), current.claims.next(), due)
+}
+
+// wakeAt is the earliest of times, without those that are zero, but not before
+// rested and now: a time that has passed is due at once, and does not count as a
+// pause.
+func wakeAt(now, rested time.Time, times ...time.Time) time.Time {
+	planned := now.Add(longestSleep)
+	for _, next := range times {
+		if !next.IsZero() && next.Before(planned) {
+			planned = next
+		}
+	}
+	for _, earliest := range []time.Time{rested, now} {
+		if planned.Before(earliest) {
+			planned = earliest
+		}
+	}
+	return planned
+}
+
+// expire proposes the expiry of sessions whose time is up. A proposal that fails is
+// repeated while this node leads: otherwise the session would hold its jobs for ever.
+func (n *Node) expire(ctx context.Context, current *leadership, now time.Time) {
+	late := current.deadlines.due(now, expiriesAtOnce)
+	if len(late) == 0 {
+		return
+	}
+	fit := n.fitting(late)
+	for _, next := range late[fit:] {
+		current.deadlines.spare(next.id, now) // for the next round
+	}
+	late = late[:fit]
+	commands := make([]*conductordv1.Command, len(late))
+	for i := range late {
+		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireSession{ExpireSession: &conductordv1.ExpireSessionCommand{
+			Session:    late[i].id.String(),
+			TimerEpoch: current.epoch,
+			CoolDown:   durationpb.New(n.options.Sessions.CoolDown),
+			MaxCrashes: uint32(max(n.options.Sessions.MaxCrashes, 0)),
+		}}}
+	}
+	_, results, err := n.proposer.propose(ctx, commands...)
+	for i := range late {
+		id, verdict := late[i].id, verdictOf(err, results, i)
+		switch {
+		case verdict == nil || errors.Is(verdict, jobs.ErrSessionExpired):
+			n.logger.Info("session expired", "session", id)
+			current.deadlines.disarm(id)
+		default:
+			n.logger.Warn("cannot expire a session yet", "session", id, "error", verdict)
+			current.deadlines.spare(id, time.Now().Add(spareTime))
+		}
+	}
+}
+
+// fitting is how many of the sessions one proposal may expire.
+func (n *Node) fitting(late []due[jobs.SessionID]) int {
+	claims := make([]int, len(late))
+	for i := range late {
+		session, _ := n.machine.Session(late[i].id) // one that cannot be read fails in its expiry
+		claims[i] = session.Claims
+	}
+	return within(claims, claimsAtOnce)
+}
+
+// within is how many numbers, from the first on, have a sum within a bound; but at
+// least one if there is any.
+func within(numbers []int, bound int) int {
+	sum := 0
+	for i, n := range numbers {
+		if sum += n; sum > bound && i > 0 {
+			return i
+		}
+	}
+	return len(numbers)
+}
+
+// verdictOf is the error of one command of a proposal.
+func verdictOf(err error, results []*conductordv1.Result, i int) error {
+	if err != nil {
+		return err
+	}
+	return command.ErrorFromProto(results[i].GetError())
+}
+
+// wakeDue makes claimable what is due.
+func (n *Node) wakeDue(ctx context.Context, current *leadership) {
+	due := n.machine.NextDue()
+	if due.IsZero() || due.After(n.clock.now()) {
+		return
+	}
+	n.housekeep(ctx, "wake due jobs", &conductordv1.Command{Kind: &conductordv1.Command_WakeDue{
+		WakeDue: &conductordv1.WakeDueCommand{TimerEpoch: current.epoch, Max: wakesAtOnce},
+	}})
+}
+
+// sweep removes some of the finished jobs that the retention policy no longer keeps,
+// and reports whether there are more.
+func (n *Node) sweep(ctx context.Context, current *leadership) (more bool) {
+	retention := n.options.Retention
+	sweepable, err := n.machine.Sweepable(n.clock.now(), retention.MaxAge, retention.Keep)
+	if err != nil {
+		n.logger.Error("cannot find the finished jobs to remove", "error", err)
+		return false
+	}
+	return sweepable && n.housekeep(ctx, "remove finished jobs", &conductordv1.Command{Kind: &conductordv1.Command_Sweep{
+		Sweep: &conductordv1.SweepCommand{
+			TimerEpoch: current.epoch, MaxAge: durationpb.New(retention.MaxAge), Keep: retention.Keep, Max: sweepsAtOnce,
+		},
+	}})
+}
+
+// housekeep proposes a command of the leader's own, and reports whether there is more
+// of the same to do. A failed command is due again at the next wake.
+func (n *Node) housekeep(ctx context.Context, what string, c *conductordv1.Command) (more bool) {
+	_, results, err := n.proposer.propose(ctx, c)
+	if err == nil {
+		err = command.ErrorFromProto(results[0].GetError())
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			n.logger.Warn("cannot "+what, "error", err)
+		}
+		return false
+	}
+	return results[0].GetCount().GetMore()
+}
+
+// keepAlive renews a session after a round of questions has shown that this node still
+// leads. It does not wait until entries are applied: a session whose opening was
+// acknowledged has a timer already, and must not expire because an entry takes long.
+// Only for an unknown session it waits once.
+func (n *Node) keepAlive(ctx context.Context, id jobs.SessionID) error {
+	index, err := n.reads.confirm(ctx)
+	if err != nil {
+		return err
+	}
+	for applied := false; ; {
+		current, err := n.serving()
+		if err != nil {
+			return err
+		}
+		wait, known := current.deadlines.renew(id, time.Now())
+		if !known && !applied {
+			if err := n.reads.applied(ctx, index); err != nil {
+				return err
+			}
+			applied = true
+			continue
+		}
+		if !known {
+			return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
+		}
+		if wait == nil {
+			return nil
+		}
+		select {
+		case <-wait:
+		case <-current.over:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
