@@ -48,24 +48,24 @@ func (g *growth) applied(logs []*raft.Log) {
 	g.remind()
 }
 
-// outgrown tells whether a snapshot is due: once the log is half as long as the
-// state. So the snapshots of a state that keeps its size write twice what the log
-// does, and a node that starts is about as long at applying as at loading, of
-// which a byte takes half the time or less.
+// outgrown reports whether a snapshot is due: when the log is more than half as long
+// as the state. So the snapshots of a state that keeps its size write twice as much as
+// the log, and a node that starts spends about as long on applying the log as on
+// loading the snapshot, which takes at most half as long per byte.
 func (g *growth) outgrown() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.log > max(g.atLeast, g.state/2)
 }
 
-// remind tells whoever takes snapshots if one is due.
+// remind signals due if a snapshot is due.
 func (g *growth) remind() {
 	if !g.outgrown() {
 		return
 	}
 	select {
 	case g.due <- struct{}{}:
-	default: // it is known already
+	default: // signalled already
 	}
 }
 

@@ -8,30 +8,30 @@ import (
 
 // deadlines are the timers of sessions, or of claims that have a time of their
 // own, on the leader's monotonic clock. They are never written down: a new
-// leader gives everybody the full time.
+// leader gives each its full time.
 //
-// A keep-alive only moves the deadline; the heap learns of it when the old
-// place comes up. So a keep-alive costs a map access.
+// A keep-alive only moves the deadline; the heap is corrected when the old
+// key comes up. So a keep-alive costs one map access.
 type deadlines[K comparable] struct {
 	grace time.Duration
 
 	mu      sync.Mutex
 	timers  map[K]*deadline[K]
 	heap    deadlineHeap[K]
-	changed chan struct{} // holds one signal: the earliest place may have changed
+	changed chan struct{} // holds one signal: the earliest key may have changed
 }
 
 type deadline[K comparable] struct {
-	id       K
-	ttl      time.Duration
-	round    int           // of a claim: how often it was extended
-	at       time.Time     // the deadline
-	place    time.Time     // its key in the heap, never after at
-	expiring chan struct{} // closed when a proposed expiry has been decided; nil: none under way
-	slot     int           // its index in the heap; away while expiring
+	id        K
+	ttl       time.Duration
+	round     int           // of a claim: how often it was extended
+	at        time.Time     // the deadline
+	heapKey   time.Time     // never after at
+	expiring  chan struct{} // closed when a proposed expiry has been decided; nil: none under way
+	heapIndex int           // away while expiring
 }
 
-// away is the slot of what is not in the heap.
+// away is the heapIndex of a deadline that is not in the heap.
 const away = -1
 
 // newDeadlines makes timers. The signal may be shared by several.
@@ -47,16 +47,16 @@ func (d *deadlines[K]) arm(id K, ttl time.Duration, round int, now time.Time) {
 	at := now.Add(ttl + d.grace)
 	entry, ok := d.timers[id]
 	if !ok {
-		entry = &deadline[K]{id: id, place: at}
+		entry = &deadline[K]{id: id, heapKey: at}
 		d.timers[id] = entry
 		heap.Push(&d.heap, entry)
 		d.signal()
 	}
 	entry.ttl, entry.round, entry.at = ttl, round, at
-	if at.Before(entry.place) {
-		entry.place = at
-		if entry.slot != away {
-			heap.Fix(&d.heap, entry.slot)
+	if at.Before(entry.heapKey) {
+		entry.heapKey = at
+		if entry.heapIndex != away {
+			heap.Fix(&d.heap, entry.heapIndex)
 			d.signal()
 		}
 	}
@@ -71,8 +71,8 @@ func (d *deadlines[K]) disarm(id K) {
 		return
 	}
 	delete(d.timers, id)
-	if entry.slot != away {
-		heap.Remove(&d.heap, entry.slot)
+	if entry.heapIndex != away {
+		heap.Remove(&d.heap, entry.heapIndex)
 	}
 	if entry.expiring != nil {
 		close(entry.expiring)
@@ -125,10 +125,10 @@ func (d *deadlines[K]) due(now time.Time, most int) []due[K] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var ids []due[K]
-	for len(d.heap) > 0 && len(ids) < most && !d.heap[0].place.After(now) {
+	for len(d.heap) > 0 && len(ids) < most && !d.heap[0].heapKey.After(now) {
 		entry := d.heap[0]
 		if entry.at.After(now) { // kept alive meanwhile
-			entry.place = entry.at
+			entry.heapKey = entry.at
 			heap.Fix(&d.heap, 0)
 			continue
 		}
@@ -153,7 +153,7 @@ func (d *deadlines[K]) spare(id K, again time.Time) {
 	if entry.at.Before(again) { // otherwise it was given time meanwhile
 		entry.at = again
 	}
-	entry.place = entry.at
+	entry.heapKey = entry.at
 	heap.Push(&d.heap, entry)
 	d.signal()
 }
@@ -170,14 +170,14 @@ func (d *deadlines[K]) look(id K, now time.Time) (left, silent time.Duration, kn
 	return max(entry.at.Sub(now), 0), max(now.Sub(entry.at.Add(-entry.ttl-d.grace)), 0), true
 }
 
-// next is when the earliest place comes up; zero if there is none.
+// next is the earliest key; zero if there is none.
 func (d *deadlines[K]) next() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.heap) == 0 {
 		return time.Time{}
 	}
-	return d.heap[0].place
+	return d.heap[0].heapKey
 }
 
 func (d *deadlines[K]) signal() {
@@ -187,20 +187,20 @@ func (d *deadlines[K]) signal() {
 	}
 }
 
-// deadlineHeap orders by place. It implements heap.Interface.
+// deadlineHeap orders by heapKey. It implements heap.Interface.
 type deadlineHeap[K comparable] []*deadline[K]
 
 func (h deadlineHeap[K]) Len() int           { return len(h) }
-func (h deadlineHeap[K]) Less(i, j int) bool { return h[i].place.Before(h[j].place) }
+func (h deadlineHeap[K]) Less(i, j int) bool { return h[i].heapKey.Before(h[j].heapKey) }
 func (h deadlineHeap[K]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].slot, h[j].slot = i, j
+	h[i].heapIndex, h[j].heapIndex = i, j
 }
 
 // Push adds an entry at the end.
 func (h *deadlineHeap[K]) Push(x any) {
 	entry := x.(*deadline[K])
-	entry.slot = len(*h)
+	entry.heapIndex = len(*h)
 	*h = append(*h, entry)
 }
 
@@ -210,6 +210,6 @@ func (h *deadlineHeap[K]) Pop() any {
 	last := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
-	last.slot = away
+	last.heapIndex = away
 	return last
 }

@@ -125,11 +125,11 @@ func TestDeadlinesModel(t *testing.T) {
 					}
 				}
 				if sessions, inHeap := d.Held(); sessions != len(model) || inHeap != idle {
-					t.Fatalf("holds %d sessions and %d places, want %d and %d", sessions, inHeap, len(model), idle)
+					t.Fatalf("holds %d sessions and %d keys, want %d and %d", sessions, inHeap, len(model), idle)
 				}
 				for _, m := range model {
 					if next := d.Next(); !m.waits && (next.IsZero() || next.After(m.due())) {
-						t.Fatalf("the next place %v is after the deadline %v", next, m.due())
+						t.Fatalf("the next key %v is after the deadline %v", next, m.due())
 					}
 				}
 			},

@@ -39,9 +39,9 @@ const (
 	smallBody = 64 << 10
 	// refusalPause is how long a call waits for memory, with its body unread,
 	// before it is refused: a client that repeats it at once costs little.
-	// roomPause is how often it tries.
+	// retryPause is how often it tries.
 	refusalPause = 5 * time.Second
-	roomPause    = 250 * time.Millisecond
+	retryPause    = 250 * time.Millisecond
 	// maxBody bounds a body: the largest message and its frame.
 	maxBody = wire.MaxMessage + 1<<10
 )
@@ -158,7 +158,7 @@ func (e *exchange) read(body *bytes.Buffer) error {
 // reserve waits until there is memory for a body of size bytes.
 func (e *exchange) reserve(size int64) error {
 	x, began := e.all, time.Now()
-	room := func() bool {
+	take := func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		limit, more := x.budget, size-e.body
@@ -173,9 +173,9 @@ func (e *exchange) reserve(size int64) error {
 		e.body = size
 		return true
 	}
-	for !room() {
+	for !take() {
 		select {
-		case <-time.After(roomPause):
+		case <-time.After(retryPause):
 		case <-e.request.Context().Done():
 			return e.request.Context().Err()
 		}

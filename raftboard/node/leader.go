@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// leaderPatience is for how many election timeouts a call waits for a leader
-// before it is told that there is none.
+// leaderPatience is how many election timeouts a call waits for a leader before it
+// is refused.
 const leaderPatience = 4
 
 // leaderChanges lets calls wait for the next change of the leader.
@@ -23,20 +23,20 @@ type leaderChanges struct {
 
 func newLeaderChanges() *leaderChanges { return &leaderChanges{next: make(chan struct{})} }
 
-func (m *leaderChanges) wait() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.next
+func (c *leaderChanges) wait() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.next
 }
 
-func (m *leaderChanges) notify() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	close(m.next)
-	m.next = make(chan struct{})
+func (c *leaderChanges) notify() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.next)
+	c.next = make(chan struct{})
 }
 
-// watchLeader passes raft's observations on. Its goroutine ends with ctx.
+// watchLeader notifies leaderChanges of raft's observations. Its goroutine ends with ctx.
 func (n *Node) watchLeader(ctx context.Context) {
 	observations := make(chan raft.Observation, leadershipNotices)
 	observer := raft.NewObserver(observations, false, func(o *raft.Observation) bool {
@@ -57,82 +57,41 @@ func (n *Node) watchLeader(ctx context.Context) {
 	})
 }
 
-// place is where a call is to be answered.
-type place struct {
+// destination is the node that answers a call: this one or another.
+type destination struct {
 	here  bool
 	there Member
 }
 
 // findLeader waits a little for a leader that serves, and says where it is.
 // ErrUnavailable if there is none.
-func (n *Node) findLeader(ctx context.Context) (place, error) {
+func (n *Node) findLeader(ctx context.Context) (destination, error) {
 	patience := time.NewTimer(n.patience(ctx))
 	defer patience.Stop()
 	for {
 		changed := n.leaderChanges.wait()
 		if n.Leading() {
-			return place{here: true}, nil
+			return destination{here: true}, nil
 		}
 		if leader, known := n.leader(); known && leader.Name != n.options.Name {
-			return place{there: leader}, nil
+			return destination{there: leader}, nil
 		}
 		select {
 		case <-changed:
 		case <-patience.C:
-			return place{}, fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
+			return destination{}, fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
 		case <-ctx.Done():
-			return place{}, fmt.Errorf("%w: the cluster has no leader: %w", jobs.ErrUnavailable, ctx.Err())
+			return destination{}, fmt.Errorf("%w: the cluster has no leader: %w", jobs.ErrUnavailable, ctx.Err())
 		}
 	}
 }
 
-// patience is how long to wait for a leader: a few elections, and never so long
-// that the caller would not hear any more that nothing has happened.
+// patience is how long to wait for a leader: a few elections, but never so long that
+// the refusal comes after the caller's deadline.
 func (n *Node) patience(ctx context.Context) time.Duration {
 	usual := leaderPatience * n.options.Raft.Election
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(usual, time.Until(deadline)*4/5)
 	}
 	return usual
-}
-
-// Ready is nil when the node can serve every call: it knows a leader, and has
-// applied what the leader had committed. Otherwise it says what is missing.
-func (n *Node) Ready() error {
-	if n.stopping.Load() {
-		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
-	}
-	n.mu.Lock()
-	awaits := n.awaits
-	n.mu.Unlock()
-	leader, known := n.leader()
-	switch {
-	case awaits != "":
-		return fmt.Errorf("%w: before the first election this node waits for %s: every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
-	case !known:
-		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
-	case leader.Name == n.options.Name && !n.Leading():
-		return fmt.Errorf("%w: this node is about to lead", jobs.ErrUnavailable)
-	case !n.caughtUp.Load():
-		return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, n.machine.AppliedIndex(), n.catchUpTo.Load())
-	}
-	return nil
-}
-
-// WaitReady waits until the node is ready, or says what is missing when ctx ends.
-func (n *Node) WaitReady(ctx context.Context) error {
-	const look = 5 * time.Millisecond // readiness has no single event; nothing but a start waits for it
-	ticker := time.NewTicker(look)
-	defer ticker.Stop()
-	for {
-		err := n.Ready()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the node is not ready: %w: %w", err, ctx.Err())
-		}
-	}
 }

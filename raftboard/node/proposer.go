@@ -153,7 +153,7 @@ func (p *proposer) await(ctx context.Context, answer <-chan proposed) proposed {
 	}
 }
 
-// enqueue hands a proposal over. An error says that it did not happen.
+// enqueue queues a proposal. After an error it did not happen.
 func (p *proposer) enqueue(one *proposal) error {
 	select {
 	case <-p.stopped:
@@ -287,7 +287,7 @@ func (p *proposer) send(batch []*proposal) {
 		defer func() {
 			p.asked.Add(-1)
 			<-p.inFlight
-			p.landed <- count // there is room for each entry in flight
+			p.landed <- count // does not block: its buffer holds each entry in flight
 		}()
 		err := future.Error()
 		p.watchTransfer(err)

@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
@@ -81,4 +83,45 @@ func (n *Node) stands() transport.Standing {
 		now.Commit = n.raft.CommitIndex()
 	}
 	return now
+}
+
+// Ready is nil when the node can serve every call: it knows a leader, and has
+// applied what the leader had committed. Otherwise it says what is missing.
+func (n *Node) Ready() error {
+	if n.stopping.Load() {
+		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
+	}
+	n.mu.Lock()
+	awaits := n.awaits
+	n.mu.Unlock()
+	leader, known := n.leader()
+	switch {
+	case awaits != "":
+		return fmt.Errorf("%w: before the first election this node waits for %s: every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
+	case !known:
+		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
+	case leader.Name == n.options.Name && !n.Leading():
+		return fmt.Errorf("%w: this node is about to lead", jobs.ErrUnavailable)
+	case !n.caughtUp.Load():
+		return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, n.machine.AppliedIndex(), n.catchUpTo.Load())
+	}
+	return nil
+}
+
+// WaitReady waits until the node is ready, or says what is missing when ctx ends.
+func (n *Node) WaitReady(ctx context.Context) error {
+	const look = 5 * time.Millisecond // readiness has no single event; nothing but a start waits for it
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	for {
+		err := n.Ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the node is not ready: %w: %w", err, ctx.Err())
+		}
+	}
 }
