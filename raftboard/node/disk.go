@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
@@ -32,6 +34,60 @@ const (
 	// snapshotsOnDisk counts the retained snapshots and the one that is being written.
 	snapshotsOnDisk = snapshotsRetained + 1
 )
+
+// diskSpace is what a node knows of the space on its disk and on the others'. Its
+// methods may be called concurrently.
+type diskSpace struct {
+	free     atomic.Int64  // bytes
+	early    atomic.Bool   // less than twice what is needed
+	grown    atomic.Int64  // bytes of new work since the last look at the disk
+	lookSoon chan struct{} // holds one signal: there is much new work
+
+	mu      sync.Mutex
+	crowded map[string]bool // the nodes known to be short of space; under mu
+}
+
+func newDiskSpace() *diskSpace {
+	return &diskSpace{lookSoon: make(chan struct{}, 1), crowded: map[string]bool{}}
+}
+
+// note records whether a node's disk is short of space, and reports whether that is new.
+func (d *diskSpace) note(name string, crowded bool) (changed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	changed = d.crowded[name] != crowded
+	d.crowded[name] = crowded
+	return changed
+}
+
+func (d *diskSpace) isCrowded(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.crowded[name]
+}
+
+// grow counts new work, and asks for an early look at the disk after a lot of it.
+func (d *diskSpace) grow(bytes int, reserve int64) {
+	if d.grown.Add(int64(bytes)) > reserve/lookShare {
+		select {
+		case d.lookSoon <- struct{}{}:
+		default: // a look is due already
+		}
+	}
+}
+
+// mayGrow returns an error while a disk is short of space.
+func (d *diskSpace) mayGrow() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, crowded := range d.crowded {
+		if crowded {
+			return fmt.Errorf("%w: the disk of node %q is short of space (see disk_reserve): nothing new is accepted until there is more or finished jobs are removed; "+
+				"what is there goes on", jobs.ErrLimit, name)
+		}
+	}
+	return nil
+}
 
 // diskNeed is the free space that a node needs to accept new work:
 //
@@ -62,7 +118,7 @@ func (n *Node) giveUpReserve() {
 		return
 	}
 	if free, err := freeSpace(n.options.DataDir); err == nil && free < held.Size() {
-		n.logger.Warn("the disk is full: gives up its reserve file to start", "bytes", held.Size(), "error", os.Remove(path))
+		n.logger.Warn("disk full: reserve file removed to start", "bytes", held.Size(), "error", os.Remove(path))
 	}
 }
 
@@ -81,7 +137,7 @@ func (n *Node) watchDisk(ctx context.Context) {
 		}
 		select {
 		case <-look.C:
-		case <-n.lookSoon:
+		case <-n.disk.lookSoon:
 		case <-ctx.Done():
 			return
 		}
@@ -95,10 +151,10 @@ func (n *Node) lookAtDisk() {
 		n.logger.Debug("cannot look at the space on disk", "error", err)
 		return
 	}
-	n.diskFree.Store(free)
-	n.grown.Store(0)
-	if early := free < earlyShare*need; n.diskEarly.Swap(early) != early && early {
-		n.logger.Warn("the disk gets short of space", "free", free, "needed", need, "directory", n.options.DataDir)
+	n.disk.free.Store(free)
+	n.disk.grown.Store(0)
+	if early := free < earlyShare*need; n.disk.early.Swap(early) != early && early {
+		n.logger.Warn("disk space low", "free", free, "needed", need, "directory", n.options.DataDir)
 	}
 	n.noteSpace(n.options.Name, free < need)
 	path, missing := filepath.Join(n.options.DataDir, reserveFile), int64(0) // bytes
@@ -129,34 +185,16 @@ func (n *Node) flushState() {
 
 // noteSpace notes whether a node's disk is short of space.
 func (n *Node) noteSpace(name string, crowded bool) {
-	n.mu.Lock()
-	before := n.crowded[name]
-	n.crowded[name] = crowded
-	n.mu.Unlock()
-	if before != crowded {
-		n.logger.Warn("space on disk", "node", name, "new work is refused", crowded)
+	if n.disk.note(name, crowded) {
+		n.logger.Warn("space on disk", "node", name, "refuses_new_work", crowded)
 	}
 }
 
 // mayGrow returns an error while a disk is short of space. bytes is the size of
 // the new work.
 func (n *Node) mayGrow(bytes int) error {
-	if n.grown.Add(int64(bytes)) > n.options.DiskReserve/lookShare {
-		select {
-		case n.lookSoon <- struct{}{}:
-		default: // a look is due already
-		}
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for name, crowded := range n.crowded {
-		if !crowded {
-			continue
-		}
-		return fmt.Errorf("%w: the disk of node %q is short of space (see disk_reserve): nothing new is accepted until there is more or finished jobs are removed; "+
-			"what is there goes on", jobs.ErrLimit, name)
-	}
-	return nil
+	n.disk.grow(bytes, n.options.DiskReserve)
+	return n.disk.mayGrow()
 }
 
 // grows reports whether a command brings new work.

@@ -41,7 +41,7 @@ const (
 	// before it is refused: a client that repeats it at once costs little.
 	// retryPause is how often it tries.
 	refusalPause = 5 * time.Second
-	retryPause    = 250 * time.Millisecond
+	retryPause   = 250 * time.Millisecond
 	// maxBody bounds a body: the largest message and its frame.
 	maxBody = wire.MaxMessage + 1<<10
 )

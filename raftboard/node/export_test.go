@@ -26,37 +26,37 @@ import (
 
 // SetClientPatience sets how long a client may take.
 func SetClientPatience(n *Node, patience time.Duration) {
-	n.exchanges.mu.Lock()
-	defer n.exchanges.mu.Unlock()
-	n.exchanges.patience = patience
+	n.api.exchanges.mu.Lock()
+	defer n.api.exchanges.mu.Unlock()
+	n.api.exchanges.patience = patience
 }
 
 // SetExchangeBytes sets what all exchanges may hold.
 func SetExchangeBytes(n *Node, bytes int64) {
-	n.exchanges.mu.Lock()
-	defer n.exchanges.mu.Unlock()
-	n.exchanges.budget = bytes
+	n.api.exchanges.mu.Lock()
+	defer n.api.exchanges.mu.Unlock()
+	n.api.exchanges.budget = bytes
 }
 
 // Exchanges tells how many wait for their clients, and what all hold.
 func Exchanges(n *Node) (waiting int, held int64) {
-	n.exchanges.mu.Lock()
-	defer n.exchanges.mu.Unlock()
-	return len(n.exchanges.waiting), n.exchanges.bodies + n.exchanges.answers
+	n.api.exchanges.mu.Lock()
+	defer n.api.exchanges.mu.Unlock()
+	return len(n.api.exchanges.waiting), n.api.exchanges.bodies + n.api.exchanges.answers
 }
 
 // SetMaxConnections bounds the connections to the HTTP port.
 func SetMaxConnections(n *Node, limit int) {
-	n.connections.mu.Lock()
-	defer n.connections.mu.Unlock()
-	n.connections.limit = limit
+	n.api.connections.mu.Lock()
+	defer n.api.connections.mu.Unlock()
+	n.api.connections.limit = limit
 }
 
 // Connections is how many there are to the HTTP port.
 func Connections(n *Node) int {
-	n.connections.mu.Lock()
-	defer n.connections.mu.Unlock()
-	return len(n.connections.idle)
+	n.api.connections.mu.Lock()
+	defer n.api.connections.mu.Unlock()
+	return len(n.api.connections.idle)
 }
 
 // Bounds of exchanges and sessions.
@@ -361,7 +361,7 @@ func HangWrites(o *Options, disk *sync.RWMutex) {
 func DiskNeed(n *Node) string {
 	need, err := n.diskNeed()
 	size, reusable, _ := n.machine.Space()
-	return fmt.Sprintf("needs %d MiB of %d: state %d, of which %d are free, log has %d free, %v", need>>20, n.diskFree.Load()>>20, size>>20, reusable>>20, n.log.Reusable()>>20, err)
+	return fmt.Sprintf("needs %d MiB of %d: state %d, of which %d are free, log has %d free, %v", need>>20, n.disk.free.Load()>>20, size>>20, reusable>>20, n.log.Reusable()>>20, err)
 }
 
 // Calls are the calls that the API takes, each with its permission class.

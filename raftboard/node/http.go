@@ -24,18 +24,27 @@ const (
 	stopPatience      = 2 * time.Second
 )
 
+// apiServer is the HTTP port.
+type apiServer struct {
+	exchanges   *exchanges
+	connections *connections
+	server      *http.Server       // nil: not opened
+	stopCalls   context.CancelFunc // ends long polls and watches
+	address     net.Addr
+}
+
 // serve opens the HTTP port: the API, health and metrics.
 func (n *Node) serve() error {
 	listener, err := n.options.System.Listen(n.options.APIListen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on the API port: %w", err)
 	}
-	n.apiAddress = listener.Addr()
+	n.api.address = listener.Addr()
 	ctx, cancel := context.WithCancel(context.Background())
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	n.http = &http.Server{
+	n.api.server = &http.Server{
 		Handler:           n.handler(),
 		Protocols:         protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: clientPatience},
@@ -43,15 +52,15 @@ func (n *Node) serve() error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          n.logger.Named("http").StandardLogger(nil),
-		ConnState:         n.connections.changed,
+		ConnState:         n.api.connections.changed,
 		ConnContext:       withClient,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
-	n.http.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
-	n.stopCalls = cancel
-	n.routines.Go(func() { n.exchanges.run(ctx) })
+	n.api.server.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
+	n.api.stopCalls = cancel
+	n.routines.Go(func() { n.api.exchanges.run(ctx) })
 	n.routines.Go(func() {
-		if err := n.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := n.api.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			n.fatal(fmt.Errorf("the API port has stopped: %w", err))
 		}
 	})
@@ -59,14 +68,14 @@ func (n *Node) serve() error {
 }
 
 func (n *Node) stopHTTP() error {
-	if n.http == nil {
+	if n.api.server == nil {
 		return nil
 	}
-	n.stopCalls()
+	n.api.stopCalls()
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	if err := n.http.Shutdown(ctx); err != nil {
-		return n.http.Close()
+	if err := n.api.server.Shutdown(ctx); err != nil {
+		return n.api.server.Close()
 	}
 	return nil
 }
@@ -91,7 +100,7 @@ func (n *Node) handler() http.Handler {
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.options.Metrics, promhttp.HandlerOpts{}))
-	return n.exchanges.bound(mux)
+	return n.api.exchanges.bound(mux)
 }
 
 // observing puts the leader's address on every answer and counts the calls.

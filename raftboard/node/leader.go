@@ -51,7 +51,7 @@ func (n *Node) watchLeader(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-observations:
-				n.leaderChanges.notify()
+				n.leading.changes.notify()
 			}
 		}
 	})
@@ -69,7 +69,7 @@ func (n *Node) findLeader(ctx context.Context) (destination, error) {
 	patience := time.NewTimer(n.patience(ctx))
 	defer patience.Stop()
 	for {
-		changed := n.leaderChanges.wait()
+		changed := n.leading.changes.wait()
 		if n.Leading() {
 			return destination{here: true}, nil
 		}

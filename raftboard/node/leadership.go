@@ -63,7 +63,7 @@ func (n *Node) serveLeadership(ctx context.Context) {
 	}
 	n.logger.Info("leading", "epoch", current.epoch, "sessions", current.deadlines.count())
 	defer func() {
-		n.endLeadership(current)
+		n.leading.end(current)
 		n.logger.Info("no longer leading", "epoch", current.epoch)
 	}()
 	var others sync.WaitGroup // end with ctx
@@ -97,14 +97,15 @@ func (n *Node) beginLeadership(ctx context.Context) (*leadership, error) {
 	current := newLeadership(epoch, n.options.Sessions.Grace)
 	// Changes reach the leadership from here on; sessions that are opened while the
 	// others are being read are armed twice, which is harmless.
-	n.observe(current)
+	n.leading.observe(current)
 	n.clock.lead(n.machine.Time())
 	if err := n.armAll(current); err != nil {
 		// raft would go on leading, and nobody would answer.
 		n.fatal(err)
 		return nil, errors.Join(err, ctx.Err())
 	}
-	n.startServing(current)
+	n.caughtUp.Store(true)
+	n.leading.serve(current)
 	return current, nil
 }
 
@@ -138,40 +139,64 @@ func (n *Node) armAll(current *leadership) error {
 	return nil
 }
 
-func (n *Node) observe(l *leadership) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.observing = l
+// leaderState is the present leadership of this node. Its methods may be called
+// concurrently.
+type leaderState struct {
+	changes *leaderChanges // of the leader, on whichever node
+
+	mu       sync.Mutex
+	observed *leadership // receives the state machine's changes; under mu
+	served   *leadership // set while this node answers as the leader; under mu
+	stopped  bool        // it serves no more; under mu
 }
 
-func (n *Node) startServing(l *leadership) {
-	n.mu.Lock()
-	if !n.stopping.Load() {
-		n.serves = l
-	}
-	n.mu.Unlock()
-	n.caughtUp.Store(true)
-	n.leaderChanges.notify()
+func (s *leaderState) observe(l *leadership) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observed = l
 }
 
-// endLeadership stops serving first, and then frees the timers.
-func (n *Node) endLeadership(l *leadership) {
-	n.mu.Lock()
-	if n.observing == l {
-		n.observing, n.serves = nil, nil
+// serve makes this node answer as the leader.
+func (s *leaderState) serve(l *leadership) {
+	s.mu.Lock()
+	if !s.stopped {
+		s.served = l
 	}
-	n.mu.Unlock()
+	s.mu.Unlock()
+	s.changes.notify()
+}
+
+// end stops serving first, and then frees the timers.
+func (s *leaderState) end(l *leadership) {
+	s.mu.Lock()
+	if s.observed == l {
+		s.observed, s.served = nil, nil
+	}
+	s.mu.Unlock()
 	close(l.over)
+}
+
+// stop makes this node serve no more, and returns the leadership that it served.
+func (s *leaderState) stop() *leadership {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	led := s.served
+	s.served, s.stopped = nil, true
+	return led
+}
+
+func (s *leaderState) current() (observed, served *leadership) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.observed, s.served
 }
 
 // serving returns this node's leadership, or an error while it does not answer as the
 // leader.
 func (n *Node) serving() (*leadership, error) {
-	n.mu.Lock()
-	current := n.serves
-	n.mu.Unlock()
-	if current == nil || n.raft.State() != raft.Leader || n.log.Hanging() {
+	_, served := n.leading.current()
+	if served == nil || n.raft.State() != raft.Leader || n.log.Hanging() {
 		return nil, fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, n.options.Name)
 	}
-	return current, nil
+	return served, nil
 }

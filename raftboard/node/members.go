@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -45,7 +46,7 @@ func (n *Node) probe() error {
 			return fmt.Errorf("at the raft address of node %q, %s, another process answers: %w", member.Name, member.Raft, err)
 		}
 	}
-	return n.outcast()
+	return n.members.outcast()
 }
 
 // call shakes hands with a member; greeted notes the outcome.
@@ -67,18 +68,86 @@ type reception struct {
 	agreed  bool // on the member list
 }
 
+// membership is what this node knows of the other members. Its methods may be
+// called concurrently.
+type membership struct {
+	roster transport.Roster // of Options.Members; does not change
+
+	mu       sync.Mutex
+	met      map[string]reception // under mu
+	vouched  bool                 // a peer with the same list has joined: all had agreed; under mu
+	awaits   string               // the nodes that the first election waits for; under mu
+	conflict error                // another node's member list that forbids this one to run; under mu
+}
+
+// note records a peer's answer, and reports whether it is a new refusal.
+func (m *membership) note(peer string, answer reception, joined bool) (newRefusal bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, known := m.met[peer]
+	m.met[peer] = answer
+	m.vouched = m.vouched || (answer.refusal == nil && joined)
+	return answer.refusal != nil && !(known && before.refusal != nil && before.refusal.Error() == answer.refusal.Error())
+}
+
+func (m *membership) setConflict(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conflict = err
+}
+
+// outcast returns an error if every other member refuses this node, or another
+// node's list forbids it to run.
+func (m *membership) outcast() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conflict != nil {
+		return m.conflict
+	}
+	var reasons []string
+	for _, answer := range m.met {
+		if answer.refusal == nil {
+			return nil
+		}
+		reasons = append(reasons, answer.refusal.Error())
+	}
+	if len(reasons) == 0 || len(reasons) < len(m.roster)-1 {
+		return nil
+	}
+	slices.Sort(reasons)
+	return fmt.Errorf("every other node refuses this one: %s", strings.Join(reasons, "; "))
+}
+
+func (m *membership) hasAgreed(peer string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.met[peer].agreed
+}
+
+// await records the members that have not agreed, and returns their names: none if
+// one has joined, because that implies that all have agreed.
+func (m *membership) await(missing []string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.awaits = strings.Join(missing, ", "); m.vouched {
+		m.awaits = ""
+	}
+	return m.awaits
+}
+
+func (m *membership) awaited() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.awaits
+}
+
 // greeted notes the outcome of a handshake that this node began.
 func (n *Node) greeted(peer string, other transport.Hello, err error) {
 	var refused *transport.RefusedError
 	if peer == n.options.Name || (err != nil && !errors.As(err, &refused)) {
 		return // not reached: nothing learned
 	}
-	n.mu.Lock()
-	before, known := n.met[peer]
-	n.met[peer] = reception{refusal: err, agreed: err == nil && other.Agreed}
-	n.vouched = n.vouched || (err == nil && other.Joined)
-	n.mu.Unlock()
-	if err == nil || (known && before.refusal != nil && before.refusal.Error() == err.Error()) {
+	if !n.members.note(peer, reception{refusal: err, agreed: err == nil && other.Agreed}, other.Joined) {
 		return
 	}
 	n.logger.Error("a node of the cluster refuses this one", "peer", peer, "error", err)
@@ -91,42 +160,18 @@ func (n *Node) greeted(peer string, other transport.Hello, err error) {
 // of its list and the other has joined a cluster that lists this node.
 func (n *Node) disagreed(other transport.Hello, err error) {
 	_, counted := other.Members[n.options.Name]
-	_, counts := n.roster[other.Name]
+	_, counts := n.members.roster[other.Name]
 	fresh := !n.identity.get().Bootstrapped
 	if (fresh && (counted || counts)) || (!fresh && counted && other.Joined && len(n.options.Members) == 1) {
-		n.mu.Lock()
-		n.conflict = err
-		n.mu.Unlock()
+		n.members.setConflict(err)
 	}
 	n.stopOutcast()
 }
 
 func (n *Node) stopOutcast() {
-	if fault := n.outcast(); fault != nil && n.running.Load() {
+	if fault := n.members.outcast(); fault != nil && n.running.Load() {
 		n.fatal(fault)
 	}
-}
-
-// outcast returns an error if every other member refuses this node, or another
-// node's list forbids it to run.
-func (n *Node) outcast() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.conflict != nil {
-		return n.conflict
-	}
-	var reasons []string
-	for _, received := range n.met {
-		if received.refusal == nil {
-			return nil
-		}
-		reasons = append(reasons, received.refusal.Error())
-	}
-	if len(reasons) == 0 || len(reasons) < len(n.options.Members)-1 {
-		return nil
-	}
-	slices.Sort(reasons)
-	return fmt.Errorf("every other node refuses this one: %s", strings.Join(reasons, "; "))
 }
 
 // checkPast refuses a node that has run before and has lost its raft log.
@@ -162,18 +207,16 @@ func (n *Node) compareConfiguration() error {
 		id := string(server.ID) // name.incarnation
 		has[id[:max(strings.LastIndex(id, "."), 0)]] = string(server.Address)
 	}
-	if !maps.Equal(has, n.roster) {
+	if !maps.Equal(has, n.members.roster) {
 		return fmt.Errorf("raft's configuration in %s and the node's file list different members: %v and %v: set cluster.members back in the file; "+
-			"the members of a cluster that has worked cannot be changed", n.options.DataDir, has, n.roster)
+			"the members of a cluster that has worked cannot be changed", n.options.DataDir, has, n.members.roster)
 	}
 	n.nowJoined()
 	return nil
 }
 
 func (n *Node) nowJoined() {
-	n.mu.Lock()
-	n.awaits = ""
-	n.mu.Unlock()
+	n.members.await(nil)
 	n.port.Join()
 }
 
@@ -195,7 +238,7 @@ func (n *Node) join(ctx context.Context) {
 			return
 		}
 		if awaited != "" && (awaited != before || time.Since(told) > waitingLog) {
-			n.logger.Info("waiting for other members before the first election: all must answer, with the same list of members", "missing", awaited, "members", n.roster)
+			n.logger.Info("waiting for other members before the first election: all must answer, with the same list of members", "missing", awaited, "members", n.members.roster)
 			told, before = time.Now(), awaited
 		}
 		select {
@@ -211,34 +254,23 @@ func (n *Node) join(ctx context.Context) {
 func (n *Node) awaited() string {
 	var missing []string
 	for _, peer := range n.peers() {
-		if n.hasAgreed(peer.Name) {
+		if n.members.hasAgreed(peer.Name) {
 			continue
 		}
 		_ = n.call(peer)
-		if !n.hasAgreed(peer.Name) {
+		if !n.members.hasAgreed(peer.Name) {
 			missing = append(missing, peer.Name)
 		}
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.awaits = strings.Join(missing, ", "); n.vouched {
-		n.awaits = ""
-	}
-	return n.awaits
-}
-
-func (n *Node) hasAgreed(peer string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.met[peer].agreed
+	return n.members.await(missing)
 }
 
 // bootstrap writes the first configuration, once per node and the same on all.
 // It is the first entry of every log, so no node has to be the first.
 func (n *Node) bootstrap() error {
 	var servers []raft.Server
-	for _, name := range slices.Sorted(maps.Keys(n.roster)) {
-		servers = append(servers, raft.Server{ID: serverID(name, 1), Address: raft.ServerAddress(n.roster[name])})
+	for _, name := range slices.Sorted(maps.Keys(n.members.roster)) {
+		servers = append(servers, raft.Server{ID: serverID(name, 1), Address: raft.ServerAddress(n.members.roster[name])})
 	}
 	if err := n.raft.BootstrapCluster(raft.Configuration{Servers: servers}).Error(); err != nil {
 		return fmt.Errorf("cannot bootstrap the cluster: %w", err)

@@ -121,7 +121,7 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 		leading = 1
 	}
 	gauge(leadingDescription, leading)
-	gauge(diskFreeDescription, float64(c.node.diskFree.Load()))
+	gauge(diskFreeDescription, float64(c.node.disk.free.Load()))
 	if ahead, known := c.node.clockOffset(); known {
 		gauge(clockDescription, ahead.Seconds())
 	}

@@ -64,55 +64,42 @@ type Node struct {
 	started  time.Time // of boottime
 	fatal    func(error)
 
-	lock          io.Closer // on the data directory
-	machine       *fsm.Machine
-	log           *logstore.Log
-	roster        transport.Roster // of Options.Members
-	port          *transport.Port
-	transport     *transport.Transport
-	growth        *growth
-	raft          *raft.Raft // may be read by the port's goroutines once running is set
-	running       atomic.Bool
-	proposer      *proposer
-	reads         *readRounds
-	clocks        *clockRounds
-	polls         *longPolls
-	clock         *clock
-	backfills     chan struct{} // holds one for the backfill that is under way
-	shares        *sessionShares
-	leaderChanges *leaderChanges
-	forward       *http.Client
+	// What the node replicates, and how.
+	machine   *fsm.Machine
+	log       *logstore.Log
+	growth    *growth
+	port      *transport.Port
+	transport *transport.Transport
+	raft      *raft.Raft // may be read by the port's goroutines once running is set
+	running   atomic.Bool
+	proposer  *proposer
+	reads     *readRounds
+	caughtUp  atomic.Bool   // this node has once applied all that a leader had committed
+	catchUpTo atomic.Uint64 // the index of that; 0: not known yet
 
-	exchanges   *exchanges
-	connections *connections
-	http        *http.Server
-	stopCalls   context.CancelFunc
-	apiAddress  net.Addr
-	cancel      context.CancelFunc
-	routines    sync.WaitGroup
-	closing     sync.Once
-	closeErr    error
-
-	mu        sync.Mutex
-	observing *leadership // observes changes; under mu
-	serves    *leadership // set while this node answers as the leader; under mu
-	met       map[string]reception
-	vouched   bool            // a peer with the same list has joined: all had agreed; under mu
-	awaits    string          // the nodes that the first election waits for; under mu
-	conflict  error           // another node's member list that forbids this one to run; under mu
-	crowded   map[string]bool // the nodes known to be short of disk space; under mu
-	stopping  atomic.Bool
-	failed    atomic.Bool // fatal was called: raft may answer nothing any more
-
-	diskFree  atomic.Int64  // bytes
-	diskEarly atomic.Bool   // less than twice what is needed
-	grown     atomic.Int64  // bytes of new things since the last look at the disk
-	lookSoon  chan struct{} // holds one signal: much is new
-
+	// Time.
+	clock       *clock
+	clocks      *clockRounds
 	clockWarned atomic.Int64 // how far this node's clock was ahead at the last warning; 0: it is right
 
-	caughtUp  atomic.Bool   // this node has once applied all that a leader had committed
-	catchUpTo atomic.Uint64 // what that is; 0: not known yet
+	// Parts with locks of their own.
+	members   membership
+	leading   leaderState
+	disk      *diskSpace
+	polls     *longPolls
+	shares    *sessionShares
+	api       apiServer
+	forward   *http.Client
+	backfills chan struct{} // holds one for the backfill that is under way
+
+	// Start and end.
+	lock     io.Closer // on the data directory
+	cancel   context.CancelFunc
+	routines sync.WaitGroup
+	closing  sync.Once
+	closeErr error
+	stopping atomic.Bool
+	failed   atomic.Bool // fatal was called: raft may answer nothing any more
 }
 
 // Open starts a node: it reads its identity, replays its log and joins the
@@ -124,19 +111,19 @@ func Open(options Options) (*Node, error) {
 		return nil, fmt.Errorf("cannot start the node: %w", err)
 	}
 	n := &Node{
-		options:       options,
-		logger:        options.Logger,
-		roster:        rosterOf(options.Members),
-		started:       boottime.Now(),
-		polls:         newLongPolls(),
-		clock:         newClock(),
-		backfills:     make(chan struct{}, 1),
-		leaderChanges: newLeaderChanges(),
-		met:           map[string]reception{},
-		crowded:       map[string]bool{},
-		lookSoon:      make(chan struct{}, 1),
-		exchanges:     newExchanges(options.Logger.Named("http")),
-		connections:   &connections{logger: options.Logger.Named("http"), limit: maxConnections, idle: make(map[net.Conn]time.Time)},
+		options:   options,
+		logger:    options.Logger,
+		started:   boottime.Now(),
+		polls:     newLongPolls(),
+		clock:     newClock(),
+		backfills: make(chan struct{}, 1),
+		leading:   leaderState{changes: newLeaderChanges()},
+		members:   membership{roster: rosterOf(options.Members), met: map[string]reception{}},
+		disk:      newDiskSpace(),
+		api: apiServer{
+			exchanges:   newExchanges(options.Logger.Named("http")),
+			connections: &connections{logger: options.Logger.Named("http"), limit: maxConnections, idle: make(map[net.Conn]time.Time)},
+		},
 	}
 	n.shares = &sessionShares{
 		known:  func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil },
@@ -199,7 +186,7 @@ func (n *Node) openPort() error {
 	logger := n.logger.Named("transport")
 	var err error
 	n.port, err = transport.Open(transport.Options{
-		Address: n.options.RaftListen, Identity: n.identity, Roster: n.roster, Run: uuid.New(),
+		Address: n.options.RaftListen, Identity: n.identity, Roster: n.members.roster, Run: uuid.New(),
 		Settled: time.Now().Add(n.options.Raft.Election),
 		Listen:  n.options.System.Listen, Dial: n.options.System.Dial, Logger: logger,
 		Refused: func(remote net.Addr, reason error) {
@@ -239,7 +226,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 		return err
 	}
 	n.running.Store(true)
-	if fault := n.outcast(); fault != nil { // met since the probe
+	if fault := n.members.outcast(); fault != nil { // met since the probe
 		return fault
 	}
 	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
@@ -330,9 +317,7 @@ func (n *Node) peers() []Member {
 func (n *Node) changed(changes fsm.Changes) {
 	n.polls.changed(changes)
 	n.shares.ended(changes.Ended)
-	n.mu.Lock()
-	current := n.observing
-	n.mu.Unlock()
+	current, _ := n.leading.current()
 	if current == nil {
 		return
 	}
@@ -382,7 +367,7 @@ func (n *Node) Digest() (index uint64, sum [32]byte, err error) {
 }
 
 // APIAddress is where the node's HTTP port listens.
-func (n *Node) APIAddress() net.Addr { return n.apiAddress }
+func (n *Node) APIAddress() net.Addr { return n.api.address }
 
 // Leading tells whether the node serves as the leader.
 func (n *Node) Leading() bool {
@@ -410,11 +395,7 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 // while the API still tells callers where to go.
 func (n *Node) StopServing() {
 	n.stopping.Store(true)
-	n.mu.Lock()
-	led := n.serves
-	n.serves = nil
-	n.mu.Unlock()
-	if led == nil || len(n.options.Members) == 1 || n.failed.Load() {
+	if led := n.leading.stop(); led == nil || len(n.options.Members) == 1 || n.failed.Load() {
 		return
 	}
 	transfer := make(chan error, 1)

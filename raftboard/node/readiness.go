@@ -22,7 +22,7 @@ const catchUpPause = 50 * time.Millisecond
 // with ctx.
 func (n *Node) catchUp(ctx context.Context) {
 	for {
-		changed := n.leaderChanges.wait()
+		changed := n.leading.changes.wait()
 		if n.caughtUp.Load() {
 			return
 		}
@@ -76,9 +76,7 @@ func (n *Node) stands() transport.Standing {
 		return now
 	}
 	now.Term = n.raft.CurrentTerm()
-	n.mu.Lock()
-	now.Crowded = n.crowded[n.options.Name]
-	n.mu.Unlock()
+	now.Crowded = n.disk.isCrowded(n.options.Name)
 	if n.Leading() {
 		now.Commit = n.raft.CommitIndex()
 	}
@@ -91,9 +89,7 @@ func (n *Node) Ready() error {
 	if n.stopping.Load() {
 		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
 	}
-	n.mu.Lock()
-	awaits := n.awaits
-	n.mu.Unlock()
+	awaits := n.members.awaited()
 	leader, known := n.leader()
 	switch {
 	case awaits != "":
