@@ -107,7 +107,7 @@ func (s *sized) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// compact takes a snapshot whenever the log has grown by so much. It ends with ctx.
+// compact takes a snapshot whenever the log has outgrown the last one. It ends with ctx.
 func (n *Node) compact(ctx context.Context) {
 	for {
 		select {
@@ -115,7 +115,7 @@ func (n *Node) compact(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if !n.growth.outgrown() { // what came while the last one was written
+		if !n.growth.outgrown() { // signalled while the last one was written
 			continue
 		}
 		if err := n.compactNow(); err != nil && ctx.Err() == nil {
@@ -128,13 +128,13 @@ func (n *Node) compact(ctx context.Context) {
 			pause.Stop()
 			return
 		}
-		n.growth.remind() // of one that has failed
+		n.growth.remind() // tries again after a failure
 	}
 }
 
-// compactNow takes a snapshot, and leaves as many entries behind it as reach
-// back to the one before, which is kept in case this one is damaged, and no more
-// than raft would leave. How many those are is set for this snapshot alone.
+// compactNow takes a snapshot, and keeps at least the entries since the one before, in case the
+// new one is damaged, but no more than raft would keep. That number is set for this
+// snapshot alone.
 func (n *Node) compactNow() error {
 	usual := n.raft.ReloadableConfig()
 	fewer := usual

@@ -62,7 +62,7 @@ func (d *deadlines[K]) arm(id K, ttl time.Duration, round int, now time.Time) {
 	}
 }
 
-// disarm forgets what has ended.
+// disarm removes the timer of a session or claim that has ended.
 func (d *deadlines[K]) disarm(id K) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,8 +87,8 @@ func (d *deadlines[K]) count() int {
 	return len(d.timers)
 }
 
-// rearmAll gives everybody a full time plus grace: after the leader itself
-// was paused it cannot know who has been silent.
+// rearmAll gives all a full time plus grace: after a pause of its own the leader
+// cannot know which clients have been silent.
 func (d *deadlines[K]) rearmAll(now time.Time) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,8 +98,8 @@ func (d *deadlines[K]) rearmAll(now time.Time) int {
 	return len(d.timers)
 }
 
-// renew moves a deadline. Where an expiry is under way it returns a
-// channel to wait on: its outcome decides, and then renew is asked again.
+// renew moves a deadline. While an expiry is under way it returns a channel that is
+// closed when the expiry has been decided: the caller then calls renew again.
 func (d *deadlines[K]) renew(id K, now time.Time) (wait <-chan struct{}, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,13 +114,13 @@ func (d *deadlines[K]) renew(id K, now time.Time) (wait <-chan struct{}, known b
 	return nil, true
 }
 
-// due is whose time is up.
+// due is a session or claim whose time is up.
 type due[K comparable] struct {
 	id    K
 	round int
 }
 
-// due takes those whose time is up, and marks them as expiring.
+// due returns up to most whose time is up, and marks them as expiring.
 func (d *deadlines[K]) due(now time.Time, most int) []due[K] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,7 +139,7 @@ func (d *deadlines[K]) due(now time.Time, most int) []due[K] {
 	return ids
 }
 
-// spare puts back what was not expired, by a refusal or at all: it is due again
+// spare ends an expiry that was refused or not proposed: the deadline is due again
 // after a pause.
 func (d *deadlines[K]) spare(id K, again time.Time) {
 	d.mu.Lock()
@@ -158,8 +158,8 @@ func (d *deadlines[K]) spare(id K, again time.Time) {
 	d.signal()
 }
 
-// look tells how long there is to go until the deadline, grace included, and
-// since when it has not been moved.
+// look returns the time left until the deadline, grace included, and the time since it
+// was last moved.
 func (d *deadlines[K]) look(id K, now time.Time) (left, silent time.Duration, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

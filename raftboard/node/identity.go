@@ -88,13 +88,13 @@ func loadIdentity(o Options) (*identityStore, error) {
 	return store, store.saveLocked() // nobody else has it yet
 }
 
-// wrongDirectory is an error if the data directory is another node's, or not
-// what the configuration says. It is asked before the directory is locked: that
-// somebody uses it is the lesser half of the truth then.
+// wrongDirectory returns an error if the data directory is another node's, or not
+// what the configuration says. It is called before the directory is locked, because
+// this fault says more than that another process uses the directory.
 func wrongDirectory(o Options) error {
 	store, err := readIdentity(o.DataDir)
 	if err != nil {
-		return nil // it is read again under the lock, and then told
+		return nil // it is read again under the lock, and reported then
 	}
 	return store.matches(o)
 }
@@ -125,8 +125,8 @@ func (s *identityStore) create(o Options) error {
 		return fmt.Errorf("cannot read the data directory: %w", err)
 	}
 	for _, other := range others {
-		// What a file system keeps at its root, and what a first start leaves
-		// behind that was cut off, are nobody's data.
+		// A file system's own directory, and the remains of a first start that was
+		// cut off, are no data.
 		if name := other.Name(); name != "lost+found" && name != lockFile && name != filepath.Base(s.path)+temporarySuffix {
 			return fmt.Errorf("%s is not empty but holds no %s: refusing to make a node there (found %q)", o.DataDir, identityFile, name)
 		}

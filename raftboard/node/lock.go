@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// lockFile is held by the process that uses a data directory: a node, or who
-// changes its log store over. The stores have locks of their own, but which of
+// lockFile is locked by the process that uses a data directory: a node, or a
+// conversion of its log store. The stores have locks of their own, but which of
 // them counts is decided before one is opened.
 const lockFile = "lock"
 

@@ -9,6 +9,22 @@
 //
 // What lasts is raft's log and its snapshots, in the data directory. The state
 // machine's own file is a cache: it is rebuilt from them at every start.
+//
+// Read the files in this order:
+//
+//   - a node: options.go, node.go (start, parts, end), identity.go, lock.go,
+//     members.go (the first start), startcheck.go (log against snapshots), convert.go;
+//   - replication: proposer.go (commands into entries), replica.go (entries into the
+//     state machine), compaction.go (snapshots), appliedguard.go, disk.go;
+//   - leading: leader.go (which node leads), leadership.go (this node's time as the
+//     leader), timers.go, deadlines.go, claims.go, schedules.go, clock.go, clockrounds.go;
+//   - answering: reads.go (what a read may show), longpoll.go, claim_next.go, forward.go,
+//     submit.go, then a file for each service, and readiness.go;
+//   - the HTTP port: http.go, streams.go, exchange.go and connections.go (bounds),
+//     session_shares.go, refusals.go, metrics.go.
+//
+// Package logstore below it keeps raft's log; package transport carries raft between
+// the nodes. Neither knows this package.
 package node
 
 import (
@@ -261,7 +277,7 @@ func (n *Node) claimedLeader() string {
 	return fmt.Sprintf("node %.64q at %.64q", id, address)
 }
 
-// leadsIn tells whether this node leads in a term.
+// leadsIn reports whether this node leads in a term.
 func (n *Node) leadsIn(term uint64) bool {
 	return n.running.Load() && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term
 }
@@ -344,7 +360,7 @@ func (n *Node) changed(changes fsm.Changes) {
 	}
 }
 
-// leader finds the member that leads, as far as this node knows.
+// leader returns the member that this node knows as the leader.
 func (n *Node) leader() (Member, bool) {
 	address, id := n.raft.LeaderWithID()
 	for _, member := range n.options.Members {
@@ -369,7 +385,7 @@ func (n *Node) Digest() (index uint64, sum [32]byte, err error) {
 // APIAddress is where the node's HTTP port listens.
 func (n *Node) APIAddress() net.Addr { return n.api.address }
 
-// Leading tells whether the node serves as the leader.
+// Leading reports whether the node serves as the leader.
 func (n *Node) Leading() bool {
 	_, err := n.serving()
 	return err == nil

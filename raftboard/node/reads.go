@@ -11,7 +11,7 @@ import (
 )
 
 // A linearizable answer must show every write that was acknowledged before the
-// question came. The leader's own state is not enough: it may have been
+// call. The leader's own state is not enough: it may have been
 // deposed without knowing. raft's VerifyLeader is not enough either: an answer
 // to an older heartbeat counts as a vote.
 //
@@ -21,10 +21,9 @@ import (
 // newer one needs a majority at a higher term, terms never fall, and two
 // majorities share a node. The answer then waits until the noted index has
 // been applied. (This is the ReadIndex of Ongaro's thesis, 6.4, with term
-// questions in the place of heartbeats.)
+// questions instead of heartbeats.)
 //
-// One round serves everyone who was waiting when it began: reads and
-// keep-alives alike.
+// One round serves all calls that waited when it began: reads and keep-alives.
 type readRounds struct {
 	term      func() uint64 // of this node
 	commit    func() uint64
@@ -40,13 +39,13 @@ type readRounds struct {
 	rounds  sync.WaitGroup
 }
 
-// close waits for the round under way. Nobody may wait for another one.
+// close waits for the round under way. No call may wait then.
 func (r *readRounds) close() {
 	r.peers.Close()
 	r.rounds.Wait()
 }
 
-// round is the shared fate of everyone who waits for it.
+// round is one round of questions, and its result for all calls that wait for it.
 type round struct {
 	done  chan struct{}
 	index uint64 // set before done is closed
@@ -54,7 +53,7 @@ type round struct {
 }
 
 // wait returns an index that this node has applied, and that includes every
-// write acknowledged before the call, by whatever leader.
+// write that any leader acknowledged before the call.
 func (r *readRounds) wait(ctx context.Context) (uint64, error) {
 	index, err := r.confirm(ctx)
 	if err != nil {
@@ -64,7 +63,7 @@ func (r *readRounds) wait(ctx context.Context) (uint64, error) {
 }
 
 // confirm returns an index that includes every write acknowledged before the
-// call. That a round passed also means that this node led during the call.
+// call. Its success also means that this node led during the call.
 func (r *readRounds) confirm(ctx context.Context) (uint64, error) {
 	if _, err := r.serving(); err != nil {
 		return 0, err
@@ -78,7 +77,8 @@ func (r *readRounds) confirm(ctx context.Context) (uint64, error) {
 	}
 }
 
-// join puts the caller into the next round, and sees to it that there is one.
+// join adds the caller to the next round, and starts the goroutine that carries out
+// rounds if it does not run.
 func (r *readRounds) join() *round {
 	r.mu.Lock()
 	defer r.mu.Unlock()

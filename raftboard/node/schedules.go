@@ -57,7 +57,7 @@ func (n *Node) serveSchedules(ctx context.Context, current *leadership) {
 	}
 }
 
-// sleep is how long nothing is due, as far as is known.
+// sleep is how long nothing that is known is due.
 func (k *slotKeeper) sleep() time.Duration {
 	next := k.machine.NextSlot()
 	if next.IsZero() {

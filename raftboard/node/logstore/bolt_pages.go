@@ -118,7 +118,7 @@ func (b *boltPages) elements(page []byte, last *[]byte, visit boltVisit) error {
 	return nil
 }
 
-// boltElementAt reads the element that is described at a place of a page.
+// boltElementAt reads the element that a page describes at an offset.
 func boltElementAt(page []byte, at int, kind uint16) (e boltElement, err error) {
 	number := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(page[at+4*i:])) }
 	from, keyBytes, valueBytes := uint64(at)+number(0), number(1), uint64(0)

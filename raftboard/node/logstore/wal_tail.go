@@ -77,8 +77,8 @@ func readTail(file *os.File) (walTail, error) {
 	return tail, err
 }
 
-// readBatch reads frames up to one with a checksum. whole tells whether it is
-// there and right. sum is the checksum of what belongs to the batch already.
+// readBatch reads frames up to one with a checksum. whole: the checksum is there and
+// right. sum is the checksum of what belongs to the batch already.
 func readBatch(reader io.Reader, sum uint32, at, size int64) (batch walBatch, whole bool, err error) {
 	var header [walFrameBytes]byte
 	hash := &running{sum: sum}
