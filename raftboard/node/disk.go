@@ -186,7 +186,7 @@ func (n *Node) flushState() {
 // noteSpace notes whether a node's disk is short of space.
 func (n *Node) noteSpace(name string, crowded bool) {
 	if n.disk.note(name, crowded) {
-		n.logger.Warn("space on disk", "node", name, "refuses_new_work", crowded)
+		n.logger.Warn("disk space changed", "node", name, "refuses_new_work", crowded)
 	}
 }
 
