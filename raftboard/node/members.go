@@ -46,7 +46,7 @@ func (n *Node) probe() error {
 			return fmt.Errorf("at the raft address of node %q, %s, another process answers: %w", member.Name, member.Raft, err)
 		}
 	}
-	return n.members.outcast()
+	return n.members.refusedByAll()
 }
 
 // call shakes hands with a member; greeted notes the outcome.
@@ -62,8 +62,8 @@ func rosterOf(members []Member) transport.Roster {
 	return r
 }
 
-// reception is another node's last answer to this one.
-type reception struct {
+// peerAnswer is another node's last answer to this one.
+type peerAnswer struct {
 	refusal error
 	agreed  bool // on the member list
 }
@@ -73,20 +73,20 @@ type reception struct {
 type membership struct {
 	roster transport.Roster // of Options.Members; does not change
 
-	mu       sync.Mutex
-	met      map[string]reception // under mu
-	vouched  bool                 // a peer with the same list has joined: all had agreed; under mu
-	awaits   string               // the nodes that the first election waits for; under mu
-	conflict error                // another node's member list that forbids this one to run; under mu
+	mu         sync.Mutex
+	answers    map[string]peerAnswer // under mu
+	peerJoined bool                  // a peer with the same list has joined: all had agreed; under mu
+	awaits     string                // the nodes that the first election waits for; under mu
+	conflict   error                 // another node's member list that forbids this one to run; under mu
 }
 
 // note records a peer's answer, and reports whether it is a new refusal.
-func (m *membership) note(peer string, answer reception, joined bool) (newRefusal bool) {
+func (m *membership) note(peer string, answer peerAnswer, joined bool) (newRefusal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, known := m.met[peer]
-	m.met[peer] = answer
-	m.vouched = m.vouched || (answer.refusal == nil && joined)
+	before, known := m.answers[peer]
+	m.answers[peer] = answer
+	m.peerJoined = m.peerJoined || (answer.refusal == nil && joined)
 	return answer.refusal != nil && !(known && before.refusal != nil && before.refusal.Error() == answer.refusal.Error())
 }
 
@@ -96,16 +96,16 @@ func (m *membership) setConflict(err error) {
 	m.conflict = err
 }
 
-// outcast returns an error if every other member refuses this node, or another
+// refusedByAll returns an error if every other member refuses this node, or another
 // node's list forbids it to run.
-func (m *membership) outcast() error {
+func (m *membership) refusedByAll() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conflict != nil {
 		return m.conflict
 	}
 	var reasons []string
-	for _, answer := range m.met {
+	for _, answer := range m.answers {
 		if answer.refusal == nil {
 			return nil
 		}
@@ -121,7 +121,7 @@ func (m *membership) outcast() error {
 func (m *membership) hasAgreed(peer string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.met[peer].agreed
+	return m.answers[peer].agreed
 }
 
 // await records the members that have not agreed, and returns their names: none if
@@ -129,7 +129,7 @@ func (m *membership) hasAgreed(peer string) bool {
 func (m *membership) await(missing []string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.awaits = strings.Join(missing, ", "); m.vouched {
+	if m.awaits = strings.Join(missing, ", "); m.peerJoined {
 		m.awaits = ""
 	}
 	return m.awaits
@@ -147,11 +147,11 @@ func (n *Node) greeted(peer string, other transport.Hello, err error) {
 	if peer == n.options.Name || (err != nil && !errors.As(err, &refused)) {
 		return // not reached: nothing learned
 	}
-	if !n.members.note(peer, reception{refusal: err, agreed: err == nil && other.Agreed}, other.Joined) {
+	if !n.members.note(peer, peerAnswer{refusal: err, agreed: err == nil && other.Agreed}, other.Joined) {
 		return
 	}
 	n.logger.Error("a node of the cluster refuses this one", "peer", peer, "error", err)
-	n.stopOutcast()
+	n.stopIfRefused()
 }
 
 // disagreed is called for a node of this cluster with another member list. A
@@ -165,11 +165,11 @@ func (n *Node) disagreed(other transport.Hello, err error) {
 	if (fresh && (counted || counts)) || (!fresh && counted && other.Joined && len(n.options.Members) == 1) {
 		n.members.setConflict(err)
 	}
-	n.stopOutcast()
+	n.stopIfRefused()
 }
 
-func (n *Node) stopOutcast() {
-	if fault := n.members.outcast(); fault != nil && n.running.Load() {
+func (n *Node) stopIfRefused() {
+	if fault := n.members.refusedByAll(); fault != nil && n.running.Load() {
 		n.fatal(fault)
 	}
 }

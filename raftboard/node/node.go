@@ -134,7 +134,7 @@ func Open(options Options) (*Node, error) {
 		clock:     newClock(),
 		backfills: make(chan struct{}, 1),
 		leading:   leaderState{changes: newLeaderChanges()},
-		members:   membership{roster: rosterOf(options.Members), met: map[string]reception{}},
+		members:   membership{roster: rosterOf(options.Members), answers: map[string]peerAnswer{}},
 		disk:      newDiskSpace(),
 		api: apiServer{
 			exchanges:   newExchanges(options.Logger.Named("http")),
@@ -242,7 +242,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 		return err
 	}
 	n.running.Store(true)
-	if fault := n.members.outcast(); fault != nil { // met since the probe
+	if fault := n.members.refusedByAll(); fault != nil { // met since the probe
 		return fault
 	}
 	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
