@@ -25,11 +25,11 @@ const (
 // BoardLimits bound a board. What is zero is not bounded. A posting over a
 // limit is refused with ErrLimit; no other way onto the board is.
 type BoardLimits struct {
-	Jobs  uint64 `json:"jobs,omitempty"`  // unfinished ones
-	Bytes uint64 `json:"bytes,omitempty"` // of the postings of unfinished ones; see Job.Size
+	Jobs  uint64 // unfinished ones
+	Bytes uint64 // of the postings of unfinished ones; see Job.Size
 	// PostingsPerSecond is a bucket that holds the postings of one second, so
 	// that so many may come at once.
-	PostingsPerSecond uint64 `json:"postings_per_second,omitempty"`
+	PostingsPerSecond uint64
 }
 
 // The bounds of a step of ageing: shorter ones would say no more than that the
@@ -44,9 +44,9 @@ const (
 // job's place is known when it becomes claimable: it is raised by the steps that
 // have been since then. Its age counts from when it first was claimable.
 type BoardAgeing struct {
-	Step  time.Duration `json:"step,omitempty"`  // of waiting for one step of priority; 0: waiting raises nothing any more
-	Since time.Time     `json:"since,omitzero"`  // when that was said
-	Steps int64         `json:"steps,omitempty"` // by which whoever had waited from the beginning was raised until then
+	Step  time.Duration // of waiting for one step of priority; 0: waiting raises nothing any more
+	Since time.Time     // when that was said
+	Steps int64         // by which whoever had waited from the beginning was raised until then
 }
 
 // Raised is by how many steps a job is raised that has waited from the
@@ -60,32 +60,32 @@ func (a *BoardAgeing) Raised(at time.Time) int64 {
 
 // BoardPause says who has paused a board, why and since when.
 type BoardPause struct {
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
+	By     string
+	Reason string
+	At     time.Time
 }
 
 // BoardStatus is a board as it stands at one moment. All of it was counted when
 // it happened: reading it costs the same however many jobs there are.
 type BoardStatus struct {
-	Name      string      `json:"name"`
-	CreatedAt time.Time   `json:"created_at,omitzero"` // zero of the default board before its first job
-	Limits    BoardLimits `json:"limits,omitzero"`
-	Pause     *BoardPause `json:"pause,omitempty"` // nil: jobs can be claimed
-	Ageing    BoardAgeing `json:"ageing,omitzero"`
+	Name      string
+	CreatedAt time.Time // zero of the default board before its first job
+	Limits    BoardLimits
+	Pause     *BoardPause // nil: jobs can be claimed
+	Ageing    BoardAgeing
 
-	Jobs            map[State]uint64 `json:"jobs"`             // by state, where there are any
-	Parked          uint64           `json:"parked,omitempty"` // of those held or suspended, the ones that their retry policy has parked
-	Bytes           uint64           `json:"bytes"`            // of the postings of unfinished jobs
-	OldestClaimable time.Time        `json:"oldest_claimable,omitzero"`
-	NextDue         time.Time        `json:"next_due,omitzero"` // of delayed and cooling jobs
-	Posted          BoardRate        `json:"posted"`
-	Finished        BoardRate        `json:"finished"`
+	Jobs            map[State]uint64 // by state, where there are any
+	Parked          uint64           // of those held or suspended, the ones that their retry policy has parked
+	Bytes           uint64           // of the postings of unfinished jobs
+	OldestClaimable time.Time
+	NextDue         time.Time // of delayed and cooling jobs
+	Posted          BoardRate
+	Finished        BoardRate
 
 	// Of a board that is read alone, at most MaxBoardRows each.
-	Kinds   []BoardKind   `json:"kinds,omitempty"`   // by name
-	Holders []BoardHolder `json:"holders,omitempty"` // sessions that have claimed jobs of it
-	More    bool          `json:"more,omitempty"`    // there are more kinds or holders
+	Kinds   []BoardKind   // by name
+	Holders []BoardHolder // sessions that have claimed jobs of it
+	More    bool          // there are more kinds or holders
 }
 
 // Unfinished is how many jobs of the board are not finished.
@@ -102,22 +102,22 @@ func (s *BoardStatus) Unfinished() uint64 {
 // BoardRate is how many jobs in the last minute, five minutes and fifteen. They
 // are counted in spans of 15 s, of the oldest of which a part is taken.
 type BoardRate struct {
-	One     uint64 `json:"one_minute"`
-	Five    uint64 `json:"five_minutes"`
-	Fifteen uint64 `json:"fifteen_minutes"`
+	One     uint64
+	Five    uint64
+	Fifteen uint64
 }
 
 // BoardKind are the jobs of one kind, by state.
 type BoardKind struct {
-	Kind string           `json:"kind"`
-	Jobs map[State]uint64 `json:"jobs"`
+	Kind string
+	Jobs map[State]uint64
 }
 
 // BoardHolder is a session that has claimed jobs of a board.
 type BoardHolder struct {
-	Session SessionID `json:"session"`
-	Owner   string    `json:"owner"`
-	Jobs    uint64    `json:"jobs"`
+	Session SessionID
+	Owner   string
+	Jobs    uint64
 }
 
 // BoardOrder is how a person pauses or resumes a board.

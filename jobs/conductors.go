@@ -16,11 +16,11 @@ const MaxDrains = 1_000
 // Drain is the standing order that the conductors of a name claim nothing. It
 // belongs to the name: a conductor that ends and comes back is still drained.
 type Drain struct {
-	Conductor string    `json:"conductor"`
-	Finish    bool      `json:"finish,omitempty"` // what they hold is seen through; otherwise it is handed over
-	By        string    `json:"by,omitempty"`
-	Reason    string    `json:"reason,omitempty"`
-	At        time.Time `json:"at"`
+	Conductor string
+	Finish    bool // what they hold is seen through; otherwise it is handed over
+	By        string
+	Reason    string
+	At        time.Time
 }
 
 // DrainOrder is how a person drains the conductors of a name.

@@ -78,41 +78,41 @@ func (k EventKind) OfSessions() bool {
 type Event struct {
 	// Position is the event's place in the one order of all events. A watch
 	// resumes after a position, without gap or repeat.
-	Position  Position       `json:"position"`
-	Kind      EventKind      `json:"kind"`
-	Time      time.Time      `json:"time"`
-	Board     string         `json:"board,omitempty"`
-	Job       JobID          `json:"job,omitzero"`
-	Name      string         `json:"name,omitempty"`  // of the job
-	State     State          `json:"state,omitempty"` // of the job, after the event
-	Owner     string         `json:"owner,omitempty"` // of the claim that began, ended, or is under an order; of the session
-	Token     Token          `json:"token,omitzero"`
-	Outcome   Outcome        `json:"outcome,omitempty"`
-	Reason    string         `json:"reason,omitempty"`
-	Steps     []StepEvent    `json:"steps,omitempty"`      // EventFlow: what changed
-	FlowState string         `json:"flow_state,omitempty"` // EventFlow: set if it changed
-	Order     *StandingOrder `json:"order,omitempty"`      // of what a person has said: who, why and when
+	Position  Position
+	Kind      EventKind
+	Time      time.Time
+	Board     string
+	Job       JobID
+	Name      string // of the job
+	State     State  // of the job, after the event
+	Owner     string // of the claim that began, ended, or is under an order; of the session
+	Token     Token
+	Outcome   Outcome
+	Reason    string
+	Steps     []StepEvent    // EventFlow: what changed
+	FlowState string         // EventFlow: set if it changed
+	Order     *StandingOrder // of what a person has said: who, why and when
 
-	JobKind string   `json:"job_kind,omitempty"`
-	Key     string   `json:"key,omitempty"`  // of the job
-	Tags    []string `json:"tags,omitempty"` // of the job
+	JobKind string
+	Key     string   // of the job
+	Tags    []string // of the job
 
-	Session    SessionID `json:"session,omitzero"`      // of events of sessions and entities
-	EntityKind string    `json:"entity_kind,omitempty"` // of events of entities
-	Entity     string    `json:"entity,omitempty"`      // name
+	Session    SessionID // of events of sessions and entities
+	EntityKind string    // of events of entities
+	Entity     string    // name
 }
 
 // StepEvent is the change of one step.
 type StepEvent struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
+	Name  string
+	State string
 }
 
 // Position is a place in the order of events: the log index, and the number
 // of the event within it.
 type Position struct {
-	Index uint64 `json:"index"`
-	Item  uint32 `json:"item"`
+	Index uint64
+	Item  uint32
 }
 
 // String is the position as commands show it and take it.

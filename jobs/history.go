@@ -71,20 +71,20 @@ var Hows = []How{HowAbandoned, HowCrashed, HowTrashed, HowReverted, HowFailed}
 // JobError is an attempt at a job that did not succeed. What a step of its flow
 // wrote stands in the flow, under the failure's Step.
 type JobError struct {
-	Position Position        `json:"position"` // of the event that told of it
-	Job      JobID           `json:"job"`
-	Board    string          `json:"board"`
-	Name     string          `json:"name"` // this and the next two are the job's
-	Kind     string          `json:"kind,omitempty"`
-	Key      string          `json:"key,omitempty"`
-	Flow     logbook.FlowID  `json:"flow,omitzero"`
-	At       time.Time       `json:"at"`
-	How      How             `json:"how"`
-	Owner    string          `json:"owner,omitempty"`
-	Token    Token           `json:"token,omitzero"`
-	Reason   string          `json:"reason,omitempty"`
-	Failure  logbook.Failure `json:"failure"`
-	Abridged bool            `json:"abridged,omitempty"` // the failure was too long to be kept whole
+	Position Position // of the event that told of it
+	Job      JobID
+	Board    string
+	Name     string // this and the next two are the job's
+	Kind     string
+	Key      string
+	Flow     logbook.FlowID
+	At       time.Time
+	How      How
+	Owner    string
+	Token    Token
+	Reason   string
+	Failure  logbook.Failure
+	Abridged bool // the failure was too long to be kept whole
 }
 
 // ErrorQuery selects errors. Its zero value selects all. An index leads to

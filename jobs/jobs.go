@@ -212,93 +212,93 @@ type Posted struct {
 
 // Job is a posting and what has become of it.
 type Job struct {
-	ID       JobID    `json:"id"`
-	Board    string   `json:"board"`
-	Name     string   `json:"name"`
-	Kind     string   `json:"kind,omitempty"`
-	Priority Priority `json:"priority"` // as it was said
+	ID       JobID
+	Board    string
+	Name     string
+	Kind     string
+	Priority Priority // as it was said
 	// Effective is what an unfinished job of a board that ages jobs counted for
 	// when it was read by Reader's Job: its priority, and the steps by which
 	// waiting has raised it. nil: the board ages none, or it was read otherwise.
-	Effective *Priority       `json:"effective_priority,omitempty"`
-	Sequence  uint64          `json:"sequence"` // the posting order across all boards
-	State     State           `json:"state"`
-	Book      logbook.BookID  `json:"book,omitzero"`
-	BookName  string          `json:"book_name,omitempty"`
-	Flow      logbook.FlowID  `json:"flow,omitzero"`
-	Details   json.RawMessage `json:"details,omitempty"`
-	Store     logbook.Values  `json:"store,omitempty"`
-	NotBefore time.Time       `json:"not_before,omitzero"`
-	Held      bool            `json:"held,omitempty"` // it was posted so, or is parked, and nobody has released it yet
+	Effective *Priority
+	Sequence  uint64 // the posting order across all boards
+	State     State
+	Book      logbook.BookID
+	BookName  string
+	Flow      logbook.FlowID
+	Details   json.RawMessage
+	Store     logbook.Values
+	NotBefore time.Time
+	Held      bool // it was posted so, or is parked, and nobody has released it yet
 
-	Key        string   `json:"key,omitempty"`
-	Front      uint64   `json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
-	Tags       []string `json:"tags,omitempty"`
-	MaxCrashes int      `json:"max_crashes,omitempty"`
-	Labels     []string `json:"labels,omitempty"` // in their order
+	Key        string
+	Front      uint64 // the log index at which it was put before its equals; 0: it was not
+	Tags       []string
+	MaxCrashes int
+	Labels     []string // in their order
 
-	Deadline  time.Time     `json:"deadline,omitzero"`
-	Retry     *RetryPolicy  `json:"retry,omitempty"`
-	Retention time.Duration `json:"retention,omitempty"` // nanoseconds as JSON; see Posting
-	Size      uint64        `json:"size,omitempty"`      // bytes of the posting, which count against the limits of its board
+	Deadline  time.Time
+	Retry     *RetryPolicy
+	Retention time.Duration // see Posting
+	Size      uint64        // bytes of the posting, which count against the limits of its board
 
-	PostedAt   time.Time `json:"posted_at"`
-	ModifiedAt time.Time `json:"modified_at"`
-	FinishedAt time.Time `json:"finished_at,omitzero"`
+	PostedAt   time.Time
+	ModifiedAt time.Time
+	FinishedAt time.Time
 	// ClaimableAt is since when a claimable job is that.
-	ClaimableAt time.Time `json:"claimable_at,omitzero"`
-	DueAt       time.Time `json:"due_at,omitzero"` // when a delayed or cooling job becomes claimable; of a suspended or held one, not before which
+	ClaimableAt time.Time
+	DueAt       time.Time // when a delayed or cooling job becomes claimable; of a suspended or held one, not before which
 
-	Claim *Claim `json:"claim,omitempty"` // set while the job is claimed
+	Claim *Claim // set while the job is claimed
 	// Token is that of the present or the last claim; it outlives the claim,
 	// so that a late repeat of the job's end is known as one. Of a job that was
 	// reopened, it is that of the intervention.
-	Token Token `json:"token,omitzero"`
+	Token Token
 
-	Claims   int `json:"claims"`   // how often it was claimed
-	Crashes  int `json:"crashes"`  // how often its owner vanished
-	Failures int `json:"failures"` // how often it was abandoned with a failure
+	Claims   int // how often it was claimed
+	Crashes  int // how often its owner vanished
+	Failures int // how often it was abandoned with a failure
 	// Attempts is how many attempts have failed of a job that has a retry policy,
 	// since it was posted or a person has had it begin anew.
-	Attempts int `json:"attempts,omitempty"`
+	Attempts int
 	// Attempted is how the last of these ended, if it has not ended the job.
-	Attempted Outcome          `json:"attempted,omitempty"`
-	Parked    bool             `json:"parked,omitempty"`  // it is held by its retry policy, for a person
-	Outcome   Outcome          `json:"outcome,omitempty"` // of a completed job
-	Order     *StandingOrder   `json:"order,omitempty"`   // the last order that was given, unless it was lifted
-	Reason    string           `json:"reason,omitempty"`  // why it was last abandoned, trashed or cancelled
-	Failure   *logbook.Failure `json:"failure,omitempty"` // the evidence
+	Attempted Outcome
+	Parked    bool             // it is held by its retry policy, for a person
+	Outcome   Outcome          // of a completed job
+	Order     *StandingOrder   // the last order that was given, unless it was lifted
+	Reason    string           // why it was last abandoned, trashed or cancelled
+	Failure   *logbook.Failure // the evidence
 }
 
 // Claim ties a job to a session.
 type Claim struct {
-	Session SessionID `json:"session"`
-	Owner   string    `json:"owner"` // the session's name, for people
-	Token   Token     `json:"token"`
-	Since   time.Time `json:"since"`
-	// Expiry is the claim's own time, in nanoseconds as JSON: however well the
+	Session SessionID
+	Owner   string // the session's name, for people
+	Token   Token
+	Since   time.Time
+	// Expiry is the claim's own time: however well the
 	// session lives, the claim ends that long after it was made or last
 	// extended. 0: it has none, and ends with its session.
-	Expiry     time.Duration `json:"expiry,omitempty"`
-	Extensions int           `json:"extensions,omitempty"` // how often it was extended
+	Expiry     time.Duration
+	Extensions int // how often it was extended
 	// Begins: its owner begins the job's flow at once; see ClaimRequest.
-	Begins bool `json:"begins,omitempty"`
+	Begins bool
 }
 
 // HeldClaim is a claim as one of a listing.
 type HeldClaim struct {
-	Job   JobID  `json:"job"`
-	Board string `json:"board"`
-	Name  string `json:"name,omitempty"` // of the job
-	Kind  string `json:"kind,omitempty"` // of the job
-	Claim Claim  `json:"claim"`
+	Job   JobID
+	Board string
+	Name  string // of the job
+	Kind  string // of the job
+	Claim Claim
 	// Left is how long the claim has to go unless its session is kept alive
 	// and it is extended, and Silent how long the session has not been heard.
 	// They are only known where the timers are, and zero elsewhere.
-	Left   time.Duration `json:"left,omitempty"`
-	Silent time.Duration `json:"silent,omitempty"`
+	Left   time.Duration
+	Silent time.Duration
 	// Suspect: the session has been silent for longer than one that is well.
-	Suspect bool `json:"suspect,omitempty"`
+	Suspect bool
 }
 
 // Claimed is the answer to a claim: all that is needed to start the work.

@@ -37,11 +37,11 @@ type Order struct {
 // StandingOrder is an order that a job is under. It outlives the job's end, so
 // that everybody sees who ended it.
 type StandingOrder struct {
-	Kind   OrderKind `json:"kind"`
-	Revert bool      `json:"revert,omitempty"`
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
+	Kind   OrderKind
+	Revert bool
+	By     string
+	Reason string
+	At     time.Time
 }
 
 // Controller steers jobs. What an order does at once, and what it leaves to

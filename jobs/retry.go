@@ -21,21 +21,21 @@ import (
 //
 // The zero value tries once, and completes the job.
 type RetryPolicy struct {
-	Attempts int           `json:"attempts,omitempty"` // in all; 0 and 1: once
-	Delay    time.Duration `json:"delay,omitempty"`    // before the second attempt; 0: DefaultRetryDelay
+	Attempts int           // in all; 0 and 1: once
+	Delay    time.Duration // before the second attempt; 0: DefaultRetryDelay
 	// BackoffPercent is how long each further delay is, in percent of the one
 	// before; 0: 100.
-	BackoffPercent int           `json:"backoff_percent,omitempty"`
-	MaxDelay       time.Duration `json:"max_delay,omitempty"` // 0: an hour, or Delay if that is longer
+	BackoffPercent int
+	MaxDelay       time.Duration // 0: an hour, or Delay if that is longer
 	// JitterPercent is the share of a delay that is left to chance, so that jobs
 	// which failed together do not come back together: 20 makes 10 s anything
 	// from 8 s to 10 s.
-	JitterPercent int      `json:"jitter_percent,omitempty"`
-	PriorityStep  Priority `json:"priority_step,omitempty"` // is added to the job's priority before each further attempt
+	JitterPercent int
+	PriorityStep  Priority // is added to the job's priority before each further attempt
 	// Never are kinds of failure after which nobody tries again, besides those
 	// that are permanent. The causes of a failure count too.
-	Never     []string  `json:"never,omitempty"`
-	OnFailure OnFailure `json:"on_failure,omitempty"` // empty: FailureCompletes
+	Never     []string
+	OnFailure OnFailure // empty: FailureCompletes
 }
 
 // OnFailure says what becomes of a job when its attempts are used up, or its

@@ -62,42 +62,42 @@ const (
 
 // Missed is a policy for missed slots with its number.
 type Missed struct {
-	Policy MissedPolicy  `json:"policy,omitempty"`
-	Last   int           `json:"last,omitempty"` // of MissedLast: how many; 0: 1
-	Window time.Duration `json:"-"`              // of MissedWindow
+	Policy MissedPolicy
+	Last   int           // of MissedLast: how many; 0: 1
+	Window time.Duration // of MissedWindow
 }
 
 // Schedule posts a job at every slot of a rule. What stands below the line is
 // the board's to set.
 type Schedule struct {
-	Board string `json:"board"` // empty: DefaultBoard
-	Name  string `json:"name"`  // unique on its board
+	Board string // empty: DefaultBoard
+	Name  string // unique on its board
 	// Rule says when: see ParseRule. Zone is the IANA name of the time zone in
 	// which it is read; empty: UTC.
-	Rule string `json:"rule"`
-	Zone string `json:"zone,omitempty"`
+	Rule string
+	Zone string
 	// Posting is what every slot posts. It has no id, board, time or saved book:
 	// see Expand. Without a name the job has that of the schedule.
-	Posting Posting   `json:"-"`
-	Overlap Overlap   `json:"overlap,omitempty"`
-	Missed  Missed    `json:"missed,omitzero"`
-	Start   time.Time `json:"start,omitzero"` // no slot is before it
-	End     time.Time `json:"end,omitzero"`   // no slot is after it
+	Posting Posting
+	Overlap Overlap
+	Missed  Missed
+	Start   time.Time // no slot is before it
+	End     time.Time // no slot is after it
 
 	// ────────────────────────────────────────────────────────────────────────
 
-	ID        ScheduleID     `json:"id"`
-	Revision  uint64         `json:"revision"` // raised by every change of the schedule
-	CreatedAt time.Time      `json:"created_at"`
-	UpdatedAt time.Time      `json:"updated_at"`
-	Decided   time.Time      `json:"decided"`         // every slot up to this has been decided
-	Next      time.Time      `json:"next,omitzero"`   // the next slot; zero: there is none
-	Pause     *SchedulePause `json:"pause,omitempty"` // nil: it is not paused
-	Active    int            `json:"active"`          // its unfinished jobs
-	Waiting   int            `json:"waiting"`         // slots that wait for them
-	Posted    uint64         `json:"posted"`          // jobs, in all
-	Skipped   uint64         `json:"skipped"`         // slots, in all
-	Records   int            `json:"records"`         // of its slots, that are kept
+	ID        ScheduleID
+	Revision  uint64 // raised by every change of the schedule
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	Decided   time.Time      // every slot up to this has been decided
+	Next      time.Time      // the next slot; zero: there is none
+	Pause     *SchedulePause // nil: it is not paused
+	Active    int            // its unfinished jobs
+	Waiting   int            // slots that wait for them
+	Posted    uint64         // jobs, in all
+	Skipped   uint64         // slots, in all
+	Records   int            // of its slots, that are kept
 }
 
 // SameTimes tells whether two schedules have the same slots.
@@ -122,9 +122,9 @@ func (s *Schedule) Upcoming(now time.Time, most int) ([]time.Time, error) {
 
 // SchedulePause is who has paused a schedule, when and why.
 type SchedulePause struct {
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
+	By     string
+	Reason string
+	At     time.Time
 }
 
 // Expand makes the posting of a slot. It is a function of the schedule, the id
@@ -193,19 +193,19 @@ const (
 // SlotRecord says what became of a slot, or of several on end that were skipped
 // for the same reason.
 type SlotRecord struct {
-	Number  uint64    `json:"number"` // counts the records of a schedule
-	Slot    time.Time `json:"slot"`
-	Through time.Time `json:"through,omitzero"` // the last of several
-	Count   uint64    `json:"count,omitempty"`  // of several: how many
-	State   SlotState `json:"state"`
-	Job     JobID     `json:"job,omitzero"`
-	Reason  string    `json:"reason,omitempty"`
-	At      time.Time `json:"at"` // when it came to be so
-	Trigger Trigger   `json:"trigger"`
-	By      string    `json:"by,omitempty"` // who, of run and backfill
+	Number  uint64 // counts the records of a schedule
+	Slot    time.Time
+	Through time.Time // the last of several
+	Count   uint64    // of several: how many
+	State   SlotState
+	Job     JobID
+	Reason  string
+	At      time.Time // when it came to be so
+	Trigger Trigger
+	By      string // who, of run and backfill
 	// Request is the nonce of a run or a backfill, by which a repeat is known
 	// as long as the record is kept, also if its posting was refused.
-	Request Nonce `json:"request,omitzero"`
+	Request Nonce
 }
 
 // Slots is how many slots the record is about.

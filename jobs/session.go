@@ -41,13 +41,13 @@ const MaxClaims = 256
 
 // Session is the presence of a client on the boards.
 type Session struct {
-	ID       SessionID     `json:"id"`
-	Name     string        `json:"name"`
-	Host     string        `json:"host,omitempty"`
-	PID      int           `json:"pid,omitempty"`
-	TTL      time.Duration `json:"ttl"`
-	OpenedAt time.Time     `json:"opened_at"`
-	Claims   int           `json:"claims"` // how many jobs it holds
+	ID       SessionID
+	Name     string
+	Host     string
+	PID      int
+	TTL      time.Duration
+	OpenedAt time.Time
+	Claims   int // how many jobs it holds
 }
 
 // EntityConductor is the kind of entity that a conductor is.
@@ -56,16 +56,16 @@ const EntityConductor = "conductor"
 // Entity is a presence that others may look up. It lives as long as its
 // session; registering it again replaces it.
 type Entity struct {
-	Kind     string         `json:"kind"`
-	Name     string         `json:"name"`
-	Boards   []string       `json:"boards,omitempty"`   // of a conductor: where it claims
-	JobKinds []string       `json:"kinds,omitempty"`    // of a conductor: what it can build
-	MaxJobs  int            `json:"max_jobs,omitempty"` // of a conductor: how many jobs at once
-	Host     string         `json:"host,omitempty"`
-	PID      int            `json:"pid,omitempty"`
-	Labels   []string       `json:"labels,omitempty"` // of a conductor: what it offers
-	Metadata logbook.Values `json:"metadata,omitempty"`
+	Kind     string
+	Name     string
+	Boards   []string // of a conductor: where it claims
+	JobKinds []string // of a conductor: what it can build
+	MaxJobs  int      // of a conductor: how many jobs at once
+	Host     string
+	PID      int
+	Labels   []string // of a conductor: what it offers
+	Metadata logbook.Values
 
-	Session      SessionID `json:"session,omitzero"`
-	RegisteredAt time.Time `json:"registered_at,omitzero"`
+	Session      SessionID
+	RegisteredAt time.Time
 }

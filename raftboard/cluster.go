@@ -14,43 +14,43 @@ import (
 
 // Status is one node's own view of itself and its cluster.
 type Status struct {
-	Cluster       string        `json:"cluster"`
-	Generation    uint64        `json:"generation"`
-	Node          string        `json:"node"`
-	State         string        `json:"state"`                    // leader, follower, candidate, …
-	Leader        string        `json:"leader,omitempty"`         // the leader's name; empty: none is known
-	LeaderAddress string        `json:"leader_address,omitempty"` // of its API
-	Term          uint64        `json:"term"`
-	CommitIndex   uint64        `json:"commit_index"`
-	AppliedIndex  uint64        `json:"applied_index"`
-	Members       []Member      `json:"members"`
-	Version       string        `json:"version"` // of the program
-	StartedAt     time.Time     `json:"started_at,omitzero"`
-	LastContact   time.Duration `json:"last_contact"` // since the leader was heard
-	LogStore      string        `json:"log_store"`    // how the node keeps raft's log: bolt or wal
+	Cluster       string
+	Generation    uint64
+	Node          string
+	State         string // leader, follower, candidate, …
+	Leader        string // the leader's name; empty: none is known
+	LeaderAddress string // of its API
+	Term          uint64
+	CommitIndex   uint64
+	AppliedIndex  uint64
+	Members       []Member
+	Version       string // of the program
+	StartedAt     time.Time
+	LastContact   time.Duration // since the leader was heard
+	LogStore      string        // how the node keeps raft's log: bolt or wal
 	// ClockOffset is how far the node's wall clock is ahead of the cluster's
-	// time, as nanoseconds in JSON; nil while the node does not know that.
-	ClockOffset *time.Duration `json:"clock_offset,omitempty"`
+	// time; nil while the node does not know that.
+	ClockOffset *time.Duration
 
-	Jobs     map[jobs.State]uint64 `json:"jobs,omitempty"` // how many, by state
-	Sessions uint64                `json:"sessions"`
-	Ready    bool                  `json:"ready"`
-	NotReady string                `json:"not_ready,omitempty"` // why, where it is not
+	Jobs     map[jobs.State]uint64 // how many, by state
+	Sessions uint64
+	Ready    bool
+	NotReady string // why, where it is not
 }
 
 // Member is a node of the cluster.
 type Member struct {
-	Name        string `json:"name"`
-	ID          string `json:"id"`
-	RaftAddress string `json:"raft_address"`
-	APIAddress  string `json:"api_address"`
+	Name        string
+	ID          string
+	RaftAddress string
+	APIAddress  string
 }
 
 // NodeStatus is the status of one endpoint, or why there is none.
 type NodeStatus struct {
-	Endpoint string `json:"endpoint"`
-	Status   Status `json:"status"`
-	Err      error  `json:"-"`
+	Endpoint string
+	Status   Status
+	Err      error
 }
 
 // statusTime bounds the call to one node, which is made once.
