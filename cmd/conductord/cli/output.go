@@ -11,9 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -78,13 +76,6 @@ func document(value any) ([]byte, error) {
 type part struct{ proto.Message }
 
 func (m part) MarshalJSON() ([]byte, error) { return wire.JSONCodec{}.Marshal(m.Message) }
-
-// seconds is a duration as the API writes it: "1.500s".
-type seconds time.Duration
-
-func (s seconds) MarshalJSON() ([]byte, error) {
-	return protojson.Marshal(durationpb.New(time.Duration(s)))
-}
 
 // WriteJSON writes the one document of a command.
 func (p *Program) WriteJSON(value any) error {
