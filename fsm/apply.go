@@ -68,7 +68,7 @@ type txn struct {
 	now      time.Time // of the present entry
 	answered bool      // somebody reads the results of the present entry
 	item     uint32    // number of the last event of the present entry
-	spent    spent     // in the present entry
+	use      entryUse  // of the present entry
 
 	changes   Changes
 	lanes     map[Lane]bool // those in changes.Claimable
@@ -156,7 +156,7 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 	if e.Index <= t.Index {
 		return nil, nil
 	}
-	t.Index, t.Term, t.item, t.begun, t.spent = e.Index, e.Term, 0, t.writes, spent{}
+	t.Index, t.Term, t.item, t.begun, t.use = e.Index, e.Term, 0, t.writes, entryUse{}
 	if len(e.Data) == 0 {
 		return nil, nil
 	}

@@ -95,7 +95,7 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	if err != nil {
 		return nil, err
 	}
-	if record == nil && t.isDebris(given.ID) {
+	if record == nil && t.isGarbage(given.ID) {
 		return nil, fmt.Errorf("%w: flow %s was destroyed, and its steps are still being removed: try again in some seconds", logbook.ErrConflict, given.ID)
 	}
 	if record == nil {

@@ -149,12 +149,12 @@ func (c *census) row(t table, key, value []byte) error {
 			return err
 		}
 		return c.checkInterventions(record)
-	case tableDebris:
+	case tableGarbage:
 		if c.get(tableFlow, key) != nil {
 			return fmt.Errorf("flow %x is gone, and there", key)
 		}
 	case tableDefinition, tableIntervention, tableAtom, tableAttempt:
-		left := t != tableDefinition && c.isDebris(logbook.FlowID{UUID: [idSize]byte(key[:idSize])})
+		left := t != tableDefinition && c.isGarbage(logbook.FlowID{UUID: [idSize]byte(key[:idSize])})
 		if c.get(tableFlow, key[:idSize]) == nil && !left {
 			return fmt.Errorf("table %s has a row of a flow that is not there: %x", tableNames[t], key)
 		}

@@ -186,7 +186,7 @@ func (t *txn) enter(j *jobRecord) {
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)
 	case jobs.StateCompleted, jobs.StateTrashed:
-		t.spent.finish(j, t.token())
+		t.use.finish(j, t.token())
 		t.freeKey(j)
 		t.dropDeadline(j)
 		j.FinishedAt = t.now

@@ -80,7 +80,7 @@ const (
 
 	tableStuck // number of the finish → sequence, time: as finished, of jobs that wait for a person
 
-	tableDebris // flow id → nothing: flows that are gone, of whose steps some are left
+	tableGarbage // flow id → nothing: flows that are gone, of whose steps some are left
 
 	tableDrain // name of conductors → who has drained them, why and how
 
@@ -108,7 +108,7 @@ var tableNames = [...]string{
 	tableScheduleDue: "schedule_due", tableSlot: "slot", tableSlotWaiting: "slot_waiting",
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",
 	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
-	tableStuck: "stuck", tableDebris: "debris",
+	tableStuck: "stuck", tableGarbage: "garbage",
 	tableDrain: "drain", tableChange: "change", tableOwn: "own",
 	tableParked:       "parked",
 	tableEvent:        "event",

@@ -51,7 +51,7 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 			}
 		}
 		// A job that was given back within this very entry would get the
-		// token that it had, and its last owner could write again: see spent.
+		// token that it had, and its last owner could write again: see entryUse.
 		if t.mayGrant(j) && !late {
 			if size += t.answerSize(j); size > maxGrantedBytes && len(found) > 0 {
 				return found, nil

@@ -105,7 +105,7 @@ func (v *view) interventionCount(id logbook.FlowID) uint32 {
 
 // addIntervention adds an intervention to a flow, which the caller writes.
 func (t *txn) addIntervention(record *flowRecord, number uint32, i *logbook.Intervention) {
-	t.spent.say(record.ID)
+	t.use.intervene(record.ID)
 	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(i))
 	record.Interventions, record.UpdatedAt = []logbook.Intervention{*i}, t.now
 }

@@ -114,7 +114,7 @@ func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
 			return nil, err
 		}
 	}
-	return counted(len(rows), t.clearDebris() || more), nil
+	return counted(len(rows), t.clearGarbage() || more), nil
 }
 
 // retention is the policy for finished jobs. A zero age or number is no bound,
@@ -207,7 +207,7 @@ func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (b
 		}
 		policy := retention{age: maxAge, keep: keep, now: now}
 		_, found, err = v.givenUp(policy, present, 0)
-		found = found || v.hasDebris()
+		found = found || v.hasGarbage()
 		return err
 	})
 	return found, err

@@ -9,10 +9,10 @@ import (
 const (
 	// maxRemoved bounds the rows that the commands of one entry remove at once:
 	// a book can hold millions of steps and attempts, and while they are removed
-	// nothing else is applied. The rest is debris, for the leader's sweeps.
+	// nothing else is applied. The rest is garbage, for the leader's sweeps.
 	maxRemoved = 20_000
 	// minRemoved is what one removal may take whatever came before it in the
-	// entry, so that the flows of everyday leave no debris.
+	// entry, so that the flows of everyday leave no garbage.
 	minRemoved = 200
 )
 
@@ -31,7 +31,7 @@ func (t *txn) removeBook(id logbook.BookID, flows []logbook.FlowID) {
 		t.delete(tableFlowBody, flow.UUID[:])
 		t.delete(tableDefinition, flow.UUID[:])
 		if !t.clearFlow(flow.UUID[:], &room) {
-			t.put(tableDebris, flow.UUID[:], nil)
+			t.put(tableGarbage, flow.UUID[:], nil)
 		}
 	}
 	t.deletePrefix(tableBookFlow, id.UUID[:])
@@ -64,11 +64,11 @@ func (t *txn) deleteRows(tab table, rows [][]byte) {
 	}
 }
 
-// clearDebris removes what is left of flows whose books are gone, as far as the
+// clearGarbage removes what is left of flows whose books are gone, as far as the
 // entry has room. It tells whether more is left.
-func (t *txn) clearDebris() (more bool) {
+func (t *txn) clearGarbage() (more bool) {
 	for room := t.removable(); ; {
-		key, _ := t.cursor(tableDebris).First()
+		key, _ := t.cursor(tableGarbage).First()
 		if key == nil {
 			return false
 		}
@@ -76,18 +76,18 @@ func (t *txn) clearDebris() (more bool) {
 		if room <= 0 || !t.clearFlow(flow, &room) {
 			return true
 		}
-		t.delete(tableDebris, flow)
+		t.delete(tableGarbage, flow)
 	}
 }
 
-// isDebris tells whether a flow is gone of which something is left.
-func (v *view) isDebris(flow logbook.FlowID) bool {
-	key, _ := v.cursor(tableDebris).Seek(flow.UUID[:])
+// isGarbage tells whether a flow is gone of which something is left.
+func (v *view) isGarbage(flow logbook.FlowID) bool {
+	key, _ := v.cursor(tableGarbage).Seek(flow.UUID[:])
 	return bytes.Equal(key, flow.UUID[:])
 }
 
-// hasDebris tells whether anything is left of flows that are gone.
-func (v *view) hasDebris() bool {
-	key, _ := v.cursor(tableDebris).First()
+// hasGarbage tells whether anything is left of flows that are gone.
+func (v *view) hasGarbage() bool {
+	key, _ := v.cursor(tableGarbage).First()
 	return key != nil
 }

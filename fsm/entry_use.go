@@ -1,0 +1,44 @@
+package fsm
+
+import (
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// entryUse records the flows that the present log entry has claimed or intervened
+// in. Claims and interventions of an entry share one fencing token (the entry's
+// index), so of two in one flow nothing would say which came first. Therefore an
+// entry may give a flow to one owner, by whichever job of the flow, or keep
+// interventions in it, and never both. The second is refused or passed over, and
+// may be repeated in a later entry.
+//
+// It is forgotten with the entry.
+type entryUse struct {
+	intervened map[logbook.FlowID]bool // an intervention was added
+	owned      map[logbook.FlowID]bool // a job was claimed, and has finished since
+}
+
+func (u *entryUse) intervene(flow logbook.FlowID) {
+	if u.intervened == nil {
+		u.intervened = make(map[logbook.FlowID]bool)
+	}
+	u.intervened[flow] = true
+}
+
+// finish notes the end of a job that was claimed in the present entry.
+func (u *entryUse) finish(j *jobRecord, token jobs.Token) {
+	if j.Token != token || j.Flow.IsZero() {
+		return
+	}
+	if u.owned == nil {
+		u.owned = make(map[logbook.FlowID]bool)
+	}
+	u.owned[j.Flow] = true
+}
+
+// owns tells whether a job, or another of its flow, was claimed in the present
+// entry.
+func (t *txn) owns(j *jobRecord) bool { return j.Token == t.token() || t.use.owned[j.Flow] }
+
+// mayGrant tells whether a job can be claimed in the present entry.
+func (t *txn) mayGrant(j *jobRecord) bool { return !t.owns(j) && !t.use.intervened[j.Flow] }
