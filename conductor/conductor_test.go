@@ -495,7 +495,7 @@ func TestDrainIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-// sometimes is the real board over a bad road.
+// sometimes is the real board over a bad path.
 type sometimes struct {
 	cluster
 	calls atomic.Int64

@@ -183,7 +183,7 @@ func TestDrainDuringABrokenWatch(t *testing.T) {
 func TestDrainedWhileAClaimIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := openCluster(t), newTrip()
-		r := &road{cluster: c}
+		r := &path{cluster: c}
 		o, notices := noticed(r, p.registry(t))
 		r.claimed = func(context.Context) error {
 			ordered(t, c, notices, jobs.DrainOrder{})

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// faulty is a real logbook whose road can be broken: before is asked ahead of
+// faulty is a real logbook whose path can be broken: before is asked ahead of
 // each call, after changes the answer of a call that took place.
 type faulty struct {
 	logbook.Connection

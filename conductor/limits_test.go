@@ -129,7 +129,7 @@ func TestMaxDuration(t *testing.T) {
 	for name, board := range map[string]func(cluster) cluster{
 		"without jobs": func(c cluster) cluster { return c },
 		"without a board": func(c cluster) cluster {
-			return &road{cluster: c, open: func(jobs.Opening) error { return jobs.ErrUnavailable }}
+			return &path{cluster: c, open: func(jobs.Opening) error { return jobs.ErrUnavailable }}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestMaxDuration(t *testing.T) {
 func TestClaimedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
-		r := &road{cluster: c}
+		r := &path{cluster: c}
 		o, notices := noticed(r, simple(t))
 		o.MaxDuration = time.Minute
 		r.claimed = func(context.Context) error {

@@ -100,7 +100,7 @@ func (v *view) effective(j *jobRecord, now time.Time) (*jobs.Priority, error) {
 }
 
 // counts is what a job counts for on a board that has raised the first ones so
-// often, by its place in the order of a lane: see claimableKey.
+// often, by its place in the order of a queue: see claimableKey.
 func counts(order []byte, raised int64) int64 {
 	return int64(int32(^binary.BigEndian.Uint32(order)^1<<31)) + raised
 }

@@ -30,7 +30,7 @@ type Changes struct {
 	Opened    []jobs.Session   // sessions that were opened, in order
 	Ended     []jobs.SessionID // sessions that were closed or have expired, in order
 	Timed     []ClaimTimer     // claims with a time of their own that were made, extended or ended, in order
-	Claimable []Lane           // where jobs became claimable, each once
+	Claimable []Queue          // where jobs became claimable, each once
 	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
 	Retried   int              // how many attempts have failed that others follow, by the policies of their jobs
 	Undrained bool             // conductors may claim again that could not before
@@ -48,8 +48,8 @@ type ClaimTimer struct {
 	Extensions int
 }
 
-// Lane is where jobs wait that the same conductors can take.
-type Lane struct {
+// Queue is where jobs wait that the same conductors can take.
+type Queue struct {
 	Board, Kind string
 	Labels      string // those that the jobs want, as labelText makes it of them
 }
@@ -70,11 +70,11 @@ type txn struct {
 	item     uint32    // number of the last event of the present entry
 	use      entryUse  // of the present entry
 
-	changes   Changes
-	lanes     map[Lane]bool // those in changes.Claimable
-	tallies   *tallies
-	claimants claimants
-	vacated   []jobs.ScheduleID // whose last unfinished job the present command has finished
+	changes      Changes
+	queues       map[Queue]bool // those in changes.Claimable
+	counterCache *counterCache
+	claimants    claimants
+	vacated      []jobs.ScheduleID // whose last unfinished job the present command has finished
 
 	// writes counts what was written, and fault is the first that could not
 	// be: writers go on, and whoever runs the command looks afterwards.
@@ -119,8 +119,8 @@ func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
 	}
 	return &txn{
 		view: view{reader: &writer.Reader, heads: make(heads)}, writer: writer, ledger: from,
-		eventsKept: uint64(m.options.EventsKept), lanes: make(map[Lane]bool), memory: &m.memory, messages: &m.messages,
-		tallies: newTallies(), claimants: make(claimants),
+		eventsKept: uint64(m.options.EventsKept), queues: make(map[Queue]bool), memory: &m.memory, messages: &m.messages,
+		counterCache: newCounterCache(), claimants: make(claimants),
 	}, nil
 }
 
@@ -132,7 +132,7 @@ func (m *Machine) applyBatch(entries []Entry) ([][]*v1.Result, *Changes, error) 
 	}
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	defer m.memory.again()
-	t.tallies, t.heads, t.claimants = m.tallies, m.heads, m.claimants // if the batch fails nobody looks at them any more
+	t.counterCache, t.heads, t.claimants = m.counterCache, m.heads, m.claimants // if the batch fails nobody looks at them any more
 	results := make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {
@@ -179,7 +179,7 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 			results = append(results, result)
 		}
 	}
-	t.putTold()
+	t.putEvents()
 	return results, nil
 }
 
@@ -221,7 +221,7 @@ func (t *txn) commit() (*status, error) {
 			return nil, err
 		}
 	}
-	t.saveTallies()
+	t.saveCounters()
 	after := &status{ledger: t.ledger}
 	if err := t.writer.Put(tableLedger, ledgerKey, t.ledger.encode()); err != nil {
 		return nil, fmt.Errorf("cannot write the ledger: %w", err)
@@ -290,9 +290,9 @@ func (t *txn) deletePrefix(tab table, prefix []byte) {
 // token is that of the claims that the present entry grants.
 func (t *txn) token() jobs.Token { return jobs.Token{Generation: t.Generation, Index: t.Index} }
 
-func (t *txn) becameClaimable(lane Lane) {
-	if !t.lanes[lane] {
-		t.lanes[lane] = true
-		t.changes.Claimable = append(t.changes.Claimable, lane)
+func (t *txn) becameClaimable(queue Queue) {
+	if !t.queues[queue] {
+		t.queues[queue] = true
+		t.changes.Claimable = append(t.changes.Claimable, queue)
 	}
 }

@@ -151,8 +151,8 @@ func (t *txn) resumeBoard(c *v1.BoardCommand) error {
 	}
 	board.Pause = nil
 	t.saveBoard(&board)
-	for _, lane := range t.boardLanes(board.Name) {
-		t.becameClaimable(lane)
+	for _, queue := range t.boardQueues(board.Name) {
+		t.becameClaimable(queue)
 	}
 	t.tellOfBoard(jobs.EventBoardResumed, jobs.OrderResume, c)
 	return nil
@@ -165,19 +165,19 @@ func (t *txn) tellOfBoard(kind jobs.EventKind, order jobs.OrderKind, c *v1.Board
 	})
 }
 
-// boardLanes are the lanes of a board in which jobs wait.
-func (v *view) boardLanes(board string) []Lane {
-	var lanes []Lane
+// boardQueues are the queues of a board in which jobs wait.
+func (v *view) boardQueues(board string) []Queue {
+	var queues []Queue
 	prefix := boardKey(board)
 	for _, key := range v.leap(tableClaimable, prefix, 1) {
-		lanes = append(lanes, Lane{Board: board, Kind: string(key[len(prefix)+1:])})
+		queues = append(queues, Queue{Board: board, Kind: string(key[len(prefix)+1:])})
 	}
 	for _, key := range v.leap(tableLabelled, prefix, 2) {
 		kind := key[len(prefix)+1:][:key[len(prefix)]]
 		labels := key[len(prefix)+1+len(kind)+1:]
-		lanes = append(lanes, Lane{Board: board, Kind: string(kind), Labels: string(labels)})
+		queues = append(queues, Queue{Board: board, Kind: string(kind), Labels: string(labels)})
 	}
-	return lanes
+	return queues
 }
 
 // deleteBoard forgets a board that nothing names any more.
@@ -189,7 +189,7 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 	if board.Name == jobs.DefaultBoard {
 		return fmt.Errorf("cannot delete board %q: %w: it always exists", board.Name, jobs.ErrConflict)
 	}
-	counted := t.tallyOf(board.Name, tallyBoard, nil)
+	counted := t.countersOf(board.Name, countersOfBoard, nil)
 	unfinished, kept := counted.unfinished(), uint64(0)
 	for _, n := range counted.jobs {
 		kept += n
@@ -204,7 +204,7 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 	delete(t.heads, board.Name)
 	t.delete(tableBoard, []byte(board.Name))
 	t.put(tableBoardCount, boardCountKey, sequenceKey(t.boardCount()-1))
-	*t.tallied(board.Name, tallyBoard, nil) = tally{changed: true}
+	*t.changedCounters(board.Name, countersOfBoard, nil) = counters{changed: true}
 	return nil
 }
 
@@ -215,7 +215,7 @@ func (t *txn) admit(j *jobRecord) error {
 	if err != nil {
 		return err
 	}
-	counted := t.tallyOf(j.Board, tallyBoard, nil)
+	counted := t.countersOf(j.Board, countersOfBoard, nil)
 	limits, charged := &board.Limits, counted.bucket
 	if err := roomIn(limits, counted, j); err != nil {
 		return err
@@ -236,14 +236,14 @@ func (t *txn) admit(j *jobRecord) error {
 		t.saveBoard(&board)
 	}
 	if charged != counted.bucket {
-		t.tallied(j.Board, tallyBoard, nil).bucket = charged
+		t.changedCounters(j.Board, countersOfBoard, nil).bucket = charged
 	}
 	return nil
 }
 
 // roomIn refuses a job that would be one too many of its board's unfinished
 // ones, or too large beside them.
-func roomIn(limits *jobs.BoardLimits, counted *tally, j *jobRecord) error {
+func roomIn(limits *jobs.BoardLimits, counted *counters, j *jobRecord) error {
 	switch unfinished := counted.unfinished(); {
 	case limits.Jobs > 0 && unfinished >= limits.Jobs:
 		return &logbook.LimitError{Field: fmt.Sprintf("board %q jobs", j.Board), Limit: int64(limits.Jobs), Size: int64(unfinished) + 1, Unit: "unfinished jobs"}
@@ -263,7 +263,7 @@ func (t *txn) roomAgain(j *jobRecord) error {
 	if err != nil {
 		return err
 	}
-	return roomIn(&board.Limits, t.tallyOf(j.Board, tallyBoard, nil), j)
+	return roomIn(&board.Limits, t.countersOf(j.Board, countersOfBoard, nil), j)
 }
 
 // BoardStatus reads a board with its kinds and holders, at a time that is the
@@ -333,7 +333,7 @@ func (m *Machine) BoardList(after string, limit int, now time.Time) ([]jobs.Boar
 
 // fillBoard adds what is counted of a board as a whole.
 func (v *view) fillBoard(status *jobs.BoardStatus, now time.Time) error {
-	counted, err := v.tally(tallyKey(status.Name, tallyBoard, nil))
+	counted, err := v.counters(countersKey(status.Name, countersOfBoard, nil))
 	if err != nil {
 		return err
 	}
@@ -347,12 +347,12 @@ func (v *view) fillBoard(status *jobs.BoardStatus, now time.Time) error {
 }
 
 func (v *view) fillKinds(status *jobs.BoardStatus) error {
-	prefix := tallyKey(status.Name, tallyKind, nil)
-	return v.scan(tableTally, prefix, func(key, value []byte) (bool, error) {
+	prefix := countersKey(status.Name, countersOfKind, nil)
+	return v.scan(tableCounters, prefix, func(key, value []byte) (bool, error) {
 		if status.More = len(status.Kinds) == jobs.MaxBoardRows; status.More {
 			return false, nil
 		}
-		counted, err := decode(value, &v1.Tally{}, tallyFromProto)
+		counted, err := decode(value, &v1.Counters{}, countersFromProto)
 		if err != nil {
 			return false, err
 		}
@@ -362,13 +362,13 @@ func (v *view) fillKinds(status *jobs.BoardStatus) error {
 }
 
 func (v *view) fillHolders(status *jobs.BoardStatus) error {
-	prefix := tallyKey(status.Name, tallyHolder, nil)
-	return v.scan(tableTally, prefix, func(key, value []byte) (bool, error) {
+	prefix := countersKey(status.Name, countersOfHolder, nil)
+	return v.scan(tableCounters, prefix, func(key, value []byte) (bool, error) {
 		if len(status.Holders) == jobs.MaxBoardRows {
 			status.More = true
 			return false, nil
 		}
-		counted, err := decode(value, &v1.Tally{}, tallyFromProto)
+		counted, err := decode(value, &v1.Counters{}, countersFromProto)
 		if err != nil {
 			return false, err
 		}

@@ -92,9 +92,9 @@ func TestBoardPostingRate(t *testing.T) {
 	r.posted(posting("under the lower limit", "k"))
 }
 
-// TestResumedBoardTellsItsLanes: whoever waits is told of each lane in which
+// TestResumedBoardTellsItsQueues: whoever waits is told of each queue in which
 // jobs wait, and of none of another board.
-func TestResumedBoardTellsItsLanes(t *testing.T) {
+func TestResumedBoardTellsItsQueues(t *testing.T) {
 	r := newRig(t)
 	for i, kind := range []string{"k", "l", "k"} {
 		p := posting(fmt.Sprint("job ", i), kind)
@@ -110,7 +110,7 @@ func TestResumedBoardTellsItsLanes(t *testing.T) {
 	r.harmless(pauseBoard(""))
 	r.ok(resumeBoard(""))
 	got := r.changes[len(r.changes)-1].Claimable
-	want := []fsm.Lane{{Board: "default", Kind: "k"}, {Board: "default", Kind: "l"}, {Board: "default", Kind: "k", Labels: "big\ngpu"}}
+	want := []fsm.Queue{{Board: "default", Kind: "k"}, {Board: "default", Kind: "l"}, {Board: "default", Kind: "k", Labels: "big\ngpu"}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("told of %q, want %q", got, want)
 	}

@@ -180,7 +180,7 @@ func TestReleaseWakesConductors(t *testing.T) {
 		t.Errorf("claimed %v", got)
 	}
 	r.ok(r.changed("release"))
-	if woken := r.changes[len(r.changes)-1].Claimable; len(woken) != 1 || woken[0] != (fsm.Lane{Board: "default", Kind: "k"}) {
+	if woken := r.changes[len(r.changes)-1].Claimable; len(woken) != 1 || woken[0] != (fsm.Queue{Board: "default", Kind: "k"}) {
 		t.Errorf("woken: %v", woken)
 	}
 	r.claimedAgain("bob", id("a"))

@@ -45,7 +45,7 @@ func (t *txn) expireJob(j *jobRecord) error {
 	if j.State == jobs.StateClaimable {
 		// Whoever has passed it by since its deadline waits, perhaps for this very
 		// job, or for those behind it.
-		t.becameClaimable(laneOf(j))
+		t.becameClaimable(queueOf(j))
 	}
 	if isUnder(j, jobs.OrderCancel) {
 		return nil

@@ -30,7 +30,7 @@ func (t *txn) record(e jobs.Event) {
 	if err != nil && t.fault == nil {
 		t.fault = err
 	}
-	t.tell(position, value)
+	t.bufferEvent(position, value)
 	t.KeptEvents++
 	t.EventBytes += uint64(len(value))
 	t.LastEvent = position
@@ -54,7 +54,7 @@ func (t *txn) trimEvents() error {
 	}
 	var drop [][]byte
 	err := t.scan(tableEvent, nil, func(key, value []byte) (bool, error) {
-		all, err := eachTold(key, value, func(position jobs.Position, event []byte) bool {
+		all, err := eachEvent(key, value, func(position jobs.Position, event []byte) bool {
 			switch {
 			case !before(t.Compacted, position):
 				return true // it has been dropped, and others of the row have not
@@ -110,9 +110,9 @@ func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events
 	reached = after
 	size := 0
 	cursor := v.cursor(tableEvent)
-	for key, value := toldAt(cursor, after); key != nil; key, value = cursor.Next() {
+	for key, value := eventRowAt(cursor, after); key != nil; key, value = cursor.Next() {
 		var bad error
-		all, err := eachTold(key, value, func(position jobs.Position, value []byte) bool {
+		all, err := eachEvent(key, value, func(position jobs.Position, value []byte) bool {
 			switch {
 			case !before(after, position):
 				return true

@@ -79,7 +79,7 @@ func Verify(m *Machine) error {
 		if err != nil {
 			return err
 		}
-		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), tallies: make(map[string]*tally), parked: make(map[string]uint64)}
+		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64)}
 		for t := range tableNames {
 			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
 				seen.rows[table(t)]++
@@ -113,19 +113,19 @@ func (m *Machine) remembers(v *view) error {
 // census is what Verify has counted.
 type census struct {
 	*view
-	rows      map[table]uint64
-	jobs      [stateCount]uint64
-	held      uint64
-	busy      uint64 // unfinished jobs with a flow
-	owned     uint64 // flows with an unfinished job
-	events    uint64
-	told      uint64            // bytes of events
-	keyed     uint64            // unfinished jobs with a key
-	roads     uint64            // to errors
-	scheduled uint64            // schedules with a next slot
-	tallies   map[string]*tally // as counted from the jobs, without rates
-	books     map[logbook.BookID]uint64
-	parked    map[string]uint64 // by board
+	rows         map[table]uint64
+	jobs         [stateCount]uint64
+	held         uint64
+	busy         uint64 // unfinished jobs with a flow
+	owned        uint64 // flows with an unfinished job
+	events       uint64
+	told         uint64               // bytes of events
+	keyed        uint64               // unfinished jobs with a key
+	indexKeys    uint64               // to errors
+	scheduled    uint64               // schedules with a next slot
+	counterCache map[string]*counters // as counted from the jobs, without rates
+	books        map[logbook.BookID]uint64
+	parked       map[string]uint64 // by board
 }
 
 func (c *census) row(t table, key, value []byte) error {
@@ -171,13 +171,13 @@ func (c *census) row(t table, key, value []byte) error {
 		}
 		return err
 	case tableEvent:
-		return c.countTold(key, value)
-	case tableFound:
+		return c.countEvents(key, value)
+	case tableJobIndex:
 		return c.checkFound(key)
 	case tableError:
 		return c.checkError(key, value)
-	case tableTally: // its table comes after that of the jobs
-		return c.checkTally(key, value)
+	case tableCounters: // its table comes after that of the jobs
+		return c.checkCounters(key, value)
 	case tableBook:
 		_, err := decode(value, &v1.Book{}, command.BookFromProto)
 		return err
@@ -204,15 +204,15 @@ func (c *census) row(t table, key, value []byte) error {
 	return nil
 }
 
-// countTold: of the first row, some events may have been dropped.
-func (c *census) countTold(key, row []byte) error {
+// countEvents: of the first row, some events may have been dropped.
+func (c *census) countEvents(key, row []byte) error {
 	present, err := c.ledgerOf()
 	if err != nil {
 		return err
 	}
 	var bad error
 	kept := c.events
-	all, err := eachTold(key, row, func(position jobs.Position, event []byte) bool {
+	all, err := eachEvent(key, row, func(position jobs.Position, event []byte) bool {
 		if before(present.Compacted, position) {
 			c.events++
 			c.told += uint64(len(event))
@@ -270,9 +270,9 @@ func (c *census) countJob(value []byte) error {
 	if id := c.get(tableJobID, j.ID.UUID[:]); id == nil || !bytes.HasPrefix(id, sequenceKey(j.Sequence)) {
 		return fmt.Errorf("job %s is not found by its id", j.ID)
 	}
-	for _, road := range jobRoads(&j.Job) {
-		if c.get(tableFound, road) == nil {
-			return fmt.Errorf("road %q does not lead to job %s", road, j.ID)
+	for _, indexKey := range jobIndexKeys(&j.Job) {
+		if c.get(tableJobIndex, indexKey) == nil {
+			return fmt.Errorf("index key %q does not lead to job %s", indexKey, j.ID)
 		}
 	}
 	waits := j.State == jobs.StateDelayed || j.State == jobs.StateCooling
@@ -318,39 +318,39 @@ func (c *census) countJob(value []byte) error {
 
 // countOnBoard counts as the machine should have.
 func (c *census) countOnBoard(j *jobRecord) {
-	tallyOf := func(what byte, of []byte) *tally {
-		key := string(tallyKey(j.Board, what, of))
-		if c.tallies[key] == nil {
-			c.tallies[key] = &tally{}
+	countersOf := func(what byte, of []byte) *counters {
+		key := string(countersKey(j.Board, what, of))
+		if c.counterCache[key] == nil {
+			c.counterCache[key] = &counters{}
 		}
-		return c.tallies[key]
+		return c.counterCache[key]
 	}
 	state := stateNumber(j.State)
-	tallyOf(tallyKind, []byte(j.Kind)).jobs[state]++
-	board := tallyOf(tallyBoard, nil)
+	countersOf(countersOfKind, []byte(j.Kind)).jobs[state]++
+	board := countersOf(countersOfBoard, nil)
 	board.jobs[state]++
 	if !j.State.Finished() {
 		board.bytes += j.Size
 	}
 	if j.Claim != nil {
-		tallyOf(tallyHolder, j.Claim.Session.UUID[:]).jobs[state]++
+		countersOf(countersOfHolder, j.Claim.Session.UUID[:]).jobs[state]++
 	}
 }
 
-// checkTally: what is kept is what was counted, and nothing else is kept but
+// checkCounters: what is kept is what was counted, and nothing else is kept but
 // the rates of a board without jobs.
-func (c *census) checkTally(key, value []byte) error {
-	kept, err := decode(value, &v1.Tally{}, tallyFromProto)
+func (c *census) checkCounters(key, value []byte) error {
+	kept, err := decode(value, &v1.Counters{}, countersFromProto)
 	if err != nil {
 		return err
 	}
-	counted := c.tallies[string(key)]
+	counted := c.counterCache[string(key)]
 	if counted == nil {
-		counted = &tally{}
+		counted = &counters{}
 	}
-	delete(c.tallies, string(key))
+	delete(c.counterCache, string(key))
 	if kept.jobs != counted.jobs || kept.bytes != counted.bytes || kept.empty() {
-		return fmt.Errorf("tally %q is %v with %d bytes, and the jobs are %v with %d", key, kept.jobs, kept.bytes, counted.jobs, counted.bytes)
+		return fmt.Errorf("counters %q is %v with %d bytes, and the jobs are %v with %d", key, kept.jobs, kept.bytes, counted.jobs, counted.bytes)
 	}
 	board := string(key[1:][:key[0]])
 	if c.get(tableBoard, []byte(board)) == nil {
@@ -405,7 +405,7 @@ func (c *census) checkFinish(where table, key, value []byte) error {
 	return err
 }
 
-// checkFound: every road leads to a job that is what the road says.
+// checkFound: every index key leads to a job that has what the key says.
 func (c *census) checkFound(key []byte) error {
 	sequence, err := sequenceAtEnd(key)
 	if err != nil {
@@ -415,21 +415,21 @@ func (c *census) checkFound(key []byte) error {
 	if err != nil {
 		return err
 	}
-	for _, road := range jobRoads(&j.Job) {
-		if bytes.Equal(road, key) {
+	for _, indexKey := range jobIndexKeys(&j.Job) {
+		if bytes.Equal(indexKey, key) {
 			return nil
 		}
 	}
-	for _, row := range c.keys(tableErrorRoad, errorRoad(roadJob, string(sequenceKey(sequence)))) {
+	for _, row := range c.keys(tableErrorIndex, errorIndexKey(byJob, string(sequenceKey(sequence)))) {
 		e, err := c.jobError(row[len(row)-positionSize:])
-		if err != nil || bytes.Equal(key, jobRoad(roadType, e.Failure.Kind, sequence)) {
+		if err != nil || bytes.Equal(key, jobIndexKey(byType, e.Failure.Kind, sequence)) {
 			return err
 		}
 	}
-	return fmt.Errorf("road %q leads to job %+v", key, j.Job)
+	return fmt.Errorf("index key %q leads to job %+v", key, j.Job)
 }
 
-// checkError: every error is that of a job, and every road leads to it.
+// checkError: every error is that of a job, and every index key leads to it.
 func (c *census) checkError(key, value []byte) error {
 	e, err := decode(value, &v1.JobError{}, command.JobErrorFromProto)
 	if err != nil {
@@ -442,13 +442,13 @@ func (c *census) checkError(key, value []byte) error {
 	if !c.hasError(&j.Job, e.Failure.Kind) {
 		return fmt.Errorf("job %s is not found by its error %+v", j.ID, e)
 	}
-	for _, road := range errorRoads(j.Sequence, &e) {
-		c.roads++
-		if kept, _ := c.cursor(tableErrorRoad).Seek(append(road, key...)); !bytes.Equal(kept, append(road, key...)) {
-			return fmt.Errorf("road %q does not lead to error %+v", road, e)
+	for _, indexKey := range errorIndexKeys(j.Sequence, &e) {
+		c.indexKeys++
+		if kept, _ := c.cursor(tableErrorIndex).Seek(append(indexKey, key...)); !bytes.Equal(kept, append(indexKey, key...)) {
+			return fmt.Errorf("index key %q does not lead to error %+v", indexKey, e)
 		}
 	}
-	if kept := len(c.keys(tableErrorRoad, errorRoad(roadJob, string(sequenceKey(j.Sequence))))); kept > jobs.MaxJobErrors {
+	if kept := len(c.keys(tableErrorIndex, errorIndexKey(byJob, string(sequenceKey(j.Sequence))))); kept > jobs.MaxJobErrors {
 		return fmt.Errorf("job %s has %d errors", j.ID, kept)
 	}
 	return nil
@@ -515,7 +515,7 @@ func (c *census) agrees(l ledger) error {
 		{"due", c.rows[tableDue], count(jobs.StateDelayed) + count(jobs.StateCooling)},
 		{"waiting", c.rows[tableWaiting], count(jobs.StateClaimable) + count(jobs.StateDelayed) + count(jobs.StateCooling)},
 		{"number of boards", c.boardCount(), c.rows[tableBoard]},
-		{"tallies that are missing", uint64(len(c.tallies)), 0},
+		{"counterCache that are missing", uint64(len(c.counterCache)), 0},
 		{"stuck", c.rows[tableStuck], l.Stuck},
 		{"own", c.rows[tableOwn], l.Own},
 		{"finished", c.rows[tableFinished] + c.rows[tableStuck] + c.rows[tableOwn], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
@@ -533,7 +533,7 @@ func (c *census) agrees(l ledger) error {
 		{"number of schedules", (&txn{view: *c.view}).scheduleCount(), c.rows[tableSchedule]},
 		{"due schedules", c.rows[tableScheduleDue], c.scheduled},
 		{"jobs of schedules", c.rows[tableJobSchedule], c.rows[tableScheduleJob]},
-		{"roads to errors", c.rows[tableErrorRoad], c.roads},
+		{"index keys of errors", c.rows[tableErrorIndex], c.indexKeys},
 		{"books with jobs", c.rows[tableBookJobs], uint64(len(c.books))},
 		{"flows of books", c.rows[tableBookFlow], c.rows[tableFlow]},
 	} {
@@ -561,7 +561,7 @@ const (
 	MaxErrorText      = maxErrorText
 	MaxErrorsExamined = maxErrorsExamined
 	MaxPending        = maxPendingBytes
-	MaxTold           = maxToldBytes
+	MaxAnswered       = maxAnsweredBytes
 	StateCount        = stateCount
 )
 
@@ -622,7 +622,7 @@ func resaved(stream []byte, edit func(path string, header *snapshotHeader) error
 // RefusalOf is the reason that is kept of a slot whose job is refused.
 func RefusalOf(job jobs.JobID, err error) string { return refusalOf(job, err) }
 
-// EachTold reads a row of events.
-func EachTold(key, row []byte, each func(jobs.Position, []byte) bool) (bool, error) {
-	return eachTold(key, row, each)
+// EachEvent reads a row of events.
+func EachEvent(key, row []byte, each func(jobs.Position, []byte) bool) (bool, error) {
+	return eachEvent(key, row, each)
 }

@@ -115,13 +115,13 @@ type Machine struct {
 
 	// applying is held by whoever changes the state, from the first read of
 	// it to the call of Changed, so that changes are told in order.
-	applying  sync.Mutex
-	broken    error    // set by Apply when it cannot go on; read by Apply
-	memory    memory   // for the values of the present batch
-	messages  messages // the same
-	tallies   *tallies // as the present state has them; see tallies
-	heads     heads    // the same
-	claimants claimants
+	applying     sync.Mutex
+	broken       error         // set by Apply when it cannot go on; read by Apply
+	memory       memory        // for the values of the present batch
+	messages     messages      // the same
+	counterCache *counterCache // as the present state has them; see counterCache
+	heads        heads         // the same
+	claimants    claimants
 
 	// mu guards which database is the present one.
 	mu       sync.RWMutex
@@ -154,7 +154,7 @@ func Open(options Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{options: options, database: opened, advance: make(chan struct{}), tallies: newTallies(), heads: make(heads), claimants: make(claimants)}
+	m := &Machine{options: options, database: opened, advance: make(chan struct{}), counterCache: newCounterCache(), heads: make(heads), claimants: make(claimants)}
 	if err := m.initialise(); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

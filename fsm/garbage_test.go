@@ -146,7 +146,7 @@ func TestSweepsAreBoundedInRows(t *testing.T) {
 		}
 		more = count.GetMore()
 	}
-	if r.sweepable() || r.rows() > before+20 { // events, and the tally of the board
+	if r.sweepable() || r.rows() > before+20 { // events, and the counters of the board
 		t.Fatalf("there were %d rows, and there are %d", before, r.rows())
 	}
 }

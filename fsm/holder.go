@@ -32,7 +32,7 @@ func (t *txn) takeKey(j *jobRecord) {
 		return
 	}
 	if t.get(tableKey, keyKey(j.Board, j.Key)) != nil {
-		t.delete(tableFound, jobRoad(roadKey, j.Key, j.Sequence))
+		t.delete(tableJobIndex, jobIndexKey(byKey, j.Key, j.Sequence))
 		j.Key = ""
 		return
 	}

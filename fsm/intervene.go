@@ -18,9 +18,9 @@ const (
 	// maxPendingBytes bounds the interventions in a flow that nobody has carried
 	// out yet, as stored: whoever claims its job is told all of them at once.
 	maxPendingBytes = 512 << 10
-	// maxToldBytes is how long those that were carried out may be, together,
+	// maxAnsweredBytes is how long those that were carried out may be, together,
 	// before the earlier ones are shortened in answers.
-	maxToldBytes = 256 << 10
+	maxAnsweredBytes = 256 << 10
 )
 
 // intervene records what a person does to a flow that has failed, and has its
@@ -63,7 +63,7 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	t.keepIntervention(record, detail, &intervention)
 	t.steer(j, &intervention, detail.Pending(), record, released)
 	if j.State == jobs.StateClaimable {
-		t.becameClaimable(laneOf(j)) // who was passed over in this very entry asks again
+		t.becameClaimable(queueOf(j)) // who was passed over in this very entry asks again
 	}
 	return intervened(j), nil
 }
@@ -291,11 +291,11 @@ func (v *view) interventions(record *flowRecord) (all []logbook.Intervention, si
 	return all, sizes, err
 }
 
-// toldInterventions reads the interventions as they are answered, with how many
+// answeredInterventions reads the interventions as they are answered, with how many
 // bytes they take. Where those that were carried out take more than
-// maxToldBytes, the earlier ones are shortened: a flow that persons have worked
+// maxAnsweredBytes, the earlier ones are shortened: a flow that persons have worked
 // on for long must still fit into an answer.
-func (v *view) toldInterventions(record *flowRecord) (all []logbook.Intervention, size int, err error) {
+func (v *view) answeredInterventions(record *flowRecord) (all []logbook.Intervention, size int, err error) {
 	all, sizes, err := v.interventions(record)
 	if err != nil {
 		return nil, 0, err
@@ -303,7 +303,7 @@ func (v *view) toldInterventions(record *flowRecord) (all []logbook.Intervention
 	told := 0
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].Token.Compare(record.Fence) <= 0 {
-			if told += sizes[i]; told > maxToldBytes {
+			if told += sizes[i]; told > maxAnsweredBytes {
 				all[i].Result, all[i].Reason = nil, "" // the attempt that it made has the result
 				sizes[i] = interventionSize(&all[i])
 			}

@@ -443,7 +443,7 @@ func TestInterventionsAreBounded(t *testing.T) {
 			t.Fatalf("shortened to %+v", i)
 		}
 	}
-	if size > fsm.MaxTold || len(flow.Interventions[0].Result) > 0 || flow.Pending()[0].Reason == "" {
+	if size > fsm.MaxAnswered || len(flow.Interventions[0].Result) > 0 || flow.Pending()[0].Reason == "" {
 		t.Errorf("%d bytes are told of what was carried out", size)
 	}
 }

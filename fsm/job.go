@@ -169,7 +169,7 @@ func (t *txn) leave(j *jobRecord) {
 	case jobs.StateCompleted, jobs.StateTrashed:
 		t.unfinish(j)
 		t.takeKey(j)
-		t.delete(tableFound, jobRoad(roadTrashed, "", j.Sequence))
+		t.delete(tableJobIndex, jobIndexKey(byTrashed, "", j.Sequence))
 	}
 }
 
@@ -178,11 +178,11 @@ func (t *txn) enter(j *jobRecord) {
 	switch j.State {
 	case jobs.StateClaimable:
 		t.age(j)
-		lane, inLane := claimableKey(j)
-		t.put(lane, inLane, nil)
+		queue, inQueue := claimableKey(j)
+		t.put(queue, inQueue, nil)
 		line, inLine := lineKey(j)
 		t.put(line, inLine, nil)
-		t.becameClaimable(laneOf(j))
+		t.becameClaimable(queueOf(j))
 	case jobs.StateDelayed, jobs.StateCooling:
 		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)
 	case jobs.StateCompleted, jobs.StateTrashed:
@@ -196,7 +196,7 @@ func (t *txn) enter(j *jobRecord) {
 		t.changes.Finished = append(t.changes.Finished, j.ID)
 		t.leaveSchedule(j)
 		if j.State == jobs.StateTrashed {
-			t.put(tableFound, jobRoad(roadTrashed, "", j.Sequence), nil)
+			t.put(tableJobIndex, jobIndexKey(byTrashed, "", j.Sequence), nil)
 		}
 	}
 }
@@ -307,8 +307,8 @@ func (t *txn) removeJob(j *jobRecord) error {
 	t.delete(tablePosting, key)
 	t.delete(tableEvidence, key)
 	t.delete(tableChange, key)
-	for _, road := range jobRoads(&j.Job) {
-		t.delete(tableFound, road)
+	for _, indexKey := range jobIndexKeys(&j.Job) {
+		t.delete(tableJobIndex, indexKey)
 	}
 	return t.removeErrors(j, 0)
 }

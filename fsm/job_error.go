@@ -73,17 +73,17 @@ func (t *txn) recordError(j *jobRecord, how jobs.How, owner string, failure *log
 	e.Failure, e.Abridged = abridged(failure)
 	position := positionKey(e.Position)
 	t.putMessage(tableError, position, nil, command.JobErrorToProto(&e))
-	for _, road := range errorRoads(j.Sequence, &e) {
-		t.put(tableErrorRoad, append(road, position...), nil)
+	for _, indexKey := range errorIndexKeys(j.Sequence, &e) {
+		t.put(tableErrorIndex, append(indexKey, position...), nil)
 	}
-	t.put(tableFound, jobRoad(roadType, e.Failure.Kind, j.Sequence), nil)
+	t.put(tableJobIndex, jobIndexKey(byType, e.Failure.Kind, j.Sequence), nil)
 	return t.removeErrors(j, jobs.MaxJobErrors)
 }
 
 // removeErrors forgets the errors of a job but for the latest ones. The error
 // is a fault.
 func (t *txn) removeErrors(j *jobRecord, keep int) error {
-	rows := t.keys(tableErrorRoad, errorRoad(roadJob, string(sequenceKey(j.Sequence))))
+	rows := t.keys(tableErrorIndex, errorIndexKey(byJob, string(sequenceKey(j.Sequence))))
 	over := max(len(rows)-keep, 0)
 	for i, row := range rows[:over] {
 		position := row[len(row)-positionSize:]
@@ -94,10 +94,10 @@ func (t *txn) removeErrors(j *jobRecord, keep int) error {
 		if last, err := t.lastOfType(e.Failure.Kind, rows[i+1:]); err != nil {
 			return err
 		} else if last {
-			t.delete(tableFound, jobRoad(roadType, e.Failure.Kind, j.Sequence))
+			t.delete(tableJobIndex, jobIndexKey(byType, e.Failure.Kind, j.Sequence))
 		}
-		for _, road := range errorRoads(j.Sequence, &e) {
-			t.delete(tableErrorRoad, append(road, position...))
+		for _, indexKey := range errorIndexKeys(j.Sequence, &e) {
+			t.delete(tableErrorIndex, append(indexKey, position...))
 		}
 		t.delete(tableError, position)
 	}
@@ -124,31 +124,31 @@ func (v *view) jobError(position []byte) (jobs.JobError, error) {
 	return decode(value, &v1.JobError{}, command.JobErrorFromProto)
 }
 
-// The roads to errors: the first byte of the keys that lead to them.
+// The first byte of an index key says by what it leads to errors or jobs.
 const (
-	roadJob   = 'j'
-	roadKey   = 'y'
-	roadType  = 't'
-	roadKind  = 'k'
-	roadBoard = 'b'
+	byJob   = 'j'
+	byKey   = 'y'
+	byType  = 't'
+	byKind  = 'k'
+	byBoard = 'b'
 
 	// To jobs only.
-	roadTag     = 'g'
-	roadTrashed = 'x'
+	byTag     = 'g'
+	byTrashed = 'x'
 )
 
-func errorRoad(road byte, name string) []byte { return appendName([]byte{road}, name) }
+func errorIndexKey(by byte, name string) []byte { return appendName([]byte{by}, name) }
 
-// errorRoads are how the keys begin that lead to an error.
-func errorRoads(sequence uint64, e *jobs.JobError) [][]byte {
-	roads := [][]byte{
-		errorRoad(roadJob, string(sequenceKey(sequence))), errorRoad(roadBoard, e.Board),
-		errorRoad(roadKind, e.Kind), errorRoad(roadType, e.Failure.Kind),
+// errorIndexKeys are how the keys begin that lead to an error.
+func errorIndexKeys(sequence uint64, e *jobs.JobError) [][]byte {
+	keys := [][]byte{
+		errorIndexKey(byJob, string(sequenceKey(sequence))), errorIndexKey(byBoard, e.Board),
+		errorIndexKey(byKind, e.Kind), errorIndexKey(byType, e.Failure.Kind),
 	}
 	if e.Key != "" {
-		roads = append(roads, errorRoad(roadKey, e.Key))
+		keys = append(keys, errorIndexKey(byKey, e.Key))
 	}
-	return roads
+	return keys
 }
 
 // abridged is as much of a failure as is kept of it: a stack is shortened
@@ -197,7 +197,7 @@ func (m *Machine) Errors(query jobs.ErrorQuery) (jobs.ErrorPage, error) {
 		return page, err
 	}
 	err := m.read(func(v *view) error {
-		table, prefix, err := v.roadTo(&query)
+		table, prefix, err := v.indexFor(&query)
 		if err != nil {
 			return err
 		}
@@ -207,10 +207,10 @@ func (m *Machine) Errors(query jobs.ErrorQuery) (jobs.ErrorPage, error) {
 	return page, err
 }
 
-// roadTo finds the index that leads to the fewest errors.
-func (v *view) roadTo(q *jobs.ErrorQuery) (table, []byte, error) {
-	name := func(road byte, name string) (table, []byte, error) {
-		return tableErrorRoad, errorRoad(road, name[:min(len(name), maxKeyName)]), nil
+// indexFor finds the index that leads to the fewest errors.
+func (v *view) indexFor(q *jobs.ErrorQuery) (table, []byte, error) {
+	name := func(indexKey byte, name string) (table, []byte, error) {
+		return tableErrorIndex, errorIndexKey(indexKey, name[:min(len(name), maxKeyName)]), nil
 	}
 	switch {
 	case !q.Job.IsZero():
@@ -218,20 +218,20 @@ func (v *view) roadTo(q *jobs.ErrorQuery) (table, []byte, error) {
 		if err != nil {
 			return 0, nil, err
 		}
-		return name(roadJob, string(sequenceKey(j.Sequence)))
+		return name(byJob, string(sequenceKey(j.Sequence)))
 	case q.Key != "":
-		return name(roadKey, q.Key)
+		return name(byKey, q.Key)
 	case q.Type != "":
-		return name(roadType, q.Type)
+		return name(byType, q.Type)
 	case q.Kind != "":
-		return name(roadKind, q.Kind)
+		return name(byKind, q.Kind)
 	case q.Board != "":
-		return name(roadBoard, q.Board)
+		return name(byBoard, q.Board)
 	}
 	return tableError, nil, nil
 }
 
-// errorsBack goes along a road, from the latest error on.
+// errorsBack reads an index backwards, from the latest error on.
 func (v *view) errorsBack(q *jobs.ErrorQuery, where table, prefix []byte) (jobs.ErrorPage, error) {
 	page := jobs.ErrorPage{Scans: scansErrors(q)}
 	limit, examined, size := pageSize(q.Limit), 0, 0

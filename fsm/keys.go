@@ -31,7 +31,7 @@ const (
 	tableJobID                     // job id → sequence, digest of its posting
 	tablePosting                   // sequence → details and store of the job; absent if it has neither
 	tableEvidence                  // sequence → the failure with which a job was last let go; absent if none
-	tableClaimable                 // lane, inverted priority, sequence → nothing: the order of claims
+	tableClaimable                 // queue, inverted priority, sequence → nothing: the order of claims
 	tableDue                       // due time, sequence → nothing: delayed and cooling jobs
 	tableFinished                  // number of the finish → sequence, time: finished jobs, in order
 	tableSession                   // session id → session
@@ -51,11 +51,11 @@ const (
 	tableIntervention              // flow id, number → what a person has done to the flow
 	tableKey                       // board, key → sequence: unfinished jobs that have a key
 	tableDeadline                  // deadline, sequence → nothing: unfinished jobs whose deadline has not been dealt with
-	tableLabelled                  // lane, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
+	tableLabelled                  // queue, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
 
-	tableError     // position → an attempt at a job that did not succeed
-	tableFound     // road, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobRoads
-	tableErrorRoad // road, position → nothing: errors by job, board, key, kind and type; see errorRoads
+	tableError      // position → an attempt at a job that did not succeed
+	tableJobIndex   // index key, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobIndexKeys
+	tableErrorIndex // index key, position → nothing: errors by job, board, key, kind and type; see errorIndexKeys
 
 	// Of schedules.
 
@@ -75,7 +75,7 @@ const (
 
 	tableBoard      // name → board without its counts
 	tableBoardCount // one row: how many boards there are
-	tableTally      // board, and what of it is counted → tally; absent where there is nothing
+	tableCounters   // board, and what of it is counted → counters; absent where there is nothing
 	tableWaiting    // board, what a job waits for, since or until when, sequence → nothing
 
 	tableStuck // number of the finish → sequence, time: as finished, of jobs that wait for a person
@@ -92,7 +92,7 @@ const (
 
 	tableParked // board → how many of its jobs are parked; absent if none are
 
-	tableEvent // position of the first → events of one entry, one after the other; see told
+	tableEvent // position of the first → events of one entry, one after the other; see eventBuffer
 )
 
 var tableNames = [...]string{
@@ -103,11 +103,11 @@ var tableNames = [...]string{
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
 	tableAttempt: "attempt", tableDefinition: "definition", tableIntervention: "intervention",
 	tableKey: "key", tableDeadline: "deadline", tableLabelled: "labelled",
-	tableError: "error", tableErrorRoad: "error_road", tableFound: "found",
+	tableError: "error", tableErrorIndex: "error_index", tableJobIndex: "job_index",
 	tableSchedule: "schedule", tableTemplate: "template", tableScheduleName: "schedule_name", tableScheduleCount: "schedule_count",
 	tableScheduleDue: "schedule_due", tableSlot: "slot", tableSlotWaiting: "slot_waiting",
 	tableScheduleJob: "schedule_job", tableJobSchedule: "job_schedule", tableLine: "line",
-	tableBoard: "board", tableBoardCount: "board_count", tableTally: "tally", tableWaiting: "waiting",
+	tableBoard: "board", tableBoardCount: "board_count", tableCounters: "counters", tableWaiting: "waiting",
 	tableStuck: "stuck", tableGarbage: "garbage",
 	tableDrain: "drain", tableChange: "change", tableOwn: "own",
 	tableParked:       "parked",
@@ -148,19 +148,19 @@ const maxKeyName = math.MaxUint8
 
 func boardKey(board string) []byte { return appendName(nil, board) }
 
-// laneKey is how the keys of a lane begin. Jobs that want labels have a table of
+// queueKey is how the keys of a queue begin. Jobs that want labels have a table of
 // their own, so that those who offer none never come by them.
-func laneKey(lane Lane) (table, []byte) { return appendLane(nil, lane) }
+func queueKey(queue Queue) (table, []byte) { return appendQueue(nil, queue) }
 
-func appendLane(key []byte, lane Lane) (table, []byte) {
-	key = appendName(appendName(key, lane.Board), lane.Kind)
-	if lane.Labels == "" {
+func appendQueue(key []byte, queue Queue) (table, []byte) {
+	key = appendName(appendName(key, queue.Board), queue.Kind)
+	if queue.Labels == "" {
 		return tableClaimable, key
 	}
-	return tableLabelled, appendName(key, lane.Labels)
+	return tableLabelled, appendName(key, queue.Labels)
 }
 
-func laneOf(j *jobRecord) Lane { return Lane{j.Board, j.Kind, labelText(j.Labels)} }
+func queueOf(j *jobRecord) Queue { return Queue{j.Board, j.Kind, labelText(j.Labels)} }
 
 // labelText is one text for a set of labels, which are stored in their order.
 // Names hold no line ends.
@@ -168,10 +168,10 @@ func labelText(labels []string) string { return strings.Join(labels, labelEnd) }
 
 const labelEnd = "\n"
 
-// claimableKey is the place of a claimable job in its lane.
+// claimableKey is the place of a claimable job in its queue.
 func claimableKey(job *jobRecord) (table, []byte) {
-	lane := laneOf(job)
-	where, key := appendLane(make([]byte, 0, len(lane.Board)+len(lane.Kind)+len(lane.Labels)+orderRoom), lane)
+	queue := queueOf(job)
+	where, key := appendQueue(make([]byte, 0, len(queue.Board)+len(queue.Kind)+len(queue.Labels)+orderRoom), queue)
 	return where, appendOrder(key, job)
 }
 

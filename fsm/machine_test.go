@@ -161,7 +161,7 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := r.changes[1]
-	if !slices.Equal(c.Claimable, []fsm.Lane{{Board: "default", Kind: "k"}, {Board: "default", Kind: "l"}}) || !c.Events || c.Index != 3 {
+	if !slices.Equal(c.Claimable, []fsm.Queue{{Board: "default", Kind: "k"}, {Board: "default", Kind: "l"}}) || !c.Events || c.Index != 3 {
 		t.Errorf("changes %+v", c)
 	}
 	token := command.TokenFromProto(results[1][0].GetClaim().Granted[0].Token)

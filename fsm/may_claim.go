@@ -19,7 +19,7 @@ const (
 // MayClaim tells whether a request for the next jobs would be answered with
 // any, as far as this machine has applied the log: because something is
 // claimable, or because the request repeats one that was answered. It costs a
-// look at each lane, so that a conductor which waits costs the log nothing.
+// look at each queue, so that a conductor which waits costs the log nothing.
 // ErrSessionExpired.
 func (m *Machine) MayClaim(request jobs.ClaimRequest) (Prospect, error) {
 	prospect := NothingToClaim
@@ -53,7 +53,7 @@ func (m *Machine) MayClaim(request jobs.ClaimRequest) (Prospect, error) {
 }
 
 func (v *view) anyClaimable(request jobs.ClaimRequest) bool {
-	for range v.lanesOf(request) {
+	for range v.queuesOf(request) {
 		return true
 	}
 	return false

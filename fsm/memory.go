@@ -20,7 +20,7 @@ const (
 // collecting it, was a fifth of what applying a posting costs.
 type memory struct {
 	present []byte // what is in use, with room at its end
-	told    told
+	events  eventBuffer
 }
 
 // messages are those that are filled and encoded again and again. Nothing refers
@@ -48,7 +48,7 @@ func (m *memory) again() {
 		m.present = nil
 	}
 	m.present = m.present[:0]
-	m.told.row = m.told.row[:0]
+	m.events.row = m.events.row[:0]
 }
 
 // encode is encode with a value that is good until the end of the batch.

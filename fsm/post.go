@@ -96,8 +96,8 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	t.takeKey(j)
 	t.keepDeadline(j)
 	t.notePosting(j)
-	for _, road := range jobRoads(&j.Job) {
-		t.put(tableFound, road, nil)
+	for _, indexKey := range jobIndexKeys(&j.Job) {
+		t.put(tableJobIndex, indexKey, nil)
 	}
 	t.enter(j)
 	message := &t.messages.job

@@ -201,7 +201,7 @@ func (v *view) flowHead(record *flowRecord, short bool) (head *logbook.FlowDetai
 	if head.Definition, size, err = v.definition(record.ID); err != nil {
 		return nil, 0, err
 	}
-	if head.Interventions, told, err = v.toldInterventions(record); err != nil {
+	if head.Interventions, told, err = v.answeredInterventions(record); err != nil {
 		return nil, 0, err
 	}
 	return head, size + told + len(v.get(tableFlowBody, record.ID.UUID[:])), nil

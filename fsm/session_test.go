@@ -63,7 +63,7 @@ func TestCloseSessionFreesAtOnce(t *testing.T) {
 	}
 	change := r.changes[0]
 	if !slices.Equal(change.Ended, []jobs.SessionID{sessionID("ann")}) ||
-		!slices.Equal(change.Claimable, []fsm.Lane{{Board: "default", Kind: "test"}, {Board: "default", Kind: "k"}}) || !change.Events {
+		!slices.Equal(change.Claimable, []fsm.Queue{{Board: "default", Kind: "test"}, {Board: "default", Kind: "k"}}) || !change.Events {
 		t.Errorf("changes %+v", change)
 	}
 }

@@ -49,13 +49,13 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error
 }
 
 // ahead counts the jobs that are claimed before a claimable one by everybody
-// who takes it: those of its lane, as far as jobs.MaxAhead. It tells the
+// who takes it: those of its queue, as far as jobs.MaxAhead. It tells the
 // priority with which the job would count for as much as the first one.
 func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority, err error) {
-	_, lane := laneKey(laneOf(j))
+	_, queue := queueKey(queueOf(j))
 	where, own := claimableKey(j)
 	cursor := v.cursor(where)
-	for key, _ := cursor.Seek(lane); key != nil && count < jobs.MaxAhead && bytes.Compare(key, own) < 0; key, _ = cursor.Next() {
+	for key, _ := cursor.Seek(queue); key != nil && count < jobs.MaxAhead && bytes.Compare(key, own) < 0; key, _ = cursor.Next() {
 		if count++; count > 1 {
 			continue
 		}

@@ -134,7 +134,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	m.database = restored
 	m.mu.Unlock()
 	m.status.Store(after)
-	m.tallies, m.heads, m.claimants = newTallies(), make(heads), make(claimants)
+	m.counterCache, m.heads, m.claimants = newCounterCache(), make(heads), make(claimants)
 	if err := old.Close(); err != nil {
 		m.options.Logger.Warn("the state before the restoration could not be closed", "error", err)
 	}

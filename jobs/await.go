@@ -29,15 +29,15 @@ type Waiting struct {
 
 	// Progress is told how it stands: at the beginning and after every change.
 	// The waiting goes on when it returns.
-	Progress func(Tally)
+	Progress func(WaitStatus)
 	// Parked is told of each job that keeps the waiting from its end and that its
 	// retry policy has parked: such a job goes on when a person says so, and not
 	// before. It is told once for each time that a job is parked.
 	Parked func(JobID)
 }
 
-// Tally is how a waiting stands.
-type Tally struct {
+// WaitStatus is how a waiting stands.
+type WaitStatus struct {
 	Left     int             // jobs in the states that are waited for
 	Gone     int             // that were so when the waiting began, or since, and are not any longer
 	Finished int             // of those that are gone, as far as they went by finishing
@@ -53,14 +53,14 @@ type Tally struct {
 // where a job is trashed and restored, was never so. A named job that does not
 // exist is ErrNotFound, unless it vanishes while it is waited for; more jobs left
 // than MaxAwaited are ErrLimit, and a finished state is ErrInvalid.
-func Await(ctx context.Context, board Reader, waiting Waiting) (Tally, error) {
+func Await(ctx context.Context, board Reader, waiting Waiting) (WaitStatus, error) {
 	w := &waiter{
 		Waiting: waiting, board: board, named: make(map[JobID]bool), states: make(map[State]bool), left: make(map[JobID]int64),
 		parked: make(map[JobID]int64),
-		tally:  Tally{Outcomes: make(map[Outcome]int)},
+		status: WaitStatus{Outcomes: make(map[Outcome]int)},
 	}
 	if err := w.choose(); err != nil {
-		return w.tally, fmt.Errorf("cannot wait for jobs: %w", err)
+		return w.status, fmt.Errorf("cannot wait for jobs: %w", err)
 	}
 	for _, id := range waiting.Jobs {
 		w.named[id] = true
@@ -71,9 +71,9 @@ func Await(ctx context.Context, board Reader, waiting Waiting) (Tally, error) {
 		case errors.Is(err, ErrCompacted):
 			continue
 		case err != nil:
-			return w.tally, fmt.Errorf("cannot wait for jobs: %w", err)
+			return w.status, fmt.Errorf("cannot wait for jobs: %w", err)
 		}
-		return w.tally, nil
+		return w.status, nil
 	}
 }
 
@@ -87,7 +87,7 @@ type waiter struct {
 	// nanoseconds: events of before the look at it are of before that.
 	left   map[JobID]int64
 	parked map[JobID]int64 // those that were told as parked, with the time as of left
-	tally  Tally
+	status WaitStatus
 	known  bool // it has looked at the jobs once
 
 	entry uint64  // the log entry of the last event
@@ -231,9 +231,9 @@ func (w *waiter) look(ctx context.Context) error {
 		if _, stays := w.left[id]; stays {
 			continue
 		}
-		w.tally.Gone++
+		w.status.Gone++
 		if len(w.States) == 0 {
-			w.tally.Finished++ // how, nobody has told
+			w.status.Finished++ // how, nobody has told
 		}
 	}
 	w.report()
@@ -295,15 +295,15 @@ func (w *waiter) hear(event *Event) error {
 		return w.bounded()
 	}
 	delete(w.left, event.Job)
-	w.tally.Gone++
+	w.status.Gone++
 	if event.State.Finished() {
-		w.tally.Finished++
+		w.status.Finished++
 	}
 	switch event.Kind {
 	case EventCompleted:
-		w.tally.Outcomes[event.Outcome]++
+		w.status.Outcomes[event.Outcome]++
 	case EventTrashed:
-		w.tally.Trashed++
+		w.status.Trashed++
 	}
 	w.report()
 	return nil
@@ -317,10 +317,10 @@ func (w *waiter) bounded() error {
 }
 
 func (w *waiter) report() {
-	w.tally.Left = len(w.left)
+	w.status.Left = len(w.left)
 	if w.Progress != nil {
-		tally := w.tally
-		tally.Outcomes = maps.Clone(w.tally.Outcomes)
-		w.Progress(tally)
+		status := w.status
+		status.Outcomes = maps.Clone(w.status.Outcomes)
+		w.Progress(status)
 	}
 }

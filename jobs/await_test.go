@@ -57,20 +57,20 @@ func TestAwaitKnowsWhatItHasSeen(t *testing.T) {
 		}
 	}
 	begun := false
-	tally, err := jobs.Await(ctx, board, jobs.Waiting{States: []jobs.State{jobs.StateClaimable}, Progress: func(tally jobs.Tally) {
+	status, err := jobs.Await(ctx, board, jobs.Waiting{States: []jobs.State{jobs.StateClaimable}, Progress: func(status jobs.WaitStatus) {
 		if begun {
 			return
 		}
 		begun = true
-		if tally.Left != 1 {
-			t.Errorf("began with %+v", tally)
+		if status.Left != 1 {
+			t.Errorf("began with %+v", status)
 		}
 		second := posted("second")
 		claim(first)
 		claim(second)
 	}})
-	if err != nil || tally.Left != 0 || tally.Gone != 2 {
-		t.Errorf("ended with %+v, %v", tally, err)
+	if err != nil || status.Left != 0 || status.Gone != 2 {
+		t.Errorf("ended with %+v, %v", status, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 			job := postedAndClaimed(ctx, t, board, len(row.waiting.States) == 0)
 			const first, undone = 1, 3
 			calls := 0
-			row.waiting.Progress = func(jobs.Tally) { // the waiting stands still meanwhile
+			row.waiting.Progress = func(jobs.WaitStatus) { // the waiting stands still meanwhile
 				calls++
 				var entry []*v1.Command
 				switch calls {
@@ -153,9 +153,9 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			tally, err := jobs.Await(ctx, board, row.waiting)
-			if err != nil || tally.Left != row.left || tally.Gone != row.gone || tally.Finished != row.finished {
-				t.Errorf("ended with %+v, %v", tally, err)
+			status, err := jobs.Await(ctx, board, row.waiting)
+			if err != nil || status.Left != row.left || status.Gone != row.gone || status.Finished != row.finished {
+				t.Errorf("ended with %+v, %v", status, err)
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func TestAwaitEndsWithItsEntry(t *testing.T) {
 	defer cancel()
 	job := postedAndClaimed(ctx, t, board, true)
 	looked := false
-	tally, err := jobs.Await(ctx, board, jobs.Waiting{Progress: func(jobs.Tally) {
+	status, err := jobs.Await(ctx, board, jobs.Waiting{Progress: func(jobs.WaitStatus) {
 		if looked {
 			return
 		}
@@ -180,7 +180,7 @@ func TestAwaitEndsWithItsEntry(t *testing.T) {
 			}
 		}
 	}})
-	if err != nil || tally.Left != 0 || tally.Gone != 1 || tally.Trashed != 1 {
-		t.Errorf("ended with %+v, %v", tally, err)
+	if err != nil || status.Left != 0 || status.Gone != 1 || status.Trashed != 1 {
+		t.Errorf("ended with %+v, %v", status, err)
 	}
 }

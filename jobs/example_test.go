@@ -79,8 +79,8 @@ func Example_workByHand() {
 	if err := board.Consume(ctx, jobs.Ending{Job: job.ID, Token: job.Token, Outcome: jobs.OutcomeSuccess}); err != nil {
 		log.Fatal(err)
 	}
-	tally, err := jobs.Await(ctx, board, jobs.Waiting{Kind: "paint"})
-	fmt.Println(job.Name, tally.Left, err)
+	status, err := jobs.Await(ctx, board, jobs.Waiting{Kind: "paint"})
+	fmt.Println(job.Name, status.Left, err)
 	// Output: paint 0 <nil>
 }
 

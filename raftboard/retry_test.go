@@ -43,9 +43,9 @@ var writes = map[string]func(context.Context, *raftboard.Client) error{
 	"keep alive": func(ctx context.Context, c *raftboard.Client) error { return c.KeepAlive(ctx, jobs.NewSessionID()) },
 }
 
-// onBothRoads runs a test with plain calls, and with calls on streams to nodes
+// onBothPaths runs a test with plain calls, and with calls on streams to nodes
 // that take them.
-func onBothRoads(t *testing.T, test func(t *testing.T, streams bool)) {
+func onBothPaths(t *testing.T, test func(t *testing.T, streams bool)) {
 	for name, streams := range map[string]bool{"plain": false, "stream": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, streams) }) })
 	}
@@ -92,7 +92,7 @@ func TestWritesTellWhatHappened(t *testing.T) {
 	for _, test := range tests {
 		for name, write := range writes {
 			t.Run(test.name+"/"+name, func(t *testing.T) {
-				onBothRoads(t, func(t *testing.T, streams bool) {
+				onBothPaths(t, func(t *testing.T, streams bool) {
 					ctx := newEnding(t.Context())
 					defer ctx.end()
 					s := &script{faults: test.faults, streams: streams, begun: func(call int) {
@@ -130,7 +130,7 @@ func (l logger) Debug(string, ...any) { l.failed() }
 func TestRefusedUntilTheContextEnds(t *testing.T) {
 	for name, write := range writes {
 		t.Run(name, func(t *testing.T) {
-			onBothRoads(t, func(t *testing.T, streams bool) {
+			onBothPaths(t, func(t *testing.T, streams bool) {
 				s := &script{faults: []fault{refuses}, streams: streams}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -172,7 +172,7 @@ func checkKinds(t *testing.T, err error, want []error) {
 }
 
 func TestReadsAreNeverUncertain(t *testing.T) {
-	onBothRoads(t, func(t *testing.T, streams bool) {
+	onBothPaths(t, func(t *testing.T, streams bool) {
 		tests := []struct {
 			name     string
 			faults   []fault
@@ -218,7 +218,7 @@ func TestNodeThatIsDownIsPassedBy(t *testing.T) {
 }
 
 func TestNothingSentIsUnavailable(t *testing.T) {
-	onBothRoads(t, func(t *testing.T, streams bool) {
+	onBothPaths(t, func(t *testing.T, streams bool) {
 		s := &script{streams: streams}
 		client := openOn(t, streams, raftboard.Options{Endpoints: start(t, s, "a"), Patience: time.Minute})
 		closed, cancel := context.WithCancel(t.Context())
@@ -236,7 +236,7 @@ func TestNothingSentIsUnavailable(t *testing.T) {
 }
 
 func TestTextThatCannotBeSentIsInvalid(t *testing.T) {
-	onBothRoads(t, func(t *testing.T, streams bool) {
+	onBothPaths(t, func(t *testing.T, streams bool) {
 		s := &script{streams: streams}
 		client := openOn(t, streams, raftboard.Options{Endpoints: start(t, s, "a")})
 		_, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: jobs.NewSessionID(), Nonce: jobs.NewNonce(), Labels: []string{"\xff"}})
@@ -247,7 +247,7 @@ func TestTextThatCannotBeSentIsInvalid(t *testing.T) {
 }
 
 func TestFollowsTheLeader(t *testing.T) {
-	onBothRoads(t, func(t *testing.T, streams bool) {
+	onBothPaths(t, func(t *testing.T, streams bool) {
 		s := &script{faults: []fault{refuses, answers}, streams: streams}
 		leader := startNode(t, s, "leader", func() string { return "" })
 		follower := startNode(t, s, "follower", func() string { return leader })
@@ -324,7 +324,7 @@ func TestGoneAlreadyIsAnErrorTheFirstTime(t *testing.T) {
 }
 
 func TestCloseEndsCalls(t *testing.T) {
-	onBothRoads(t, func(t *testing.T, streams bool) {
+	onBothPaths(t, func(t *testing.T, streams bool) {
 		s := &script{faults: []fault{hangs}, streams: streams}
 		client := openOn(t, streams, raftboard.Options{Endpoints: start(t, s, "a")})
 		ended := make(chan error)

@@ -31,7 +31,7 @@ var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
 var fast = []string{
 	"Entry", "Result",
 	"AtomDetail", "Attempt", "Board", "Book", "Drain", "Entity", "Event", "Failure", "FlowDetail", "Intervention", "Job",
-	"JobError", "Posting", "Schedule", "Session", "SlotRecord", "Tally",
+	"JobError", "Posting", "Schedule", "Session", "SlotRecord", "Counters",
 	"CarryRequest", "CarryResponse", "PostRequest", "PostResponse", "GetJobRequest", "GetJobResponse", "WaitJobRequest", "WaitJobResponse",
 	"ClaimResponse", "ClaimNextRequest", "ClaimNextResponse", "ExecuteRequest", "ExecuteResponse", "KeepAliveRequest", "Done",
 	"GetFlowRequest", "GetFlowResponse",

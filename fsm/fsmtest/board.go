@@ -225,7 +225,7 @@ func concerns(request *jobs.ClaimRequest, changes *fsm.Changes) bool {
 	if changes.Undrained || slices.Contains(changes.Ended, request.Session) {
 		return true
 	}
-	return slices.ContainsFunc(changes.Claimable, func(lane fsm.Lane) bool { return lane.Suits(request) })
+	return slices.ContainsFunc(changes.Claimable, func(queue fsm.Queue) bool { return queue.Suits(request) })
 }
 
 // Extend gives a claim a time of its own.

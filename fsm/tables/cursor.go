@@ -41,7 +41,7 @@ func (c *Cursor) First() (key, value []byte) { return c.Seek(nil) }
 
 // Seek moves to a key, or to the one behind it if it is not there.
 func (c *Cursor) Seek(key []byte) (found, value []byte) {
-	start, known := c.reader.gaps.end(c.table, key)
+	start, known := c.reader.tombstones.end(c.table, key)
 	if known {
 		if start == nil {
 			return c.atEnd()
@@ -52,13 +52,13 @@ func (c *Cursor) Seek(key []byte) (found, value []byte) {
 	}
 	found, value, deleted := c.forward()
 	if deleted > 0 {
-		c.reader.gaps.learn(c.table, key, found, deleted)
+		c.reader.tombstones.learn(c.table, key, found, deleted)
 	}
 	return found, value
 }
 
 // look turns to what a Writer has written since: in the tree of before, rows that
-// are there now would be part of a gap that is learnt.
+// are there now would be part of a range that is learnt.
 func (c *Cursor) look() {
 	if now := c.reader.recent.trees[c.table]; now != c.recent {
 		c.recent, c.layers[0].iter = now, c.reader.recent.iter(c.table)

@@ -6,15 +6,15 @@ func BreakFile(db *DB) error { return db.file.Close() }
 // Flushed waits for the flush that is under way.
 func Flushed(db *DB) { <-db.flushed }
 
-// LearnFrom is how many deleted rows make a gap.
+// LearnFrom is how many deleted rows make a range.
 const LearnFrom = learnFrom
 
-// Gaps is how many gaps are known of a table.
-func Gaps(db *DB, t Table) int {
-	if db.gaps.of[t] == nil {
+// Tombstones is how many tombstones are known of a table.
+func Tombstones(db *DB, t Table) int {
+	if db.tombstones.of[t] == nil {
 		return 0
 	}
-	return db.gaps.of[t].Len()
+	return db.tombstones.of[t].Len()
 }
 
 // Blocks is in how many blocks the rows of a table stand that have been flushed.

@@ -109,10 +109,10 @@ type DB struct {
 	closed bool
 
 	// Of the writer and its flushes.
-	flushed chan struct{} // closed when the frozen layer has been flushed, or cannot be
-	failed  error         // why a flush failed; set before flushed is closed
-	merge   merge         // of the flush that is under way
-	gaps    gaps
+	flushed    chan struct{} // closed when the frozen layer has been flushed, or cannot be
+	failed     error         // why a flush failed; set before flushed is closed
+	merge      merge         // of the flush that is under way
+	tombstones tombstones
 }
 
 // Open opens the tables that are in a file, and makes those that are not.
@@ -127,7 +127,7 @@ func Open(options Options) (*DB, error) {
 	}
 	db := &DB{
 		options: options, file: file, recent: newLayer(len(options.Names)),
-		flushed: make(chan struct{}), gaps: newGaps(len(options.Names)),
+		flushed: make(chan struct{}), tombstones: newTombstones(len(options.Names)),
 	}
 	close(db.flushed)
 	db.users.Store(1)

@@ -285,8 +285,8 @@ func TestQueueOfDeletedRows(t *testing.T) {
 			w.Delete(0, []byte(first(w)))
 		})
 	}
-	if gaps := tables.Gaps(db, 0); gaps != 1 {
-		t.Errorf("%d gaps are known after 50 rows were taken one by one, and not 1", gaps)
+	if tombstones := tables.Tombstones(db, 0); tombstones != 1 {
+		t.Errorf("%d tombstones are known after 50 rows were taken one by one, and not 1", tombstones)
 	}
 	for _, row := range []struct{ put, first string }{{"060x", "050"}, {"020", "020"}, {"010", "010"}, {"", "010"}} {
 		commit(t, db, func(w *tables.Writer) {
@@ -306,12 +306,12 @@ func TestQueueOfDeletedRows(t *testing.T) {
 	commit(t, db, func(w *tables.Writer) {
 		put(t, w, "999", "")
 		if first(w) != "999" {
-			t.Errorf("behind the last gap the first row is %q", first(w))
+			t.Errorf("behind the last range the first row is %q", first(w))
 		}
 	})
 }
 
-// TestCursorSeesWritesWhenItSeeks: a gap that it learnt from what was there before
+// TestCursorSeesWritesWhenItSeeks: a range that it learnt from what was there before
 // would hide rows from the Writer until the next flush.
 func TestCursorSeesWritesWhenItSeeks(t *testing.T) {
 	db := open(t, 1_000)

@@ -23,7 +23,7 @@ func (db *DB) Begin() (*Writer, error) {
 	}
 	next := *r.recent
 	next.trees = append([]*tree(nil), next.trees...)
-	r.recent, r.gaps = &next, &db.gaps
+	r.recent, r.tombstones = &next, &db.tombstones
 	return &Writer{Reader: *r, owned: make([]bool, len(db.options.Names))}, nil
 }
 
@@ -51,7 +51,7 @@ func (w *Writer) Put(t Table, key, value []byte) error {
 		return fmt.Errorf("a value has %d bytes, and %d are allowed", len(value), bolt.MaxValueSize)
 	}
 	kept := w.set(t, key, w.recent.keep(value))
-	w.gaps.put(t, kept)
+	w.tombstones.put(t, kept)
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (w *Writer) Rollback() error {
 		return nil
 	}
 	w.ended = true
-	w.gaps.forget() // some may be of rows that were deleted in vain
+	w.tombstones.forget() // some may be of rows that were deleted in vain
 	return w.Close()
 }
 
@@ -115,7 +115,7 @@ func (db *DB) publish(next *layer) error {
 // freezeLocked has a layer flushed, and begins another. The one before has been.
 func (db *DB) freezeLocked(full *layer) {
 	db.frozen, db.recent = full, newLayer(len(db.options.Names))
-	db.gaps.forget() // of rows that are about to be gone from memory
+	db.tombstones.forget() // of rows that are about to be gone from memory
 	done := make(chan struct{})
 	db.flushed = done
 	go db.flush(full, done) // ends with the transaction

@@ -21,23 +21,23 @@ var awaitRows = []row{
 
 // outcome of a waiting in a goroutine.
 type awaited struct {
-	tally jobs.Tally
-	err   error
+	status jobs.WaitStatus
+	err    error
 }
 
 // await waits in a goroutine of its own. The first is how it stands at the
 // beginning.
-func (k *kit) await(waiting jobs.Waiting) (first <-chan jobs.Tally, end <-chan awaited) {
-	begun, done := make(chan jobs.Tally, 1), make(chan awaited, 1)
-	waiting.Progress = func(tally jobs.Tally) {
+func (k *kit) await(waiting jobs.Waiting) (first <-chan jobs.WaitStatus, end <-chan awaited) {
+	begun, done := make(chan jobs.WaitStatus, 1), make(chan awaited, 1)
+	waiting.Progress = func(status jobs.WaitStatus) {
 		select {
-		case begun <- tally:
+		case begun <- status:
 		default:
 		}
 	}
 	go func() { // ends with the row
-		tally, err := jobs.Await(k.ctx, k.Board, waiting)
-		done <- awaited{tally, err}
+		status, err := jobs.Await(k.ctx, k.Board, waiting)
+		done <- awaited{status, err}
 	}()
 	return begun, done
 }
@@ -47,15 +47,15 @@ func boardAwaited(k *kit) {
 	first, second, third := k.owned(session, "a"), k.owned(session, "b"), k.owned(session, "c")
 	k.wants("Consume", k.Board.Consume(k.ctx, success(third)), nil) // before the waiting
 	begun, end := k.await(jobs.Waiting{Board: k.board})
-	if tally := answer(k, "Await", begun); tally.Left != 2 || tally.Finished != 0 {
-		k.Errorf("began with %+v", tally)
+	if status := answer(k, "Await", begun); status.Left != 2 || status.Finished != 0 {
+		k.Errorf("began with %+v", status)
 	}
 	k.wants("Consume", k.Board.Consume(k.ctx, success(first)), nil)
 	k.wants("Trash", k.Board.Trash(k.ctx, release(second)), nil)
 	got := answer(k, "Await", end)
 	k.wants("Await", got.err, nil)
-	if got.tally.Left != 0 || got.tally.Finished != 2 || got.tally.Trashed != 1 || got.tally.Outcomes[jobs.OutcomeSuccess] != 1 {
-		k.Errorf("ended with %+v", got.tally)
+	if got.status.Left != 0 || got.status.Finished != 2 || got.status.Trashed != 1 || got.status.Outcomes[jobs.OutcomeSuccess] != 1 {
+		k.Errorf("ended with %+v", got.status)
 	}
 }
 
@@ -66,18 +66,18 @@ func jobsAwaited(k *kit) {
 	answer(k, "Await", begun)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(first)), nil)
 	got := answer(k, "Await", end)
-	if got.err != nil || got.tally.Finished != 1 {
-		k.Errorf("ended with %+v, %v", got.tally, got.err)
+	if got.err != nil || got.status.Finished != 1 {
+		k.Errorf("ended with %+v, %v", got.status, got.err)
 	}
 	_, err := jobs.Await(k.ctx, k.Board, jobs.Waiting{Jobs: []jobs.JobID{first.Job.ID, jobs.NewJobID()}})
 	k.wants("Await of an unknown job", err, jobs.ErrNotFound)
 	ctx, cancel := context.WithCancel(k.ctx)
-	tally, err := jobs.Await(ctx, k.Board, jobs.Waiting{
-		Jobs: []jobs.JobID{first.Job.ID, other.ID}, Progress: func(jobs.Tally) { cancel() },
+	status, err := jobs.Await(ctx, k.Board, jobs.Waiting{
+		Jobs: []jobs.JobID{first.Job.ID, other.ID}, Progress: func(jobs.WaitStatus) { cancel() },
 	})
 	k.wants("Await that is given up", err, context.Canceled)
-	if tally.Left != 1 {
-		k.Errorf("given up with %+v", tally)
+	if status.Left != 1 {
+		k.Errorf("given up with %+v", status)
 	}
 }
 
@@ -92,8 +92,8 @@ func laterJobsAwaited(k *kit) {
 	k.wants("Consume", k.Board.Consume(k.ctx, success(early)), nil)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(k.claim(session, late.ID))), nil)
 	got := answer(k, "Await", end)
-	if got.err != nil || got.tally.Finished != 2 || got.tally.Outcomes[jobs.OutcomeSuccess] != 2 {
-		k.Errorf("ended with %+v, %v", got.tally, got.err)
+	if got.err != nil || got.status.Finished != 2 || got.status.Outcomes[jobs.OutcomeSuccess] != 2 {
+		k.Errorf("ended with %+v, %v", got.status, got.err)
 	}
 }
 
@@ -102,26 +102,26 @@ func claimableAwaited(k *kit) {
 	first, second := k.posted("a"), k.owned(session, "b")
 	claimable := jobs.Waiting{Board: k.board, States: []jobs.State{jobs.StateClaimable}}
 	begun, end := k.await(claimable)
-	if tally := answer(k, "Await", begun); tally.Left != 1 {
-		k.Errorf("began with %+v", tally)
+	if status := answer(k, "Await", begun); status.Left != 1 {
+		k.Errorf("began with %+v", status)
 	}
 	k.wants("Abandon", k.Board.Abandon(k.ctx, release(second)), nil)
 	k.claim(session, second.Job.ID)
 	claimed := k.claim(session, first.ID)
 	got := answer(k, "Await", end)
 	k.wants("Await", got.err, nil)
-	if got.tally.Left != 0 || got.tally.Gone != 2 || got.tally.Finished != 0 {
-		k.Errorf("ended with %+v", got.tally)
+	if got.status.Left != 0 || got.status.Gone != 2 || got.status.Finished != 0 {
+		k.Errorf("ended with %+v", got.status)
 	}
 
 	claimable.Some = true
 	begun, end = k.await(claimable)
-	if tally := answer(k, "Await", begun); tally.Left != 0 {
-		k.Errorf("began again with %+v", tally)
+	if status := answer(k, "Await", begun); status.Left != 0 {
+		k.Errorf("began again with %+v", status)
 	}
 	k.wants("Abandon", k.Board.Abandon(k.ctx, release(claimed)), nil)
-	if got := answer(k, "Await", end); got.err != nil || got.tally.Left != 1 {
-		k.Errorf("ended again with %+v, %v", got.tally, got.err)
+	if got := answer(k, "Await", end); got.err != nil || got.status.Left != 1 {
+		k.Errorf("ended again with %+v, %v", got.status, got.err)
 	}
 	_, err := jobs.Await(k.ctx, k.Board, jobs.Waiting{Board: k.board, States: []jobs.State{jobs.StateTrashed}})
 	k.wants("Await of finished jobs", err, jobs.ErrInvalid)
@@ -149,8 +149,8 @@ func parkedAwaited(k *kit) {
 	for _, id := range []jobs.JobID{early.ID, late.ID} {
 		k.wants("Cancel", k.Board.Cancel(k.ctx, order(id)), nil)
 	}
-	if got := answer(k, "Await", end); got.err != nil || got.tally.Left != 0 || got.tally.Finished != 2 || len(told) > 0 {
-		k.Errorf("ended with %+v, %v; %d more were told as parked", got.tally, got.err, len(told))
+	if got := answer(k, "Await", end); got.err != nil || got.status.Left != 0 || got.status.Finished != 2 || len(told) > 0 {
+		k.Errorf("ended with %+v, %v; %d more were told as parked", got.status, got.err, len(told))
 	}
 }
 
@@ -162,9 +162,9 @@ func nothingAwaited(k *kit) {
 		"a key":   {Board: k.board, Key: "none"},
 		"a board": {Board: k.board + " too"},
 	} {
-		tally, err := jobs.Await(k.ctx, k.Board, waiting)
-		if err != nil || tally.Left != 0 || tally.Finished != 0 {
-			k.Errorf("%s that has no job: %+v, %v", what, tally, err)
+		status, err := jobs.Await(k.ctx, k.Board, waiting)
+		if err != nil || status.Left != 0 || status.Finished != 0 {
+			k.Errorf("%s that has no job: %+v, %v", what, status, err)
 		}
 	}
 	k.same("the job", k.job(job.ID).State, jobs.StateClaimable)

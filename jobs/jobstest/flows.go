@@ -47,25 +47,25 @@ func endTogether(k *kit) {
 	session := k.session("worker")
 	for _, end := range []struct {
 		outcome jobs.Outcome
-		road    []logbook.FlowState
+		path    []logbook.FlowState
 	}{
 		{jobs.OutcomeSuccess, []logbook.FlowState{logbook.FlowRunning, logbook.FlowSuccess}},
 		{jobs.OutcomeReverted, []logbook.FlowState{logbook.FlowRunning, logbook.FlowReverting, logbook.FlowReverted}},
 		{jobs.OutcomeFailed, []logbook.FlowState{logbook.FlowRunning, logbook.FlowReverting, logbook.FlowFailure}},
 	} {
 		claimed := k.travelling(session, string(end.outcome))
-		last := len(end.road) - 1
-		for i, state := range end.road[:last] {
+		last := len(end.path) - 1
+		for i, state := range end.path[:last] {
 			k.wants("Update", k.update(change(claimed, uint64(i+1), state)), nil)
 		}
-		final := change(claimed, uint64(last+1), end.road[last])
+		final := change(claimed, uint64(last+1), end.path[last])
 		final.Atoms = []logbook.AtomChange{{Name: "fly", Kind: logbook.KindTask, State: logbook.AtomRunning}}
 		ending := success(claimed)
 		ending.Outcome, ending.Update = end.outcome, &final
 		k.wants("Consume", k.Board.Consume(k.ctx, ending), nil)
 		k.wants("Consume again", k.Board.Consume(k.ctx, ending), nil)
 		job, flow := k.job(ending.Job), k.flow(claimed.Job.Flow)
-		if job.State != jobs.StateCompleted || job.Outcome != end.outcome || flow.State != end.road[last] || len(flow.Atoms) != 1 {
+		if job.State != jobs.StateCompleted || job.Outcome != end.outcome || flow.State != end.path[last] || len(flow.Atoms) != 1 {
 			k.Errorf("%s: the job is %s, the flow %s with %d atoms", end.outcome, job.State, flow.State, len(flow.Atoms))
 		}
 		k.wants("DestroyBook after the end", k.Logbook.DestroyBook(k.ctx, claimed.Job.Book), nil)

@@ -12,8 +12,8 @@ var stateRows = []row{
 	{"an unknown state is refused", unknownStates},
 }
 
-// flowRoads lead from PENDING to every state of a flow.
-var flowRoads = map[logbook.FlowState][]logbook.FlowState{
+// flowPaths lead from PENDING to every state of a flow.
+var flowPaths = map[logbook.FlowState][]logbook.FlowState{
 	logbook.FlowPending:   {},
 	logbook.FlowRunning:   {logbook.FlowRunning},
 	logbook.FlowSuspended: {logbook.FlowSuspended},
@@ -23,8 +23,8 @@ var flowRoads = map[logbook.FlowState][]logbook.FlowState{
 	logbook.FlowFailure:   {logbook.FlowRunning, logbook.FlowFailure},
 }
 
-// atomRoads lead from PENDING to every state of an atom.
-var atomRoads = map[logbook.AtomState][]logbook.AtomState{
+// atomPaths lead from PENDING to every state of an atom.
+var atomPaths = map[logbook.AtomState][]logbook.AtomState{
 	logbook.AtomPending:       {},
 	logbook.AtomRunning:       {logbook.AtomRunning},
 	logbook.AtomSuccess:       {logbook.AtomRunning, logbook.AtomSuccess},
@@ -81,8 +81,8 @@ func expected[S ~string](from, to S, refusal error) (string, error) {
 func flowMoves(k *kit) {
 	var trials []trial
 	book := bound()
-	for from, road := range flowRoads {
-		for to := range flowRoads {
+	for from, road := range flowPaths {
+		for to := range flowPaths {
 			flow := planned("one")
 			book.Flows = append(book.Flows, flow)
 			made := trial{name: fmt.Sprintf("%s to %s", from, to)}
@@ -104,8 +104,8 @@ func flowMoves(k *kit) {
 func atomMoves(k *kit) {
 	var trials []trial
 	book := bound()
-	for from, road := range atomRoads {
-		for to := range atomRoads {
+	for from, road := range atomPaths {
+		for to := range atomPaths {
 			flow := planned("one")
 			book.Flows = append(book.Flows, flow)
 			made := trial{name: fmt.Sprintf("%s to %s", from, to)}

@@ -40,7 +40,7 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	var passOn []fsm.Lane // where this claim was woken, for the next waiter
+	var passOn []fsm.Queue // where this claim was woken, for the next waiter
 	var waiter *claimWaiter
 	for {
 		waiter = s.polls.add(request, claim, waiter)
@@ -85,10 +85,10 @@ func (s *boardService) awaitEarlierTry(ctx context.Context, id requestID) error 
 
 // wakeUp is why a claim no longer waits.
 type wakeUp struct {
-	passOn  []fsm.Lane // something may be claimable there
-	outcome proposed   // of the claim, if it was piggybacked
-	over    bool       // the call ends
-	err     error      // why, unless the wait is over
+	passOn  []fsm.Queue // something may be claimable there
+	outcome proposed    // of the claim, if it was piggybacked
+	over    bool        // the call ends
+	err     error       // why, unless the wait is over
 }
 
 func (s *boardService) awaitJobs(ctx context.Context, current *leadership, timeUp <-chan time.Time, waiter *claimWaiter) wakeUp {

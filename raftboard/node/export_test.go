@@ -138,7 +138,7 @@ func (p LongPolls) Piggyback(postings ...*conductordv1.Posting) (chosen []Waiter
 	return chosen
 }
 func (p LongPolls) ExcludeDrained(w Waiter)     { p.excludeDrained(w.claimWaiter) }
-func (p LongPolls) Wake(lanes ...fsm.Lane)      { p.wake(lanes) }
+func (p LongPolls) Wake(queues ...fsm.Queue)    { p.wake(queues) }
 func (p LongPolls) Changed(changes fsm.Changes) { p.changed(changes) }
 func (p LongPolls) AwaitFinish(id jobs.JobID) (<-chan struct{}, func()) {
 	return p.awaitFinish(id)
@@ -152,7 +152,7 @@ func (p LongPolls) Held() (claims, finishes int) {
 	}
 	return len(p.claims), len(p.finishes)
 }
-func (w Waiter) Woken() <-chan []fsm.Lane { return w.woken }
+func (w Waiter) Woken() <-chan []fsm.Queue { return w.woken }
 
 // Resting is how many claims have looked, and wait.
 func Idle(n *Node) (resting int) {

@@ -50,7 +50,7 @@ type claimWaiter struct {
 	number  uint64 // order of arrival
 	request jobs.ClaimRequest
 	claim   *conductordv1.Command // the request, as it is proposed
-	woken   chan []fsm.Lane       // holds one wake-up: where something may be claimable
+	woken   chan []fsm.Queue      // holds one wake-up: where something may be claimable
 	outcome chan proposed         // holds one: the outcome of the claim, if a posting piggybacked it
 	// repeated is closed when another call asks with the same nonce: the caller asks
 	// again only when the connection of this one is dead.
@@ -84,7 +84,7 @@ func newLongPolls() *longPolls {
 // A new call ends the one that waits with the same nonce: otherwise a call whose
 // caller has gone could take the job.
 func (p *longPolls) add(request jobs.ClaimRequest, claim *conductordv1.Command, before *claimWaiter) *claimWaiter {
-	waiter := &claimWaiter{request: request, claim: claim, woken: make(chan []fsm.Lane, 1), outcome: make(chan proposed, 1)}
+	waiter := &claimWaiter{request: request, claim: claim, woken: make(chan []fsm.Queue, 1), outcome: make(chan proposed, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiter.undrains = p.undrains
@@ -144,7 +144,7 @@ func find(waiters []*claimWaiter, waiter *claimWaiter) (int, bool) {
 	})
 }
 
-// wakeAllLocked wakes all claims that a condition holds for, without naming a lane.
+// wakeAllLocked wakes all claims that a condition holds for, without naming a queue.
 func (p *longPolls) wakeAllLocked(which func(*claimWaiter) bool) {
 	for _, waiter := range slices.Clone(p.claims) {
 		if which(waiter) {
@@ -195,15 +195,15 @@ func (p *longPolls) piggyback(postings []*conductordv1.Posting) []*claimWaiter {
 		return nil
 	}
 	var chosen []*claimWaiter
-	var lane fsm.Lane
-	looks, bytes, taken := 0, 0, 0 // taken: how many more jobs of the lane the claims before can take
+	var queue fsm.Queue
+	looks, bytes, taken := 0, 0, 0 // taken: how many more jobs of the queue the claims before can take
 	for _, posting := range postings {
-		next, claimable := fsm.LaneOfPosting(posting)
+		next, claimable := fsm.QueueOfPosting(posting)
 		if !claimable {
 			continue
 		}
-		if next != lane {
-			lane, taken = next, 0
+		if next != queue {
+			queue, taken = next, 0
 		}
 		if taken--; taken >= 0 {
 			continue
@@ -211,7 +211,7 @@ func (p *longPolls) piggyback(postings []*conductordv1.Posting) []*claimWaiter {
 		if looks++; looks > maxPiggybacked {
 			break
 		}
-		waiter := p.firstLocked(&lane, true)
+		waiter := p.firstLocked(&queue, true)
 		if waiter == nil {
 			taken = len(postings)
 			continue
@@ -252,33 +252,33 @@ func (p *longPolls) leave(waiter *claimWaiter) (piggybacked bool) {
 	piggybacked = waiter.piggybacked
 	p.mu.Unlock()
 	select {
-	case lanes := <-waiter.woken:
-		p.wake(lanes)
+	case queues := <-waiter.woken:
+		p.wake(queues)
 	default:
 	}
 	return piggybacked
 }
 
-// wake wakes the longest waiting claim for each lane, and no other. A claim that has
+// wake wakes the longest waiting claim for each queue, and no other. A claim that has
 // found something there calls wake again, so the waiters come one after another and
 // never all at once.
-func (p *longPolls) wake(lanes []fsm.Lane) {
+func (p *longPolls) wake(queues []fsm.Queue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, lane := range lanes {
-		if waiter := p.firstLocked(&lane, false); waiter != nil {
+	for _, queue := range queues {
+		if waiter := p.firstLocked(&queue, false); waiter != nil {
 			p.removeLocked(waiter)
-			waiter.woken <- []fsm.Lane{lane} // does not block: a waiter is removed before it is woken
+			waiter.woken <- []fsm.Queue{queue} // does not block: a waiter is removed before it is woken
 		}
 	}
 }
 
-// firstLocked is the longest waiting claim that asks for jobs of a lane; nil if
+// firstLocked is the longest waiting claim that asks for jobs of a queue; nil if
 // there is none. idle: only claims that have looked and found nothing.
-func (p *longPolls) firstLocked(lane *fsm.Lane, idle bool) *claimWaiter {
+func (p *longPolls) firstLocked(queue *fsm.Queue, idle bool) *claimWaiter {
 	var first *claimWaiter
-	for _, waiters := range [][]*claimWaiter{p.ofKind[lane.Kind], p.ofAny} {
-		i := slices.IndexFunc(waiters, func(w *claimWaiter) bool { return !w.drained && (w.idle || !idle) && lane.Suits(&w.request) })
+	for _, waiters := range [][]*claimWaiter{p.ofKind[queue.Kind], p.ofAny} {
+		i := slices.IndexFunc(waiters, func(w *claimWaiter) bool { return !w.drained && (w.idle || !idle) && queue.Suits(&w.request) })
 		if i >= 0 && (first == nil || waiters[i].number < first.number) {
 			first = waiters[i]
 		}

@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	plain = fsm.Lane{Board: "default", Kind: "plain"}
-	other = fsm.Lane{Board: "default", Kind: "other"}
+	plain = fsm.Queue{Board: "default", Kind: "plain"}
+	other = fsm.Queue{Board: "default", Kind: "other"}
 )
 
 func asking(session jobs.SessionID, kinds ...string) jobs.ClaimRequest {
@@ -58,7 +58,7 @@ func TestLongPollsWakeEndedSessions(t *testing.T) {
 		t.Fatal("not exactly the claims of the session that ended were woken")
 	}
 	// What becomes claimable by the same batch goes to those who are alive.
-	p.Changed(fsm.Changes{Ended: []jobs.SessionID{ended}, Claimable: []fsm.Lane{plain}})
+	p.Changed(fsm.Changes{Ended: []jobs.SessionID{ended}, Claimable: []fsm.Queue{plain}})
 	if !woken(waiters[1]) {
 		t.Fatal("a claim that is alive was not woken")
 	}
@@ -168,7 +168,7 @@ func TestPostingsTakeClaimsAlong(t *testing.T) {
 			t.Errorf("%s: %d are piggybacked, and not %d, or others", row.name, len(chosen), len(row.chosen))
 		}
 	}
-	p.Wake(fsm.Lane{Board: "default", Kind: "plain"})
+	p.Wake(fsm.Queue{Board: "default", Kind: "plain"})
 	if !woken(looking) {
 		t.Error("a claim that was looking was taken along")
 	}
@@ -303,7 +303,7 @@ func TestLongPollsLoseNoWakeUp(t *testing.T) {
 
 // waitUntil does as claimNext does: look after it has been added, pass on after success.
 func waitUntil(p node.LongPolls, take func() bool, leave <-chan struct{}) bool {
-	var passOn []fsm.Lane
+	var passOn []fsm.Queue
 	request := asking(jobs.NewSessionID(), "plain")
 	for {
 		waiter := p.Add(request)
@@ -323,7 +323,7 @@ func waitUntil(p node.LongPolls, take func() bool, leave <-chan struct{}) bool {
 	}
 }
 
-// TestLongPollsWakeTheNext: whatever comes and goes, a lane wakes the one
+// TestLongPollsWakeTheNext: whatever comes and goes, a queue wakes the one
 // who asks for its jobs and has waited longest, and nobody else.
 func TestLongPollsWakeTheNext(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -347,9 +347,9 @@ func TestLongPollsWakeTheNext(t *testing.T) {
 					waiting = slices.Delete(waiting, i, i+1)
 				}
 			case 3:
-				lane := fsm.Lane{Board: rapid.SampledFrom([]string{"day", "night"}).Draw(rt, "of"), Kind: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "kind")}
-				p.Wake(lane)
-				next := slices.IndexFunc(waiting, func(w parked) bool { return lane.Suits(&w.request) })
+				queue := fsm.Queue{Board: rapid.SampledFrom([]string{"day", "night"}).Draw(rt, "of"), Kind: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "kind")}
+				p.Wake(queue)
+				next := slices.IndexFunc(waiting, func(w parked) bool { return queue.Suits(&w.request) })
 				for i, w := range waiting {
 					if woken(w.Waiter) != (i == next) {
 						rt.Fatalf("of %d, number %d is next, and number %d is woken: %t", len(waiting), next, i, woken(w.Waiter))

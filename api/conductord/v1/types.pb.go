@@ -4480,9 +4480,9 @@ func (x *BoardHolder) GetJobs() uint64 {
 	return 0
 }
 
-// Tally is what a state machine counts, of a board or of a part of it; it never
+// Counters is what a state machine counts, of a board or of a part of it; it never
 // travels. Counts by state are in the order of jobs.States.
-type Tally struct {
+type Counters struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []uint64               `protobuf:"varint,1,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
 	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
@@ -4494,20 +4494,20 @@ type Tally struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Tally) Reset() {
-	*x = Tally{}
+func (x *Counters) Reset() {
+	*x = Counters{}
 	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Tally) String() string {
+func (x *Counters) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Tally) ProtoMessage() {}
+func (*Counters) ProtoMessage() {}
 
-func (x *Tally) ProtoReflect() protoreflect.Message {
+func (x *Counters) ProtoReflect() protoreflect.Message {
 	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4519,47 +4519,47 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Tally.ProtoReflect.Descriptor instead.
-func (*Tally) Descriptor() ([]byte, []int) {
+// Deprecated: Use Counters.ProtoReflect.Descriptor instead.
+func (*Counters) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
-func (x *Tally) GetJobs() []uint64 {
+func (x *Counters) GetJobs() []uint64 {
 	if x != nil {
 		return x.Jobs
 	}
 	return nil
 }
 
-func (x *Tally) GetBytes() uint64 {
+func (x *Counters) GetBytes() uint64 {
 	if x != nil {
 		return x.Bytes
 	}
 	return 0
 }
 
-func (x *Tally) GetPosted() *TallyRate {
+func (x *Counters) GetPosted() *TallyRate {
 	if x != nil {
 		return x.Posted
 	}
 	return nil
 }
 
-func (x *Tally) GetFinished() *TallyRate {
+func (x *Counters) GetFinished() *TallyRate {
 	if x != nil {
 		return x.Finished
 	}
 	return nil
 }
 
-func (x *Tally) GetDebt() uint64 {
+func (x *Counters) GetDebt() uint64 {
 	if x != nil {
 		return x.Debt
 	}
 	return 0
 }
 
-func (x *Tally) GetCharged() int64 {
+func (x *Counters) GetCharged() int64 {
 	if x != nil {
 		return x.Charged
 	}
@@ -5096,8 +5096,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vBoardHolder\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x12\n" +
-	"\x04jobs\x18\x03 \x01(\x04R\x04jobs\"\xc7\x01\n" +
-	"\x05Tally\x12\x12\n" +
+	"\x04jobs\x18\x03 \x01(\x04R\x04jobs\"\xca\x01\n" +
+	"\bCounters\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x120\n" +
 	"\x06posted\x18\x03 \x01(\v2\x18.conductord.v1.TallyRateR\x06posted\x124\n" +
@@ -5166,7 +5166,7 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*BoardRate)(nil),             // 41: conductord.v1.BoardRate
 	(*BoardKind)(nil),             // 42: conductord.v1.BoardKind
 	(*BoardHolder)(nil),           // 43: conductord.v1.BoardHolder
-	(*Tally)(nil),                 // 44: conductord.v1.Tally
+	(*Counters)(nil),              // 44: conductord.v1.Counters
 	(*TallyRate)(nil),             // 45: conductord.v1.TallyRate
 	nil,                           // 46: conductord.v1.Book.MetaEntry
 	nil,                           // 47: conductord.v1.FlowDetail.StoreEntry
@@ -5307,8 +5307,8 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	42,  // 124: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
 	43,  // 125: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
 	53,  // 126: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	45,  // 127: conductord.v1.Tally.posted:type_name -> conductord.v1.TallyRate
-	45,  // 128: conductord.v1.Tally.finished:type_name -> conductord.v1.TallyRate
+	45,  // 127: conductord.v1.Counters.posted:type_name -> conductord.v1.TallyRate
+	45,  // 128: conductord.v1.Counters.finished:type_name -> conductord.v1.TallyRate
 	0,   // 129: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
 	0,   // 130: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
 	0,   // 131: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value

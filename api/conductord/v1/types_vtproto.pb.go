@@ -4402,7 +4402,7 @@ func (m *BoardHolder) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Tally) MarshalVT() (dAtA []byte, err error) {
+func (m *Counters) MarshalVT() (dAtA []byte, err error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -4415,12 +4415,12 @@ func (m *Tally) MarshalVT() (dAtA []byte, err error) {
 	return dAtA[:n], nil
 }
 
-func (m *Tally) MarshalToVT(dAtA []byte) (int, error) {
+func (m *Counters) MarshalToVT(dAtA []byte) (int, error) {
 	size := m.SizeVT()
 	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
-func (m *Tally) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *Counters) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -6383,7 +6383,7 @@ func (m *BoardHolder) SizeVT() (n int) {
 	return n
 }
 
-func (m *Tally) SizeVT() (n int) {
+func (m *Counters) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -19862,7 +19862,7 @@ func (m *BoardHolder) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Tally) UnmarshalVT(dAtA []byte) error {
+func (m *Counters) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -19885,10 +19885,10 @@ func (m *Tally) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Tally: wiretype end group for non-group")
+			return fmt.Errorf("proto: Counters: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Tally: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: Counters: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:

@@ -52,21 +52,21 @@ func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting job
 		return because(err, "wait for board %s", waiting.Board)
 	}
 	what := statesSaid(waiting.States)
-	waiting.Progress = p.saying(func(tally jobs.Tally) string {
-		return fmt.Sprintf("board %s: %d %s, %d gone", waiting.Board, tally.Left, what, tally.Gone)
+	waiting.Progress = p.saying(func(status jobs.WaitStatus) string {
+		return fmt.Sprintf("board %s: %d %s, %d gone", waiting.Board, status.Left, what, status.Gone)
 	})
 	waiting.Parked = p.tellParked(ctx, cluster)
-	tally, err := jobs.Await(ctx, cluster, waiting)
+	status, err := jobs.Await(ctx, cluster, waiting)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("cannot wait any longer: board %s has %d %s jobs: %w", waiting.Board, tally.Left, what, err)
+		return fmt.Errorf("cannot wait any longer: board %s has %d %s jobs: %w", waiting.Board, status.Left, what, err)
 	}
 	if err != nil {
 		return because(err, "wait for board %s", waiting.Board)
 	}
 	return p.show(map[string]any{
-		"board": waiting.Board, "left": tally.Left, "gone": tally.Gone,
-		"finished": tally.Finished, "outcomes": tally.Outcomes, "trashed": tally.Trashed,
-	}, "%s has %d %s, %s", waiting.Board, tally.Left, what, tallyText(tally))
+		"board": waiting.Board, "left": status.Left, "gone": status.Gone,
+		"finished": status.Finished, "outcomes": status.Outcomes, "trashed": status.Trashed,
+	}, "%s has %d %s, %s", waiting.Board, status.Left, what, waitStatusText(status))
 }
 
 // statesSaid are the states that are waited for, in words.

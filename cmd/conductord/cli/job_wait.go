@@ -90,31 +90,33 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting jobs
 // waitForAll says how the jobs ended that were waited for.
 func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting jobs.Waiting) error {
 	waiting.Progress, waiting.Parked = p.progress(), p.tellParked(ctx, cluster)
-	tally, err := jobs.Await(ctx, cluster, waiting)
+	status, err := jobs.Await(ctx, cluster, waiting)
 	if err != nil {
 		return because(err, "wait for jobs")
 	}
-	err = p.show(map[string]any{"finished": tally.Finished, "outcomes": tally.Outcomes, "trashed": tally.Trashed}, "%s", tallyText(tally))
-	if err == nil && tally.Outcomes[jobs.OutcomeSuccess] != tally.Finished {
+	err = p.show(map[string]any{"finished": status.Finished, "outcomes": status.Outcomes, "trashed": status.Trashed}, "%s", waitStatusText(status))
+	if err == nil && status.Outcomes[jobs.OutcomeSuccess] != status.Finished {
 		err = errRunFailed
 	}
 	return err
 }
 
 // progress tells a person who waits, and no script, how it stands.
-func (p *Program) progress() func(jobs.Tally) {
-	return p.saying(func(tally jobs.Tally) string { return fmt.Sprintf("%d left, %s", tally.Left, tallyText(tally)) })
+func (p *Program) progress() func(jobs.WaitStatus) {
+	return p.saying(func(status jobs.WaitStatus) string {
+		return fmt.Sprintf("%d left, %s", status.Left, waitStatusText(status))
+	})
 }
 
 // saying says on a terminal what a waiting comes to, and not too often.
-func (p *Program) saying(text func(jobs.Tally) string) func(jobs.Tally) {
+func (p *Program) saying(text func(jobs.WaitStatus) string) func(jobs.WaitStatus) {
 	var last time.Time
-	return func(tally jobs.Tally) {
+	return func(status jobs.WaitStatus) {
 		if !p.Terminal || time.Since(last) < progressPause {
 			return
 		}
 		last = time.Now()
-		p.Note("%s", text(tally))
+		p.Note("%s", text(status))
 	}
 }
 
@@ -141,13 +143,13 @@ func (p *Program) tellParked(ctx context.Context, reader jobs.Reader) func(jobs.
 	}
 }
 
-func tallyText(tally jobs.Tally) string {
-	parts := []string{fmt.Sprintf("%d finished", tally.Finished)}
-	for _, outcome := range slices.Sorted(maps.Keys(tally.Outcomes)) {
-		parts = append(parts, fmt.Sprintf("%d %s", tally.Outcomes[outcome], outcome))
+func waitStatusText(status jobs.WaitStatus) string {
+	parts := []string{fmt.Sprintf("%d finished", status.Finished)}
+	for _, outcome := range slices.Sorted(maps.Keys(status.Outcomes)) {
+		parts = append(parts, fmt.Sprintf("%d %s", status.Outcomes[outcome], outcome))
 	}
-	if tally.Trashed > 0 {
-		parts = append(parts, fmt.Sprintf("%d trashed", tally.Trashed))
+	if status.Trashed > 0 {
+		parts = append(parts, fmt.Sprintf("%d trashed", status.Trashed))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -22,15 +22,15 @@ const maxGrantedBytes = 1 << 20
 // over: they are about to be cancelled, which wakes whoever waits.
 const maxPassed = 1_000
 
-// firstClaimable reads the first jobs, in the one order of all the lanes that
+// firstClaimable reads the first jobs, in the one order of all the queues that
 // a request names: as many as are asked for and take maxGrantedBytes, but one
-// of any size. Each lane is in that order already, so it is enough to look
+// of any size. Each queue is in that order already, so it is enough to look
 // at the head of each, and at the next one where a head was taken: the cost
-// follows the lanes and the answer, not the jobs that wait.
+// follows the queues and the answer, not the jobs that wait.
 func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord, error) {
-	var heads laneHeads
-	for lane := range t.lanesOf(request) {
-		heads = append(heads, &laneHead{laneStart: lane, order: lane.first[len(lane.prefix):], raised: lane.ageing.Raised(t.now)})
+	var heads queueHeads
+	for queue := range t.queuesOf(request) {
+		heads = append(heads, &queueHead{queueStart: queue, order: queue.first[len(queue.prefix):], raised: queue.ageing.Raised(t.now)})
 	}
 	heap.Init(&heads)
 	var found []*jobRecord
@@ -80,21 +80,21 @@ func (v *view) answerSize(j *jobRecord) int {
 	return size
 }
 
-// Suits tells whether a request for the next jobs asks for those of a lane.
-func (l Lane) Suits(request *jobs.ClaimRequest) bool {
+// Suits tells whether a request for the next jobs asks for those of a queue.
+func (l Queue) Suits(request *jobs.ClaimRequest) bool {
 	board := slices.Contains(request.Boards, l.Board) || (len(request.Boards) == 0 && l.Board == jobs.DefaultBoard)
 	kind := len(request.Kinds) == 0 || slices.Contains(request.Kinds, l.Kind)
 	return board && kind && offersAll(request.Labels, l.Labels)
 }
 
-// LaneOfPosting is where a job will stand from its posting on, as far as that
+// QueueOfPosting is where a job will stand from its posting on, as far as that
 // can be told without knowing more: false if it is to wait, or does a flow that
 // is in the logbook already.
-func LaneOfPosting(p *v1.Posting) (Lane, bool) {
+func QueueOfPosting(p *v1.Posting) (Queue, bool) {
 	if p.GetHold() || p.GetNotBefore() != nil {
-		return Lane{}, false
+		return Queue{}, false
 	}
-	lane := Lane{Board: cmp.Or(p.GetBoard(), jobs.DefaultBoard), Kind: p.GetKind()}
+	queue := Queue{Board: cmp.Or(p.GetBoard(), jobs.DefaultBoard), Kind: p.GetKind()}
 	if p.GetBook() != nil || p.GetBookId() != "" {
 		flows := p.GetBook().GetFlows()
 		i := 0
@@ -102,14 +102,14 @@ func LaneOfPosting(p *v1.Posting) (Lane, bool) {
 			i = slices.IndexFunc(flows, func(f *v1.FlowDetail) bool { return f.GetId() == p.GetFlow() })
 		}
 		if i < 0 || i >= len(flows) {
-			return Lane{}, false
+			return Queue{}, false
 		}
-		lane.Kind = flows[i].GetFactory().GetName()
+		queue.Kind = flows[i].GetFactory().GetName()
 	}
 	if len(p.GetLabels()) > 0 {
-		lane.Labels = labelText(slices.Sorted(slices.Values(p.GetLabels())))
+		queue.Labels = labelText(slices.Sorted(slices.Values(p.GetLabels())))
 	}
-	return lane, true
+	return queue, true
 }
 
 // offersAll tells whether all labels of a text are offered.
@@ -122,19 +122,19 @@ func offersAll(offered []string, text string) bool {
 	return true
 }
 
-// laneStart is a lane in which a job stands.
-type laneStart struct {
+// queueStart is a queue in which a job stands.
+type queueStart struct {
 	table  table
-	prefix []byte           // with which the keys of the lane begin
+	prefix []byte           // with which the keys of the queue begin
 	first  []byte           // the key of its first job
 	ageing jobs.BoardAgeing // of its board
 }
 
-// lanesOf are the lanes in which a request finds jobs, each once; those of a
+// queuesOf are the queues in which a request finds jobs, each once; those of a
 // paused board are left out. Where it names no kinds, the line of the board stands
 // for all of those without labels, and a line for each set of them for the others.
-func (v *view) lanesOf(request jobs.ClaimRequest) iter.Seq[laneStart] {
-	f := laneFinder{offered: slices.Sorted(slices.Values(request.Labels)), plain: shelf{table: tableClaimable}, labelled: shelf{table: tableLabelled}}
+func (v *view) queuesOf(request jobs.ClaimRequest) iter.Seq[queueStart] {
+	f := queueFinder{offered: slices.Sorted(slices.Values(request.Labels)), plain: shelf{table: tableClaimable}, labelled: shelf{table: tableLabelled}}
 	if len(request.Kinds) == 0 {
 		f.plain.table, f.labelled.table = tableLine, tableLabelledLine
 	}
@@ -146,15 +146,15 @@ func (v *view) lanesOf(request jobs.ClaimRequest) iter.Seq[laneStart] {
 	if len(boards) == 0 {
 		boards = []string{jobs.DefaultBoard}
 	}
-	return func(yield func(laneStart) bool) {
+	return func(yield func(queueStart) bool) {
 		for _, board := range distinct(boards) {
 			head, _, err := v.board(board)
 			if err != nil || head.Pause != nil {
 				continue // what cannot be read is found by whoever reads it for more
 			}
-			found := func(lane laneStart) bool {
-				lane.ageing = head.Ageing
-				return yield(lane)
+			found := func(queue queueStart) bool {
+				queue.ageing = head.Ageing
+				return yield(queue)
 			}
 			if !f.onBoard(board, request.Kinds, found) {
 				return
@@ -163,66 +163,66 @@ func (v *view) lanesOf(request jobs.ClaimRequest) iter.Seq[laneStart] {
 	}
 }
 
-// laneFinder looks for the lanes of one request.
-type laneFinder struct {
+// queueFinder looks for the queues of one request.
+type queueFinder struct {
 	offered         []string // labels, in their order
 	plain, labelled shelf    // jobs that want no labels, and some
 }
 
-// shelf is a table of lanes, with a cursor for all that is looked for in it.
+// shelf is a table of queues, with a cursor for all that is looked for in it.
 type shelf struct {
 	table  table
 	cursor *tables.Cursor
 }
 
 // onBoard, and what it calls, tell whether to go on.
-func (f *laneFinder) onBoard(board string, kinds []string, found func(laneStart) bool) bool {
+func (f *queueFinder) onBoard(board string, kinds []string, found func(queueStart) bool) bool {
 	if len(kinds) == 0 {
 		return f.beginningWith(boardKey(board), found)
 	}
 	for _, kind := range distinct(kinds) {
-		if _, prefix := laneKey(Lane{Board: board, Kind: kind}); !f.beginningWith(prefix, found) {
+		if _, prefix := queueKey(Queue{Board: board, Kind: kind}); !f.beginningWith(prefix, found) {
 			return false
 		}
 	}
 	return true
 }
 
-func (f *laneFinder) beginningWith(prefix []byte, found func(laneStart) bool) bool {
+func (f *queueFinder) beginningWith(prefix []byte, found func(queueStart) bool) bool {
 	first, _ := f.plain.cursor.Seek(prefix)
-	if bytes.HasPrefix(first, prefix) && !found(laneStart{table: f.plain.table, prefix: prefix, first: first}) {
+	if bytes.HasPrefix(first, prefix) && !found(queueStart{table: f.plain.table, prefix: prefix, first: first}) {
 		return false
 	}
 	return len(f.offered) == 0 || f.wantingSome(prefix, found)
 }
 
-// wantingSome finds the lanes of jobs that want no other labels than those that
+// wantingSome finds the queues of jobs that want no other labels than those that
 // are offered. Wanted labels stand in their order, so that all sets which begin
 // like one that does not suit are passed by with it: the cost follows the sets of
 // which as many as one label are offered, and not those that wait. The key at
-// which a leap ends is the first one of the next lane, so each lane costs one.
-func (f *laneFinder) wantingSome(prefix []byte, found func(laneStart) bool) bool {
+// which a leap ends is the first one of the next queue, so each queue costs one.
+func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bool {
 	cursor, size := f.labelled.cursor, len(prefix)
 	for key, _ := cursor.Seek(prefix); bytes.HasPrefix(key, prefix) && len(key) > size; {
 		end := size + 1 + int(key[size])
 		if end > len(key) {
-			return true // no key of a lane; whoever reads it for more says so
+			return true // no key of a queue; whoever reads it for more says so
 		}
-		lane := key[:end]
-		next, suits := nextWanted(f.offered, string(lane[size+1:]))
+		queue := key[:end]
+		next, suits := nextWanted(f.offered, string(queue[size+1:]))
 		switch {
 		case suits:
-			if !found(laneStart{table: f.labelled.table, prefix: lane, first: key}) {
+			if !found(queueStart{table: f.labelled.table, prefix: queue, first: key}) {
 				return false
 			}
-			key, _ = cursor.Seek(afterLane(lane))
+			key, _ = cursor.Seek(afterQueue(queue))
 		case next != "":
 			// Behind this very text too, of which the next may be a longer one.
-			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(lane[:size+1]), next...), afterLane(lane)}, bytes.Compare))
-		case lane[size] == maxKeyName:
+			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(queue[:size+1]), next...), afterQueue(queue)}, bytes.Compare))
+		case queue[size] == maxKeyName:
 			return true
 		default: // texts stand by their size first
-			key, _ = cursor.Seek(append(bytes.Clone(prefix), lane[size]+1))
+			key, _ = cursor.Seek(append(bytes.Clone(prefix), queue[size]+1))
 		}
 	}
 	return true
@@ -280,29 +280,29 @@ func (v *view) leap(tab table, prefix []byte, names int) [][]byte {
 		if end > len(key) {
 			return found
 		}
-		lane := bytes.Clone(key[:end])
-		found = append(found, lane)
-		key, _ = cursor.Seek(afterLane(lane))
+		queue := bytes.Clone(key[:end])
+		found = append(found, queue)
+		key, _ = cursor.Seek(afterQueue(queue))
 	}
 	return found
 }
 
-// afterLane is a key behind every key of the lane: a key goes on with four
+// afterQueue is a key behind every key of the queue: a key goes on with four
 // bytes of priority, and eight of sequence or zeros.
-func afterLane(lane []byte) []byte {
-	return append(bytes.Clone(lane), bytes.Repeat([]byte{0xff}, 4+sequenceSize)...)
+func afterQueue(queue []byte) []byte {
+	return append(bytes.Clone(queue), bytes.Repeat([]byte{0xff}, 4+sequenceSize)...)
 }
 
-// laneHead is the first job of a lane that has not been looked at.
-type laneHead struct {
-	laneStart
+// queueHead is the first job of a queue that has not been looked at.
+type queueHead struct {
+	queueStart
 	order  []byte         // inverted rank and sequence
-	raised int64          // see counts: by that, and the rest of the order, the lanes are merged
-	cursor *tables.Cursor // nil as long as the first job of the lane is the head
+	raised int64          // see counts: by that, and the rest of the order, the queues are merged
+	cursor *tables.Cursor // nil as long as the first job of the queue is the head
 }
 
-// advance moves the head to the next job; false if the lane is over.
-func (h *laneHead) advance(v *view) bool {
+// advance moves the head to the next job; false if the queue is over.
+func (h *queueHead) advance(v *view) bool {
 	if h.cursor == nil {
 		h.cursor = v.cursor(h.table)
 		h.cursor.Seek(h.first)
@@ -315,20 +315,20 @@ func (h *laneHead) advance(v *view) bool {
 	return true
 }
 
-// laneHeads is a heap: the job that comes first is at 0.
-type laneHeads []*laneHead
+// queueHeads is a heap: the job that comes first is at 0.
+type queueHeads []*queueHead
 
-func (h laneHeads) Len() int { return len(h) }
-func (h laneHeads) Less(i, j int) bool {
+func (h queueHeads) Len() int { return len(h) }
+func (h queueHeads) Less(i, j int) bool {
 	a, b := h[i], h[j]
 	if first := cmp.Compare(counts(b.order, b.raised), counts(a.order, a.raised)); first != 0 {
 		return first < 0
 	}
 	return bytes.Compare(a.order[prioritySize:], b.order[prioritySize:]) < 0
 }
-func (h laneHeads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *laneHeads) Push(x any)   { *h = append(*h, x.(*laneHead)) }
-func (h *laneHeads) Pop() any {
+func (h queueHeads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *queueHeads) Push(x any)   { *h = append(*h, x.(*queueHead)) }
+func (h *queueHeads) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last

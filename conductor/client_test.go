@@ -18,9 +18,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// road is the real board, with hooks on the way to it. A hook that returns an
+// path is the real board, with hooks on the way to it. A hook that returns an
 // error keeps the call from happening.
-type road struct {
+type path struct {
 	cluster
 	open, opened func(jobs.Opening) error
 	close        func(ctx context.Context) error
@@ -35,7 +35,7 @@ type road struct {
 	openings []jobs.SessionID
 }
 
-func (r *road) OpenSession(ctx context.Context, o jobs.Opening) (jobs.Session, error) {
+func (r *path) OpenSession(ctx context.Context, o jobs.Opening) (jobs.Session, error) {
 	r.mu.Lock()
 	r.openings = append(r.openings, o.ID)
 	r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *road) OpenSession(ctx context.Context, o jobs.Opening) (jobs.Session, e
 	return session, err
 }
 
-func (r *road) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
+func (r *path) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
 	claimed, err := r.cluster.ClaimNext(ctx, request)
 	if r.asked != nil {
 		r.asked(request)
@@ -72,14 +72,14 @@ func (r *road) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs
 	return claimed, err
 }
 
-func (r *road) CloseSession(ctx context.Context, id jobs.SessionID) error {
+func (r *path) CloseSession(ctx context.Context, id jobs.SessionID) error {
 	if r.close != nil {
 		return r.close(ctx)
 	}
 	return r.cluster.CloseSession(ctx, id)
 }
 
-func (r *road) Consume(ctx context.Context, e jobs.Ending) error {
+func (r *path) Consume(ctx context.Context, e jobs.Ending) error {
 	if r.end != nil {
 		if err := r.end("consume", e); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (r *road) Consume(ctx context.Context, e jobs.Ending) error {
 	return r.cluster.Consume(ctx, e)
 }
 
-func (r *road) Abandon(ctx context.Context, e jobs.Ending) error {
+func (r *path) Abandon(ctx context.Context, e jobs.Ending) error {
 	if r.end != nil {
 		if err := r.end("abandon", e); err != nil {
 			return err
@@ -115,7 +115,7 @@ func TestLateTryOfAClaim(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &road{cluster: openCluster(t)}
+				r := &path{cluster: openCluster(t)}
 				posted := make(chan jobs.JobID, 1)
 				r.asked = func(request jobs.ClaimRequest) {
 					r.asked = nil // the first time only
@@ -143,7 +143,7 @@ func TestLateTryOfAClaim(t *testing.T) {
 // question settles it.
 func TestClaimOfAnotherStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &road{cluster: openCluster(t)}
+		r := &path{cluster: openCluster(t)}
 		alterations := []func(*jobs.Job){
 			func(j *jobs.Job) { j.Claim = nil },
 			func(j *jobs.Job) { claim := *j.Claim; claim.Session = jobs.NewSessionID(); j.Claim = &claim },
@@ -189,7 +189,7 @@ func TestClaimsOnTheirWay(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &road{cluster: openCluster(t)}
+				r := &path{cluster: openCluster(t)}
 				var executions, calls atomic.Int64
 				o := options(r, factories{"work": func() ([]flow.Node, error) {
 					return []flow.Node{do("a", func(context.Context) error { executions.Add(1); return nil }, flow.AtMostOnce())}, nil
@@ -272,7 +272,7 @@ func TestOpeningASession(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls atomic.Int64
-				board := &road{cluster: openCluster(t)}
+				board := &path{cluster: openCluster(t)}
 				board.open = func(jobs.Opening) error {
 					call := calls.Add(1)
 					if row.open == nil {
@@ -309,7 +309,7 @@ func TestOpeningASession(t *testing.T) {
 // A flow that is too large for the answer to a claim is read apart.
 func TestFlowIsReadApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		board := &road{cluster: openCluster(t), bare: true}
+		board := &path{cluster: openCluster(t), bare: true}
 		running(t, options(board, simple(t)))
 		if job := finished(t, board, post(t, board, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
 			t.Errorf("outcome %q, failure %+v", job.Outcome, job.Failure)
@@ -319,7 +319,7 @@ func TestFlowIsReadApart(t *testing.T) {
 
 func TestStopsWithoutABoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		board := &road{cluster: openCluster(t), open: func(jobs.Opening) error { return jobs.ErrUnavailable }}
+		board := &path{cluster: openCluster(t), open: func(jobs.Opening) error { return jobs.ErrUnavailable }}
 		c, err := conductor.New(options(board, simple(t)))
 		if err != nil {
 			t.Fatal(err)
@@ -339,7 +339,7 @@ func TestStopsWithoutABoard(t *testing.T) {
 func TestStopsWhenNothingIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := make(chan struct{})
-		r := &road{cluster: openCluster(t)}
+		r := &path{cluster: openCluster(t)}
 		r.end = func(string, jobs.Ending) error { return jobs.ErrUnavailable }
 		r.close = func(context.Context) error { return jobs.ErrUnavailable }
 		c, err := conductor.New(options(r, factories{"work": func() ([]flow.Node, error) {
@@ -374,7 +374,7 @@ func TestSessionThatCannotBeClosed(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())
 		}
-		board := &road{cluster: openCluster(t), close: silent}
+		board := &path{cluster: openCluster(t), close: silent}
 		c, err := conductor.New(options(board, simple(t)))
 		if err != nil {
 			t.Fatal(err)
@@ -419,7 +419,7 @@ func TestRefusedEndings(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var healed atomic.Bool
-				board := &road{cluster: openCluster(t)}
+				board := &path{cluster: openCluster(t)}
 				board.end = func(verb string, e jobs.Ending) error {
 					if healed.Load() {
 						return nil

@@ -9,42 +9,42 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// jobRoad is a key of the index that leads to a job.
-func jobRoad(road byte, name string, sequence uint64) []byte {
-	return append(errorRoad(road, name), sequenceKey(sequence)...)
+// jobIndexKey is a key of the index that leads to a job.
+func jobIndexKey(by byte, name string, sequence uint64) []byte {
+	return append(errorIndexKey(by, name), sequenceKey(sequence)...)
 }
 
-// jobRoads are the keys that lead to a job from its posting on. Names have at
+// jobIndexKeys are the keys that lead to a job from its posting on. Names have at
 // most 255 bytes; see appendName.
-func jobRoads(j *jobs.Job) [][]byte {
-	var roads [][]byte
+func jobIndexKeys(j *jobs.Job) [][]byte {
+	var keys [][]byte
 	if j.Key != "" {
-		roads = append(roads, jobRoad(roadKey, j.Key, j.Sequence))
+		keys = append(keys, jobIndexKey(byKey, j.Key, j.Sequence))
 	}
 	for _, tag := range j.Tags {
-		roads = append(roads, jobRoad(roadTag, tag, j.Sequence))
+		keys = append(keys, jobIndexKey(byTag, tag, j.Sequence))
 	}
 	if j.State == jobs.StateTrashed {
-		roads = append(roads, jobRoad(roadTrashed, "", j.Sequence))
+		keys = append(keys, jobIndexKey(byTrashed, "", j.Sequence))
 	}
-	return roads
+	return keys
 }
 
-// roadToJobs finds the index that leads to the fewest jobs. Where there is none,
+// jobIndexFor finds the index that leads to the fewest jobs. Where there is none,
 // it is the jobs themselves.
-func roadToJobs(q *jobs.Query) (where table, prefix []byte) {
-	name := func(road byte, name string) (table, []byte) {
-		return tableFound, errorRoad(road, name[:min(len(name), maxKeyName)])
+func jobIndexFor(q *jobs.Query) (where table, prefix []byte) {
+	name := func(indexKey byte, name string) (table, []byte) {
+		return tableJobIndex, errorIndexKey(indexKey, name[:min(len(name), maxKeyName)])
 	}
 	switch {
 	case q.Key != "":
-		return name(roadKey, q.Key)
+		return name(byKey, q.Key)
 	case q.ErrorType != "":
-		return name(roadType, q.ErrorType)
+		return name(byType, q.ErrorType)
 	case len(q.Tags) > 0:
-		return name(roadTag, q.Tags[0])
+		return name(byTag, q.Tags[0])
 	case len(q.States) == 1 && q.States[0] == jobs.StateTrashed:
-		return name(roadTrashed, "")
+		return name(byTrashed, "")
 	}
 	return tableJob, nil
 }
@@ -64,9 +64,9 @@ func scansJobs(q *jobs.Query, where table) bool {
 	return filters > 1 || (filters > 0 && where == tableJob)
 }
 
-// jobs reads a page of jobs along a road, in the order of their posting.
+// jobs reads a page of jobs by an index, in the order of their posting.
 func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
-	where, prefix := roadToJobs(&query)
+	where, prefix := jobIndexFor(&query)
 	page := jobs.Page{Scans: scansJobs(&query, where)}
 	if len(query.Outcomes) > 0 && len(query.States) == 0 {
 		query.States = []jobs.State{jobs.StateCompleted} // no other has an outcome
@@ -135,7 +135,7 @@ func (v *view) selects(query *jobs.Query, j *jobs.Job) bool {
 }
 
 func (v *view) hasError(j *jobs.Job, kind string) bool {
-	return len(kind) <= maxKeyName && v.get(tableFound, jobRoad(roadType, kind, j.Sequence)) != nil
+	return len(kind) <= maxKeyName && v.get(tableJobIndex, jobIndexKey(byType, kind, j.Sequence)) != nil
 }
 
 // within tells whether a moment lies in a time. No moment lies in any.

@@ -111,7 +111,7 @@ func TestBadRowsOfEvents(t *testing.T) {
 		{key, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "", false},
 	} {
 		var events string
-		all, err := fsm.EachTold([]byte(row.key), []byte(row.row), func(position jobs.Position, event []byte) bool {
+		all, err := fsm.EachEvent([]byte(row.key), []byte(row.row), func(position jobs.Position, event []byte) bool {
 			events += fmt.Sprintf("%d:%s ", position.Item, event)
 			return true
 		})

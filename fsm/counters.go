@@ -9,22 +9,22 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// What is counted of a board: all of it, each kind, and what each session
-// holds. The key of a tally is the board, one of these, and the kind or the
-// session.
+// A board has a row of counters for all its jobs, one for each kind, and one for
+// each session that holds claims. The key of a row is the board, one of these, and
+// the kind or the session.
 const (
-	tallyBoard  = 'b'
-	tallyKind   = 'k'
-	tallyHolder = 's'
+	countersOfBoard  = 'b'
+	countersOfKind   = 'k'
+	countersOfHolder = 's'
 )
 
-func tallyKey(board string, what byte, of []byte) []byte {
+func countersKey(board string, what byte, of []byte) []byte {
 	return append(append(boardKey(board), what), of...)
 }
 
-// tally is what is counted of a board or of a part of it, as things happen, so
-// that to read it is no scan. It is written once at the end of a batch.
-type tally struct {
+// counters are the numbers of a board or of a part of it. They change with the jobs,
+// so that reading them needs no scan, and are written once at the end of a batch.
+type counters struct {
 	jobs             [stateCount]uint64 // of a board and of a kind, by state; of a holder, the claimed ones
 	bytes            uint64             // of the postings of unfinished jobs; of a board only
 	posted, finished rate               // of a board only
@@ -32,21 +32,21 @@ type tally struct {
 	changed          bool
 }
 
-func (t *tally) empty() bool {
+func (t *counters) empty() bool {
 	return t.jobs == [stateCount]uint64{} && t.bytes == 0 && t.posted == rate{} && t.finished == rate{} && t.bucket == bucket{}
 }
 
-// message refers to the tally: it must be encoded before that is changed.
-func (t *tally) message() *v1.Tally {
-	return &v1.Tally{
+// message shares memory with the counters: encode it before they change.
+func (t *counters) message() *v1.Counters {
+	return &v1.Counters{
 		Jobs: t.jobs[:], Bytes: t.bytes, Posted: t.posted.message(), Finished: t.finished.message(),
 		Debt: t.bucket.debt, Charged: t.bucket.charged,
 	}
 }
 
-func tallyFromProto(message *v1.Tally) (*tally, error) {
-	t := &tally{bytes: message.GetBytes(), bucket: bucket{debt: message.GetDebt(), charged: message.GetCharged()}}
-	if len(message.GetJobs()) > stateCount { // fewer are those of a program that knew fewer states
+func countersFromProto(message *v1.Counters) (*counters, error) {
+	t := &counters{bytes: message.GetBytes(), bucket: bucket{debt: message.GetDebt(), charged: message.GetCharged()}}
+	if len(message.GetJobs()) != stateCount {
 		return nil, fmt.Errorf("it counts %d states", len(message.GetJobs()))
 	}
 	copy(t.jobs[:], message.GetJobs())
@@ -59,7 +59,7 @@ func tallyFromProto(message *v1.Tally) (*tally, error) {
 }
 
 // byState are the counts that are not zero.
-func (t *tally) byState() map[jobs.State]uint64 {
+func (t *counters) byState() map[jobs.State]uint64 {
 	counts := make(map[jobs.State]uint64)
 	for i, n := range t.jobs {
 		if n > 0 {
@@ -70,7 +70,7 @@ func (t *tally) byState() map[jobs.State]uint64 {
 }
 
 // unfinished is how many jobs are not finished.
-func (t *tally) unfinished() uint64 {
+func (t *counters) unfinished() uint64 {
 	var n uint64
 	for i, count := range t.jobs {
 		if !jobs.States[i].Finished() {
@@ -80,70 +80,69 @@ func (t *tally) unfinished() uint64 {
 	return n
 }
 
-// maxKnownTallies bounds the memory for tallies: there is one for each kind on
-// each board. If there are more, those that are needed are read again.
-const maxKnownTallies = 4_096
+// maxKnownCounters bounds the memory of counterCache. If there are more kinds and
+// boards, the counters that are needed are read again.
+const maxKnownCounters = 4_096
 
-// tallies are those that have been looked at, by key, as they are after the last
-// command: each batch changes a few of them again, and to read them anew would
-// cost more than to change them.
-type tallies struct {
-	known   map[string]*tally
+// counterCache keeps counters by key, as they are after the last command. Each batch
+// changes a few of them again; reading those anew would cost more than changing them.
+type counterCache struct {
+	known   map[string]*counters
 	changed []string // keys of those that the present batch has changed
 }
 
-func newTallies() *tallies { return &tallies{known: make(map[string]*tally)} }
+func newCounterCache() *counterCache { return &counterCache{known: make(map[string]*counters)} }
 
-func (v *view) tally(key []byte) (*tally, error) {
-	value := v.get(tableTally, key)
+func (v *view) counters(key []byte) (*counters, error) {
+	value := v.get(tableCounters, key)
 	if value == nil {
-		return &tally{}, nil
+		return &counters{}, nil
 	}
-	return decode(value, &v1.Tally{}, tallyFromProto)
+	return decode(value, &v1.Counters{}, countersFromProto)
 }
 
-// tallyOf is a tally that may be changed; changed it must be marked.
-func (t *txn) tallyOf(board string, what byte, of []byte) *tally {
-	key := tallyKey(board, what, of)
-	if known := t.tallies.known[string(key)]; known != nil {
+// countersOf finds counters in the cache, or reads them. See changedCounters.
+func (t *txn) countersOf(board string, what byte, of []byte) *counters {
+	key := countersKey(board, what, of)
+	if known := t.counterCache.known[string(key)]; known != nil {
 		return known
 	}
-	found, err := t.tally(key)
+	found, err := t.counters(key)
 	if err != nil {
 		if t.fault == nil {
 			t.fault = err
 		}
-		found = &tally{}
+		found = &counters{}
 	}
-	t.tallies.known[string(key)] = found
+	t.counterCache.known[string(key)] = found
 	return found
 }
 
-// tallied is a tally that is going to be changed now.
-func (t *txn) tallied(board string, what byte, of []byte) *tally {
-	found := t.tallyOf(board, what, of)
+// changedCounters finds counters for the caller to change, and marks them as changed.
+func (t *txn) changedCounters(board string, what byte, of []byte) *counters {
+	found := t.countersOf(board, what, of)
 	if !found.changed {
 		found.changed = true
-		t.tallies.changed = append(t.tallies.changed, string(tallyKey(board, what, of)))
+		t.counterCache.changed = append(t.counterCache.changed, string(countersKey(board, what, of)))
 	}
 	t.writes++
 	return found
 }
 
-// saveTallies writes what a batch has counted.
-func (t *txn) saveTallies() {
-	for _, key := range t.tallies.changed {
-		counted := t.tallies.known[key]
+// saveCounters writes what a batch has counted.
+func (t *txn) saveCounters() {
+	for _, key := range t.counterCache.changed {
+		counted := t.counterCache.known[key]
 		counted.changed = false
 		if counted.empty() {
-			t.delete(tableTally, []byte(key))
+			t.delete(tableCounters, []byte(key))
 		} else {
-			t.putMessage(tableTally, []byte(key), nil, counted.message())
+			t.putMessage(tableCounters, []byte(key), nil, counted.message())
 		}
 	}
-	t.tallies.changed = t.tallies.changed[:0]
-	if len(t.tallies.known) > maxKnownTallies {
-		clear(t.tallies.known)
+	t.counterCache.changed = t.counterCache.changed[:0]
+	if len(t.counterCache.known) > maxKnownCounters {
+		clear(t.counterCache.known)
 	}
 }
 
@@ -152,8 +151,8 @@ func (t *txn) saveTallies() {
 func (t *txn) count(j *jobRecord) {
 	state := stateNumber(j.State)
 	t.Jobs[state]++
-	t.tallied(j.Board, tallyKind, []byte(j.Kind)).jobs[state]++
-	board := t.tallied(j.Board, tallyBoard, nil)
+	t.changedCounters(j.Board, countersOfKind, []byte(j.Kind)).jobs[state]++
+	board := t.changedCounters(j.Board, countersOfBoard, nil)
 	board.jobs[state]++
 	if !j.State.Finished() {
 		board.bytes += j.Size
@@ -166,8 +165,8 @@ func (t *txn) count(j *jobRecord) {
 func (t *txn) uncount(j *jobRecord) {
 	state := stateNumber(j.State)
 	t.Jobs[state]--
-	t.tallied(j.Board, tallyKind, []byte(j.Kind)).jobs[state]--
-	board := t.tallied(j.Board, tallyBoard, nil)
+	t.changedCounters(j.Board, countersOfKind, []byte(j.Kind)).jobs[state]--
+	board := t.changedCounters(j.Board, countersOfBoard, nil)
 	board.jobs[state]--
 	if !j.State.Finished() {
 		board.bytes -= j.Size
@@ -179,19 +178,21 @@ func (t *txn) uncount(j *jobRecord) {
 
 // countHolder and uncountHolder are for a job that has its claim.
 func (t *txn) countHolder(j *jobRecord) {
-	t.tallied(j.Board, tallyHolder, j.Claim.Session.UUID[:]).jobs[stateNumber(jobs.StateClaimed)]++
+	t.changedCounters(j.Board, countersOfHolder, j.Claim.Session.UUID[:]).jobs[stateNumber(jobs.StateClaimed)]++
 }
 
 func (t *txn) uncountHolder(j *jobRecord) {
-	t.tallied(j.Board, tallyHolder, j.Claim.Session.UUID[:]).jobs[stateNumber(jobs.StateClaimed)]--
+	t.changedCounters(j.Board, countersOfHolder, j.Claim.Session.UUID[:]).jobs[stateNumber(jobs.StateClaimed)]--
 }
 
 func (t *txn) notePosting(j *jobRecord) {
-	board := t.tallied(j.Board, tallyBoard, nil)
+	board := t.changedCounters(j.Board, countersOfBoard, nil)
 	board.posted.add(t.now)
 }
 
-func (t *txn) noteFinish(j *jobRecord) { t.tallied(j.Board, tallyBoard, nil).finished.add(t.now) }
+func (t *txn) noteFinish(j *jobRecord) {
+	t.changedCounters(j.Board, countersOfBoard, nil).finished.add(t.now)
+}
 
 // countParked keeps the number of a board's parked jobs when one of them is
 // written.

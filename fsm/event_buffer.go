@@ -1,0 +1,81 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/conductord/conductord/fsm/tables"
+	"github.com/conductord/conductord/jobs"
+)
+
+// eventRowBytes is the length at which a row of events is full. An entry that posts
+// hundreds of jobs has an event for each: to put a row for each event, and to drop it
+// later, would cost more than to make the event. Two rows fill a block of the tables.
+const eventRowBytes = 1_800
+
+// eventBuffer holds the events of the present entry that are not in a row yet, each
+// behind its length. Their positions follow each other. A row has the events of one entry.
+type eventBuffer struct {
+	first jobs.Position
+	row   []byte
+}
+
+// bufferEvent appends an event to those of the present entry.
+func (t *txn) bufferEvent(position jobs.Position, event []byte) {
+	buffer := &t.memory.events
+	if len(buffer.row) == 0 {
+		buffer.first = position
+	}
+	buffer.row = append(binary.AppendUvarint(buffer.row, uint64(len(event))), event...)
+	t.writes++
+	if len(buffer.row) >= eventRowBytes {
+		t.putEvents()
+	}
+}
+
+// putEvents writes the buffered events as a row.
+func (t *txn) putEvents() {
+	if buffer := &t.memory.events; len(buffer.row) > 0 {
+		t.put(tableEvent, positionKey(buffer.first), buffer.row)
+		buffer.row = buffer.row[:0]
+	}
+}
+
+// eachEvent calls a function with every event of a row, in order, until it has seen
+// enough, and tells whether it has seen all.
+func eachEvent(key, row []byte, each func(position jobs.Position, event []byte) (more bool)) (all bool, err error) {
+	position, err := positionOfKey(key)
+	if err != nil {
+		return false, err
+	}
+	for ; len(row) > 0; position.Item++ {
+		size, header := binary.Uvarint(row)
+		if header <= 0 || size > uint64(len(row)-header) {
+			return false, corrupt("the events from %d-%d on are cut short", position.Index, position.Item)
+		}
+		end := header + int(size)
+		if !each(position, row[header:end]) {
+			return false, nil
+		}
+		row = row[end:]
+	}
+	return true, nil
+}
+
+// eventRowAt finds the first row that may have an event behind a position: that in
+// which the position is, or the next one.
+func eventRowAt(cursor *tables.Cursor, after jobs.Position) (key, row []byte) {
+	start := positionKey(after)
+	key, row = cursor.Seek(start)
+	if bytes.Equal(key, start) {
+		return key, row
+	}
+	step := cursor.Prev
+	if key == nil {
+		step = cursor.Last
+	}
+	if key, row = step(); key == nil {
+		return cursor.First()
+	}
+	return key, row
+}

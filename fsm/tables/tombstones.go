@@ -1,0 +1,114 @@
+package tables
+
+import (
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+const (
+	// learnFrom is how many deleted rows make a range worth remembering.
+	learnFrom = 8
+	// maxTombstones is how many ranges are remembered of a table. A memtable of
+	// DefaultMemoryRows has room for fewer; if there are more, all are forgotten and
+	// learnt anew.
+	maxTombstones = 4_096
+)
+
+// tombstones caches ranges of keys that are known to hold only deleted rows, so that
+// taking the first row of a queue again and again does not scan every row that was
+// taken since the last flush. Only the Writer uses them; a nil one knows nothing and
+// learns nothing.
+type tombstones struct {
+	of []*btree.Map[string, rangeEnd] // by table; by where a range begins
+}
+
+// rangeEnd is the key before which a range ends; open: it has no end.
+type rangeEnd struct {
+	key  string
+	open bool
+}
+
+func newTombstones(tables int) tombstones {
+	return tombstones{of: make([]*btree.Map[string, rangeEnd], tables)}
+}
+
+// at finds the range that holds a key.
+func (g *tombstones) at(t Table, key string) (from string, end rangeEnd, found bool) {
+	if g == nil || g.of[t] == nil {
+		return "", rangeEnd{}, false
+	}
+	g.of[t].Descend(key, func(start string, e rangeEnd) bool {
+		from, end, found = start, e, e.open || key < e.key
+		return false
+	})
+	return from, end, found
+}
+
+// end is where the range that holds a key ends: nil if no row follows.
+func (g *tombstones) end(t Table, key []byte) (end []byte, found bool) {
+	_, to, found := g.at(t, stringOf(key))
+	if !found || to.open {
+		return nil, found
+	}
+	return bytesOf(to.key), true
+}
+
+// learn remembers that no row is between a key and the next one that was found,
+// nil if none was, and that so many deleted ones are.
+func (g *tombstones) learn(t Table, key, next []byte, deleted int) {
+	if g == nil {
+		return
+	}
+	from, _, known := g.at(t, stringOf(key))
+	switch {
+	case known: // a range that has grown at its end
+	case deleted < learnFrom:
+		return
+	default:
+		from = string(key)
+	}
+	if g.of[t] == nil || g.of[t].Len() >= maxTombstones {
+		g.of[t] = new(btree.Map[string, rangeEnd])
+	}
+	end := rangeEnd{key: string(next), open: next == nil}
+	for _, inner := range g.within(t, from, end) {
+		g.of[t].Delete(inner)
+	}
+	g.of[t].Set(from, end)
+}
+
+// within are where the tombstones begin that a larger one takes up: no two may
+// overlap, or a row that is written would end one of them only.
+func (g *tombstones) within(t Table, from string, end rangeEnd) (starts []string) {
+	g.of[t].Ascend(from, func(start string, _ rangeEnd) bool {
+		if !end.open && start >= end.key {
+			return false
+		}
+		starts = append(starts, start)
+		return true
+	})
+	return starts
+}
+
+// put tells of a row that was written: the range in which it is becomes two.
+func (g *tombstones) put(t Table, key string) {
+	from, end, found := g.at(t, key)
+	if !found {
+		return
+	}
+	key = strings.Clone(key) // a range outlives the memory of a layer
+	if from == key {
+		g.of[t].Delete(from)
+	} else {
+		g.of[t].Set(from, rangeEnd{key: key})
+	}
+	if behind := key + "\x00"; end.open || behind < end.key {
+		g.of[t].Set(behind, end)
+	}
+}
+
+// forget forgets all of them.
+func (g *tombstones) forget() {
+	clear(g.of)
+}
