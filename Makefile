@@ -1,7 +1,6 @@
 # What a developer does. CI does the same through .ci/run.
 
-.PHONY: test race check api bench guards
-.PHONY: test race check api bench chaos
+.PHONY: test race check api bench guards chaos
 
 test: ## all tests, as the README says
 	go test ./...
