@@ -76,7 +76,7 @@ func (t *txn) lagNow(name string) (lag int64, ages bool, err error) {
 
 // rank orders the claimable jobs of a board. At the ends of what a priority can
 // be, steps count no more.
-func (j *jobRecord) rank() jobs.Priority {
+func (j *jobFacts) rank() jobs.Priority {
 	rank := int64(j.Priority)
 	if j.lag != nil {
 		rank -= *j.lag

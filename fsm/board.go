@@ -256,7 +256,7 @@ func roomIn(limits *jobs.BoardLimits, counted *counters, j *jobRecord) error {
 // roomAgain refuses a finished job that is to be put back on a board without
 // room for it. One that only is to be undone further needs none.
 func (t *txn) roomAgain(j *jobRecord) error {
-	if isUnder(j, jobs.OrderCancel) {
+	if j.isUnder(jobs.OrderCancel) {
 		return nil
 	}
 	board, _, err := t.board(j.Board)

@@ -39,7 +39,8 @@ func (t *txn) change(c *v1.Change) error {
 		return prefixed(fmt.Sprintf("cannot release job %s", j.ID), err)
 	}
 	t.letRun(j, release)
-	t.alter(j, func() { t.takeOver(j, &change) })
+	takeOver(j, &change)
+	t.placeJob(j)
 	t.keepChange(j, &change)
 	said := &jobs.StandingOrder{Kind: jobs.OrderChange, By: change.By, Reason: change.Reason, At: t.now}
 	t.event(jobs.EventChanged, j, jobs.Event{Order: said, Reason: change.Reason})
@@ -55,9 +56,9 @@ func (t *txn) checkChange(j *jobRecord, c *jobs.Change) error {
 	switch delayed, moved := !c.NotBefore.IsZero() && !c.NotBefore.Equal(j.NotBefore), c.AltersDeadline(&j.Job); {
 	case j.State.Finished():
 		return fmt.Errorf("cannot change job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
-	case isUnder(j, jobs.OrderCancel) && delayed:
+	case j.isUnder(jobs.OrderCancel) && delayed:
 		return fmt.Errorf("cannot change when job %s is due: %w: it is being cancelled", j.ID, jobs.ErrConflict)
-	case isUnder(j, jobs.OrderCancel) && moved:
+	case j.isUnder(jobs.OrderCancel) && moved:
 		return fmt.Errorf("cannot change the deadline of job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
 	case !moved || c.NoDeadline:
 		return nil
@@ -70,7 +71,7 @@ func (t *txn) checkChange(j *jobRecord, c *jobs.Change) error {
 }
 
 // takeOver makes a job what a change says.
-func (t *txn) takeOver(j *jobRecord, c *jobs.Change) {
+func takeOver(j *jobRecord, c *jobs.Change) {
 	if c.Priority != nil {
 		j.Priority = *c.Priority
 	}
@@ -78,9 +79,7 @@ func (t *txn) takeOver(j *jobRecord, c *jobs.Change) {
 		j.NotBefore = c.NotBefore
 	}
 	if c.AltersDeadline(&j.Job) {
-		t.dropDeadline(j)
-		j.Deadline = c.Deadline
-		t.keepDeadline(j)
+		j.Deadline, j.watched = c.Deadline, !c.Deadline.IsZero()
 	}
 	if c.Release && j.Parked {
 		j.unpark()
@@ -133,23 +132,4 @@ func changeRow(c *jobs.Change) []byte {
 	}
 	fmt.Fprintf(sum, "not before %s deadline %s %t release %t by %q because %q", timeKey(c.NotBefore), timeKey(c.Deadline), c.NoDeadline, c.Release, c.By, c.Reason)
 	return append(bytes.Clone(c.ID[:]), sum.Sum(nil)[:changeDigestSize]...)
-}
-
-// alter changes what decides about the place of an unfinished job, and brings
-// it there.
-func (t *txn) alter(j *jobRecord, how func()) {
-	cooled, before := cooledAt(j), j.State
-	t.leave(j)
-	how()
-	if j.State != jobs.StateClaimed {
-		to, due := t.waits(j, cooled)
-		if j.State != jobs.StateSuspended {
-			j.State = to
-		}
-		j.DueAt = due
-	}
-	j.ModifiedAt = t.now
-	t.noteClaimable(j, before)
-	t.enter(j)
-	t.saveJob(j)
 }

@@ -137,8 +137,7 @@ func (t *txn) grant(session jobs.Session, claims *sessionClaims, found []*jobRec
 		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now, Expiry: how.expiry, Begins: how.begins}
 		j.Token, j.end = t.token(), endNone
 		j.Claims++
-		t.countHolder(j)
-		t.move(j, jobs.StateClaimed, time.Time{})
+		t.placeJob(j)
 		row := claimRow{sequence: j.Sequence, token: j.Token, nonce: how.nonce}
 		t.put(tableClaim, row.key(session.ID), row.value(false))
 		claims.hold(row)
@@ -159,7 +158,6 @@ func (t *txn) grant(session jobs.Session, claims *sessionClaims, found []*jobRec
 // enough to know a request again, so that of the claim stays only if it is the
 // last one of its request.
 func (t *txn) release(j *jobRecord, how end) {
-	t.uncountHolder(j)
 	session := j.Claim.Session
 	claims, err := t.claimsOf(session)
 	if err != nil {

@@ -146,71 +146,19 @@ func (t *txn) saveCounters() {
 	}
 }
 
-// count and uncount are for the state in which a job is: it has just come there,
-// or is about to leave.
-func (t *txn) count(j *jobRecord) {
-	state := stateNumber(j.State)
-	t.Jobs[state]++
-	t.changedCounters(j.Board, countersOfKind, []byte(j.Kind)).jobs[state]++
-	board := t.changedCounters(j.Board, countersOfBoard, nil)
-	board.jobs[state]++
-	if !j.State.Finished() {
-		board.bytes += j.Size
-	}
-	if key := waitingKey(j); key != nil {
-		t.put(tableWaiting, key, nil)
-	}
-}
-
-func (t *txn) uncount(j *jobRecord) {
-	state := stateNumber(j.State)
-	t.Jobs[state]--
-	t.changedCounters(j.Board, countersOfKind, []byte(j.Kind)).jobs[state]--
-	board := t.changedCounters(j.Board, countersOfBoard, nil)
-	board.jobs[state]--
-	if !j.State.Finished() {
-		board.bytes -= j.Size
-	}
-	if key := waitingKey(j); key != nil {
-		t.delete(tableWaiting, key)
-	}
-}
-
-// countHolder and uncountHolder are for a job that has its claim.
-func (t *txn) countHolder(j *jobRecord) {
-	t.changedCounters(j.Board, countersOfHolder, j.Claim.Session.UUID[:]).jobs[stateNumber(jobs.StateClaimed)]++
-}
-
-func (t *txn) uncountHolder(j *jobRecord) {
-	t.changedCounters(j.Board, countersOfHolder, j.Claim.Session.UUID[:]).jobs[stateNumber(jobs.StateClaimed)]--
-}
-
 func (t *txn) notePosting(j *jobRecord) {
 	board := t.changedCounters(j.Board, countersOfBoard, nil)
 	board.posted.add(t.now)
 }
 
-func (t *txn) noteFinish(j *jobRecord) {
-	t.changedCounters(j.Board, countersOfBoard, nil).finished.add(t.now)
-}
-
-// countParked keeps the number of a board's parked jobs when one of them is
-// written.
-func (t *txn) countParked(j *jobRecord) {
-	if j.counted == j.isParked() {
-		return
-	}
-	count := t.parked(j.Board)
-	if j.counted = !j.counted; j.counted {
-		count++
-	} else {
-		count--
-	}
+// countParked adds to the number of a board's parked jobs.
+func (t *txn) countParked(board string, n uint64) {
+	count := t.parked(board) + n
 	if count == 0 {
-		t.delete(tableParked, []byte(j.Board))
+		t.delete(tableParked, []byte(board))
 		return
 	}
-	t.put(tableParked, []byte(j.Board), sequenceKey(count))
+	t.put(tableParked, []byte(board), sequenceKey(count))
 }
 
 // parked is how many jobs of a board are parked.
@@ -230,36 +178,9 @@ const (
 
 func waitingPrefix(board string, what byte) []byte { return append(boardKey(board), what) }
 
-// waitingKey is the place of a job among those of its board that wait; nil if
-// it waits for neither an owner nor a time.
-func waitingKey(j *jobRecord) []byte {
-	switch j.State {
-	case jobs.StateClaimable:
-		return append(waitingPrefix(j.Board, waitsForClaim), dueKey(claimableSince(j), j.Sequence)...)
-	case jobs.StateDelayed, jobs.StateCooling:
-		return append(waitingPrefix(j.Board, waitsForTime), dueKey(j.DueAt, j.Sequence)...)
-	}
-	return nil
-}
-
-// claimableSince is since when a claimable job is that. Of a job that has become
-// so before that was kept, it is as much as is known.
-func claimableSince(j *jobRecord) time.Time {
-	if j.ClaimableAt.IsZero() {
-		return j.PostedAt
-	}
-	return j.ClaimableAt
-}
-
-// noteClaimable keeps since when a job is claimable that has come from another
-// state, or from the same.
-func (t *txn) noteClaimable(j *jobRecord, before jobs.State) {
-	switch {
-	case j.State != jobs.StateClaimable:
-		j.ClaimableAt = time.Time{}
-	case before != jobs.StateClaimable:
-		j.ClaimableAt = t.now
-	}
+// waitingKey is the place of a job among those of its board that wait so.
+func waitingKey(board string, what byte, at time.Time, sequence uint64) []byte {
+	return append(waitingPrefix(board, what), dueKey(at, sequence)...)
 }
 
 // firstWaiting is the earliest time of those who wait so; zero if nobody does.

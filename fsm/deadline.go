@@ -6,32 +6,11 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// keepDeadline has the board look after the deadline of a job.
-func (t *txn) keepDeadline(j *jobRecord) {
-	if !j.Deadline.IsZero() {
-		t.put(tableDeadline, dueKey(j.Deadline, j.Sequence), nil)
-	}
-}
-
-// dropDeadline ends that: the job is finished, or its deadline has been dealt
-// with.
-func (t *txn) dropDeadline(j *jobRecord) {
-	if !j.Deadline.IsZero() {
-		t.delete(tableDeadline, dueKey(j.Deadline, j.Sequence))
-	}
-}
-
 // overdue tells whether a job's deadline has passed and nobody has dealt with
 // that yet. Whoever claims a job afterwards is to undo it, to consume what has
 // come to its end, or to do what a person has said since.
 func (t *txn) overdue(j *jobRecord) bool {
-	return !j.Deadline.IsZero() && !j.Deadline.After(t.now) && t.kept(j)
-}
-
-// kept tells whether the board looks after the deadline of a job.
-func (v *view) kept(j *jobRecord) bool {
-	key, _ := v.cursor(tableDeadline).Seek(dueKey(j.Deadline, j.Sequence))
-	return string(key) == string(dueKey(j.Deadline, j.Sequence))
+	return !j.Deadline.IsZero() && !j.Deadline.After(t.now) && j.watched
 }
 
 func deadlineText(j *jobRecord) string { return j.Deadline.UTC().Format(time.RFC3339) }
@@ -41,13 +20,14 @@ func deadlineText(j *jobRecord) string { return j.Deadline.UTC().Format(time.RFC
 // since. One that is being cancelled already stays as it is, and so does one
 // whose flow has come to an end that waits to be consumed. The error is a fault.
 func (t *txn) expireJob(j *jobRecord) error {
-	t.dropDeadline(j)
+	j.watched = false
 	if j.State == jobs.StateClaimable {
 		// Whoever has passed it by since its deadline waits, perhaps for this very
 		// job, or for those behind it.
-		t.becameClaimable(queueOf(j))
+		t.becameClaimable(queueOf(&j.jobFacts))
 	}
-	if isUnder(j, jobs.OrderCancel) {
+	if j.isUnder(jobs.OrderCancel) {
+		t.putJob(j)
 		return nil
 	}
 	order := &jobs.StandingOrder{
@@ -69,9 +49,13 @@ func (t *txn) expireJob(j *jobRecord) error {
 	case remains == undoing:
 		t.haveUndone(j, order)
 	case remains == ended:
-		if err := t.cancelReopened(j, flow, order); isFault(err) {
+		err := t.cancelReopened(j, flow, order)
+		if isFault(err) {
 			return err
-		} // of another refusal nothing has come: it waits to be consumed
+		}
+		if err != nil { // refused: it waits to be consumed
+			t.putJob(j)
+		}
 	}
 	return nil
 }

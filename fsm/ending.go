@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -97,7 +96,7 @@ func (t *txn) abandon(c *v1.Ending) error {
 // back for a time that does not count any more. The next owner gets the order
 // with the job, so that a delay which it asks for is meant.
 func undoneSince(j *jobRecord) bool {
-	return isUnder(j, jobs.OrderCancel) && j.Order.Revert && !j.Order.At.Before(j.Claim.Since)
+	return j.isUnder(jobs.OrderCancel) && j.Order.Revert && !j.Order.At.Before(j.Claim.Since)
 }
 
 func prefixed(what string, err error) error {
@@ -158,7 +157,7 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	switch {
 	case p.Outcome == "":
 		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "unset"}
-	case p.Outcome == jobs.OutcomeCancelled && !isUnder(p.job, jobs.OrderCancel):
+	case p.Outcome == jobs.OutcomeCancelled && !p.job.isUnder(jobs.OrderCancel):
 		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "cancelled, and nobody has ordered that"}
 	}
 	if p.job.Flow.IsZero() {
@@ -206,7 +205,7 @@ func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) er
 	if err := t.part(p, how); err != nil {
 		return err
 	}
-	t.move(p.job, to, time.Time{})
+	t.closeJob(p.job, to)
 	t.event(kind, p.job, jobs.Event{
 		Owner: p.owner, Token: p.job.Token, Outcome: p.job.Outcome, Reason: p.Reason,
 	})

@@ -35,7 +35,7 @@ func (t *txn) extendClaim(c *v1.ExtendClaimCommand) error {
 	}
 	j.Claim.Expiry = expiry
 	j.Claim.Extensions++
-	t.saveJob(j)
+	t.putJob(j)
 	t.timed(j)
 	return nil
 }

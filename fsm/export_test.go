@@ -79,7 +79,7 @@ func Verify(m *Machine) error {
 		if err != nil {
 			return err
 		}
-		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64)}
+		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64), indexed: make(map[table]uint64)}
 		for t := range tableNames {
 			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
 				seen.rows[table(t)]++
@@ -120,7 +120,7 @@ type census struct {
 	owned        uint64 // flows with an unfinished job
 	events       uint64
 	told         uint64               // bytes of events
-	keyed        uint64               // unfinished jobs with a key
+	indexed      map[table]uint64     // rows that should lead to jobs
 	indexKeys    uint64               // to errors
 	scheduled    uint64               // schedules with a next slot
 	counterCache map[string]*counters // as counted from the jobs, without rates
@@ -158,18 +158,6 @@ func (c *census) row(t table, key, value []byte) error {
 		if c.get(tableFlow, key[:idSize]) == nil && !left {
 			return fmt.Errorf("table %s has a row of a flow that is not there: %x", tableNames[t], key)
 		}
-	case tableFinished, tableStuck, tableOwn:
-		return c.checkFinish(t, key, value)
-	case tableDeadline:
-		sequence, err := sequenceAtEnd(key)
-		if err != nil {
-			return err
-		}
-		j, err := c.job(sequence)
-		if err == nil && (j.State.Finished() || !bytes.Equal(key, dueKey(j.Deadline, sequence))) {
-			err = fmt.Errorf("job %s is %s, and its deadline is looked after", j.ID, j.State)
-		}
-		return err
 	case tableEvent:
 		return c.countEvents(key, value)
 	case tableJobIndex:
@@ -264,37 +252,23 @@ func (c *census) countJob(value []byte) error {
 	if j.isParked() {
 		c.parked[j.Board]++
 	}
-	if key := waitingKey(j); key != nil && c.get(tableWaiting, key) == nil {
-		return fmt.Errorf("job %s is %s, and not among those of its board that wait", j.ID, j.State)
+	rows := j.index(nil)
+	for _, row := range rows {
+		if !bytes.Equal(c.get(row.table, row.key), row.value) || c.get(row.table, row.key) == nil {
+			return fmt.Errorf("job %s is %s, and table %s has no row %q for it", j.ID, j.State, tableNames[row.table], row.key)
+		}
+		c.indexed[row.table]++
+	}
+	if state, due := j.standing(j.ModifiedAt); state != j.State && j.State != jobs.StateClaimable {
+		return fmt.Errorf("job %s is %s until %s, and stands %s until %s", j.ID, j.State, j.DueAt, state, due)
 	}
 	if id := c.get(tableJobID, j.ID.UUID[:]); id == nil || !bytes.HasPrefix(id, sequenceKey(j.Sequence)) {
 		return fmt.Errorf("job %s is not found by its id", j.ID)
-	}
-	for _, indexKey := range jobIndexKeys(&j.Job) {
-		if c.get(tableJobIndex, indexKey) == nil {
-			return fmt.Errorf("index key %q does not lead to job %s", indexKey, j.ID)
-		}
-	}
-	waits := j.State == jobs.StateDelayed || j.State == jobs.StateCooling
-	for _, index := range []struct {
-		name  string
-		holds bool
-		want  bool
-	}{
-		{"claimable", c.get(claimableKey(j)) != nil, j.State == jobs.StateClaimable},
-		{"line", c.get(lineKey(j)) != nil, j.State == jobs.StateClaimable},
-		{"due", c.get(tableDue, dueKey(j.DueAt, j.Sequence)) != nil, waits},
-		{"claim", j.Claim != nil, j.State == jobs.StateClaimed},
-	} {
-		if index.holds != index.want {
-			return fmt.Errorf("job %s is %s, and %q holds: %t", j.ID, j.State, index.name, index.holds)
-		}
 	}
 	if err := c.checkOrder(j); err != nil {
 		return err
 	}
 	if j.Key != "" && !j.State.Finished() {
-		c.keyed++
 		if holder, err := c.holderOf(j.Board, j.Key); err != nil || holder == nil || holder.ID != j.ID {
 			return fmt.Errorf("job %s does not hold its key %q (%v)", j.ID, j.Key, err)
 		}
@@ -387,24 +361,6 @@ func (c *census) checkInterventions(record *flowRecord) error {
 	return fmt.Errorf("flow %s knows %+v to be pending, and that are %+v", record.ID, known, last)
 }
 
-// checkFinish: every row of a finish is that of a job that has finished then.
-func (c *census) checkFinish(where table, key, value []byte) error {
-	row, err := decodeFinished(where, key, value)
-	if err != nil {
-		return err
-	}
-	j, err := c.job(row.sequence)
-	if err != nil {
-		return err
-	}
-	found, err := c.finishOf(j)
-	if err == nil && (!j.State.Finished() || !j.FinishedAt.Equal(row.at) || !bytes.Equal(found.key, key) || found.table != where || where == tableStuck && !isStuck(j)) {
-		err = fmt.Errorf("job %s is %s since %s, and finish %x of %s is at %s; it is found at %x of %s",
-			j.ID, j.State, j.FinishedAt, key, tableNames[where], row.at, found.key, tableNames[found.table])
-	}
-	return err
-}
-
 // checkFound: every index key leads to a job that has what the key says.
 func (c *census) checkFound(key []byte) error {
 	sequence, err := sequenceAtEnd(key)
@@ -415,8 +371,8 @@ func (c *census) checkFound(key []byte) error {
 	if err != nil {
 		return err
 	}
-	for _, indexKey := range jobIndexKeys(&j.Job) {
-		if bytes.Equal(indexKey, key) {
+	for _, row := range j.index(nil) {
+		if row.table == tableJobIndex && bytes.Equal(row.key, key) {
 			return nil
 		}
 	}
@@ -458,13 +414,13 @@ func (c *census) checkError(key, value []byte) error {
 func (c *census) checkOrder(j *jobRecord) error {
 	unowned := j.State != jobs.StateClaimed && !j.State.Finished()
 	switch {
-	case (j.State == jobs.StateHeld) != (unowned && j.Held && !isUnder(j, jobs.OrderSuspend)):
+	case (j.State == jobs.StateHeld) != (unowned && j.Held && !j.isUnder(jobs.OrderSuspend)):
 		return fmt.Errorf("job %s is %s, and held: %t", j.ID, j.State, j.Held)
-	case (j.State == jobs.StateSuspended) != (unowned && isUnder(j, jobs.OrderSuspend)):
+	case (j.State == jobs.StateSuspended) != (unowned && j.isUnder(jobs.OrderSuspend)):
 		return fmt.Errorf("job %s is %s under the order %+v", j.ID, j.State, j.Order)
-	case j.Outcome == jobs.OutcomeCancelled && !isUnder(j, jobs.OrderCancel):
+	case j.Outcome == jobs.OutcomeCancelled && !j.isUnder(jobs.OrderCancel):
 		return fmt.Errorf("job %s is cancelled, and nobody has ordered that", j.ID)
-	case unowned && isUnder(j, jobs.OrderCancel):
+	case unowned && j.isUnder(jobs.OrderCancel):
 		flow, err := c.flow(j.Flow)
 		if err != nil || flow == nil || flow.State == logbook.FlowReverted || !j.Order.Revert && !flow.State.Finished() {
 			return fmt.Errorf("job %s is %s, cancelled, and there is nothing to undo (%v)", j.ID, j.State, err)
@@ -510,16 +466,11 @@ func (c *census) agrees(l ledger) error {
 	}{
 		{"job ids", c.rows[tableJobID], c.rows[tableJob]},
 		{"claimable", c.rows[tableClaimable] + c.rows[tableLabelled], count(jobs.StateClaimable)},
-		{"line", c.rows[tableLine], c.rows[tableClaimable]},
-		{"labelled line", c.rows[tableLabelledLine], c.rows[tableLabelled]},
-		{"due", c.rows[tableDue], count(jobs.StateDelayed) + count(jobs.StateCooling)},
-		{"waiting", c.rows[tableWaiting], count(jobs.StateClaimable) + count(jobs.StateDelayed) + count(jobs.StateCooling)},
 		{"number of boards", c.boardCount(), c.rows[tableBoard]},
 		{"counterCache that are missing", uint64(len(c.counterCache)), 0},
 		{"stuck", c.rows[tableStuck], l.Stuck},
 		{"own", c.rows[tableOwn], l.Own},
 		{"finished", c.rows[tableFinished] + c.rows[tableStuck] + c.rows[tableOwn], count(jobs.StateCompleted) + count(jobs.StateTrashed)},
-		{"keys", c.rows[tableKey], c.keyed},
 		{"held claims", c.held, count(jobs.StateClaimed)},
 		{"flows of unfinished jobs", c.owned, c.busy},
 		{"entities", c.rows[tableEntity], c.rows[tablePresence]},
@@ -539,6 +490,13 @@ func (c *census) agrees(l ledger) error {
 	} {
 		if pair.one != pair.both {
 			return fmt.Errorf("%s: %d and %d", pair.what, pair.one, pair.both)
+		}
+	}
+	for _, index := range []table{
+		tableClaimable, tableLabelled, tableLine, tableLabelledLine, tableDue, tableWaiting, tableKey, tableDeadline, tableFinished, tableStuck, tableOwn,
+	} {
+		if c.rows[index] != c.indexed[index] {
+			return fmt.Errorf("table %s has %d rows, and the jobs say %d", tableNames[index], c.rows[index], c.indexed[index])
 		}
 	}
 	if c.jobs != l.Jobs {

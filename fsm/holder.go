@@ -25,28 +25,12 @@ func (v *view) holderOf(board, key string) (*jobRecord, error) {
 	return nil, corrupt("the holder of key %q is stored in %d bytes", key, len(value))
 }
 
-// takeKey gives an unfinished job its key. One that was finished meanwhile, and
-// whose key others have now, goes on without.
+// takeKey lets a job that was finished have its key again. If another unfinished
+// job has it now, the job goes on without.
 func (t *txn) takeKey(j *jobRecord) {
-	if j.Key == "" {
-		return
-	}
-	if t.get(tableKey, keyKey(j.Board, j.Key)) != nil {
-		t.delete(tableJobIndex, jobIndexKey(byKey, j.Key, j.Sequence))
+	holder := t.get(tableKey, keyKey(j.Board, j.Key))
+	if holder != nil && !bytes.Equal(holder, sequenceKey(j.Sequence)) {
 		j.Key = ""
-		return
-	}
-	t.put(tableKey, keyKey(j.Board, j.Key), sequenceKey(j.Sequence))
-}
-
-// freeKey lets others have the key of a job that finishes.
-func (t *txn) freeKey(j *jobRecord) {
-	if j.Key == "" {
-		return
-	}
-	key := keyKey(j.Board, j.Key)
-	if bytes.Equal(t.get(tableKey, key), sequenceKey(j.Sequence)) {
-		t.delete(tableKey, key)
 	}
 }
 
@@ -58,11 +42,10 @@ func (t *txn) raise(j *jobRecord, p *jobs.Posting) {
 	if !higher && !front {
 		return
 	}
-	t.alter(j, func() {
-		j.Priority = max(j.Priority, p.Priority)
-		if front {
-			j.Front = t.Index
-		}
-	})
+	j.Priority = max(j.Priority, p.Priority)
+	if front {
+		j.Front = t.Index
+	}
+	t.placeJob(j)
 	t.event(jobs.EventChanged, j, jobs.Event{Reason: "posted again under its key"})
 }

@@ -63,7 +63,7 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	t.keepIntervention(record, detail, &intervention)
 	t.steer(j, &intervention, detail.Pending(), record, released)
 	if j.State == jobs.StateClaimable {
-		t.becameClaimable(queueOf(j)) // who was passed over in this very entry asks again
+		t.becameClaimable(queueOf(&j.jobFacts)) // who was passed over in this very entry asks again
 	}
 	return intervened(j), nil
 }
@@ -224,18 +224,19 @@ func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.
 	if !j.State.Finished() && !parked {
 		t.saveFlow(record)
 		j.ModifiedAt = t.now
-		t.saveJob(j)
+		t.putJob(j)
 		t.event(jobs.EventIntervened, j, evidence)
 		return
 	}
 	record.job = j.Sequence
 	t.saveFlow(record)
-	// What had gone wrong before a person looked does not count against the job.
 	j.end = endNone
-	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
-	t.setEvidence(j, nil)
-	t.ageAnew(j)
-	t.move(j, jobs.StateClaimable, time.Time{})
+	t.reopenJob(j)
+	if j.NotBefore.After(t.now) {
+		j.NotBefore = time.Time{} // the person wants it now
+	}
+	j.cooled = time.Time{}
+	t.placeJob(j)
 	t.event(jobs.EventReopened, j, evidence)
 }
 
@@ -248,7 +249,7 @@ func (t *txn) closeAgain(j *jobRecord, record *flowRecord, evidence jobs.Event) 
 	if record.State == logbook.FlowReverted {
 		j.Outcome = jobs.OutcomeReverted
 	}
-	t.move(j, jobs.StateCompleted, time.Time{})
+	t.closeJob(j, jobs.StateCompleted)
 	evidence.Outcome = j.Outcome
 	t.event(jobs.EventCompleted, j, evidence)
 }
@@ -271,7 +272,7 @@ func saidOf(i *logbook.Intervention) string {
 func lift(j *jobRecord, pending []logbook.Intervention) {
 	switch {
 	case j.State == jobs.StateSuspended:
-	case isUnder(j, jobs.OrderCancel) && j.Order.Revert && !logbook.Forwards(pending):
+	case j.isUnder(jobs.OrderCancel) && j.Order.Revert && !logbook.Forwards(pending):
 	default:
 		j.Order = nil
 	}

@@ -24,52 +24,172 @@ const (
 	endAttempted            // by its owner, with an attempt that has not ended the job
 )
 
-// jobRecord is the small, changing part of a job, without Details, Store and
-// Failure, which have tables of their own: what changes often is written often
-// and must be short.
+// jobFacts is all that is stored of a job but its details, store and failure,
+// which have tables of their own: what changes often must be short. Where the job
+// stands, and what the indexes hold of it, follows from the facts.
+type jobFacts struct {
+	jobs.Job
+	end     end
+	final   jobs.State // COMPLETED or TRASHED; empty: the job is not finished
+	finish  uint64     // the number of its finish; 0: it is not finished
+	cooled  time.Time  // until when it cools; zero: it does not
+	watched bool       // its deadline has not been dealt with
+	lag     *int64     // see rank; nil: it has not been claimable since its board ages jobs
+}
+
+// standing is the state of a job by its facts, and when the time comes for which
+// it waits, if it does. It is total; the first line that applies counts:
+//
+//	final                               COMPLETED or TRASHED
+//	claim                               CLAIMED
+//	suspended                           SUSPENDED  until it is resumed
+//	held                                HELD       until it is released
+//	cools until later than not_before   COOLING    until it has cooled
+//	not_before is to come               DELAYED    until then; a cancelled job does not wait for it
+//	otherwise                           CLAIMABLE
+//
+// Commands change facts, and placeJob asks for the state: the ways between states that
+// this allows are drawn at jobs.State.
+func (j *jobFacts) standing(now time.Time) (jobs.State, time.Time) {
+	waits, due := jobs.StateCooling, j.cooled
+	if !j.NotBefore.Before(due) && !j.isUnder(jobs.OrderCancel) {
+		waits, due = jobs.StateDelayed, j.NotBefore
+	}
+	if !due.After(now) {
+		waits, due = jobs.StateClaimable, time.Time{}
+	}
+	switch {
+	case j.final != "":
+		return j.final, time.Time{}
+	case j.Claim != nil:
+		return jobs.StateClaimed, time.Time{}
+	case j.isUnder(jobs.OrderSuspend):
+		return jobs.StateSuspended, due
+	case j.Held:
+		return jobs.StateHeld, due
+	}
+	return waits, due
+}
+
+func (j *jobFacts) isUnder(kind jobs.OrderKind) bool { return j.Order != nil && j.Order.Kind == kind }
+
+// isParked tells whether a job is to be counted as parked: one that has been
+// let go, to be undone for example, is not, whatever its policy has said.
+func (j *jobFacts) isParked() bool {
+	return j.Parked && (j.State == jobs.StateHeld || j.State == jobs.StateSuspended)
+}
+
+// isStuck tells whether a finished job waits for a person: nobody could do it,
+// or not everything that it did could be undone. Such jobs are counted for
+// themselves, so that others which finish do not push them out.
+func (j *jobFacts) isStuck() bool {
+	return j.State == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed
+}
+
+// jobRecord is a job for a command to change. It is stored by putJob.
 //
 // As stored it is two bytes, the end and the state's number in jobs.States,
 // and then the message: a listing by state can tell without decoding.
 type jobRecord struct {
-	jobs.Job
-	end end
-	lag *int64 // see rank; nil: it has not been claimable since its board ages jobs
-	// counted: as stored, it is one of the parked jobs of its board.
-	counted bool
-}
-
-// isParked tells whether a job is to be counted as parked: one that has been
-// let go, to be undone for example, is not, whatever its policy has said.
-func (j *jobRecord) isParked() bool {
-	return j.Parked && (j.State == jobs.StateHeld || j.State == jobs.StateSuspended)
+	jobFacts
+	was jobFacts // as it is stored, and known to the indexes; without a sequence if it is not
 }
 
 const jobPrefixSize = 2
 
-// saveJob writes a job.
-func (t *txn) saveJob(j *jobRecord) { t.saveJobAs(&t.messages.job, j) }
+// placeJob brings a job to where its facts say that it stands, and stores it.
+func (t *txn) placeJob(j *jobRecord) {
+	if j.was.State == jobs.StateClaimable && j.Claims == 0 {
+		t.age(j) // it keeps what it has waited, however it comes back
+	}
+	if !j.cooled.After(t.now) || j.final != "" || j.Claim != nil {
+		j.cooled = time.Time{}
+	}
+	j.State, j.DueAt = j.standing(t.now)
+	j.ModifiedAt = t.now
+	finishes := j.State.Finished() && j.finish == 0
+	if finishes {
+		t.noteFinish(j)
+	}
+	switch {
+	case j.State != jobs.StateClaimable:
+		j.ClaimableAt = time.Time{}
+	case j.was.State != jobs.StateClaimable:
+		j.ClaimableAt = t.now
+	}
+	if j.State == jobs.StateClaimable {
+		t.age(j)
+		t.becameClaimable(queueOf(&j.jobFacts))
+	}
+	t.putJob(j)
+	if finishes {
+		t.leaveSchedule(j)
+	}
+}
 
-// saveJobAs writes a job, and leaves what it has written in a message.
-func (t *txn) saveJobAs(small *v1.Job, j *jobRecord) {
-	t.countParked(j)
-	command.FillJob(small, &j.Job)
-	small.Details, small.Store, small.Failure, small.Lag = nil, nil, nil, j.lag
-	prefix := []byte{byte(j.end), byte(stateNumber(j.State))}
-	t.putMessage(tableJob, sequenceKey(j.Sequence), prefix, small)
+// noteFinish notes that a job is finished now.
+func (t *txn) noteFinish(j *jobRecord) {
+	t.use.finish(j, t.token())
+	t.Finishes++
+	j.FinishedAt, j.finish, j.watched = t.now, t.Finishes, false
+	t.changedCounters(j.Board, countersOfBoard, nil).finished.add(t.now)
+	t.changes.Finished = append(t.changes.Finished, j.ID)
+}
+
+// closeJob finishes a job.
+func (t *txn) closeJob(j *jobRecord, as jobs.State) {
+	j.final = as
+	t.placeJob(j)
+}
+
+// reopenJob has a finished or parked job begin anew, for the caller to place. What had
+// gone wrong before a person looked does not count against it.
+func (t *txn) reopenJob(j *jobRecord) {
+	j.final, j.finish, j.FinishedAt = "", 0, time.Time{}
+	t.takeKey(j)
+	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
+	t.setEvidence(j, nil)
+	t.ageAnew(j)
+}
+
+// putJob stores a job, and brings indexes and counters in step with it.
+func (t *txn) putJob(j *jobRecord) {
+	t.reindex(&j.was, &j.jobFacts)
+	t.recount(&j.was, &j.jobFacts)
+	row := &t.messages.job
+	if row.Job == nil {
+		row.Job = new(v1.Job)
+	}
+	command.FillJob(row.Job, &j.Job)
+	row.Job.Details, row.Job.Store, row.Job.Failure = nil, nil, nil
+	row.Finish, row.CoolsUntil, row.DeadlineWatched, row.Lag = j.finish, command.TimeToProto(j.cooled), j.watched, j.lag
+	t.putMessage(tableJob, sequenceKey(j.Sequence), []byte{byte(j.end), byte(stateNumber(j.State))}, row)
+	j.was = j.jobFacts
 }
 
 func decodeJob(value []byte) (*jobRecord, error) {
 	if len(value) < jobPrefixSize {
 		return nil, corrupt("a stored job has %d bytes", len(value))
 	}
-	message := &v1.Job{}
-	job, err := decode(value[jobPrefixSize:], message, command.JobFromProto)
+	facts, err := decode(value[jobPrefixSize:], &v1.JobRow{}, factsFromProto)
 	if err != nil {
 		return nil, err
 	}
-	j := &jobRecord{Job: job, end: end(value[0]), lag: message.Lag}
-	j.counted = j.isParked()
-	return j, nil
+	facts.end = end(value[0])
+	return &jobRecord{jobFacts: facts, was: facts}, nil
+}
+
+func factsFromProto(row *v1.JobRow) (jobFacts, error) {
+	job, err := command.JobFromProto(row.GetJob())
+	if err != nil {
+		return jobFacts{}, err
+	}
+	cooled, err := command.TimeFromProto("job cools_until", row.GetCoolsUntil())
+	facts := jobFacts{Job: job, finish: row.GetFinish(), cooled: cooled, watched: row.GetDeadlineWatched(), lag: row.Lag}
+	if job.State.Finished() {
+		facts.final = job.State
+	}
+	return facts, err
 }
 
 // job reads a job that an index says is there.
@@ -98,21 +218,19 @@ func (t *txn) savePosting(j *jobRecord, posting *v1.Posting) {
 	if posting.GetDetails() == nil && len(posting.GetStore()) == 0 {
 		return
 	}
-	kept := &t.messages.posting
-	kept.Details, kept.Store = posting.GetDetails(), posting.GetStore()
+	kept := &v1.PostingRow{Details: posting.GetDetails(), Store: posting.GetStore()}
 	t.putMessage(tablePosting, sequenceKey(j.Sequence), nil, kept)
-	kept.Details, kept.Store = nil, nil
 }
 
 // complete adds the parts of a job that have tables of their own.
 func (v *view) complete(j *jobRecord) (jobs.Job, error) {
 	job := j.Job
 	if value := v.get(tablePosting, sequenceKey(job.Sequence)); value != nil {
-		posting, err := decode(value, &v1.Job{}, command.JobFromProto)
-		if err != nil {
-			return jobs.Job{}, err
+		posting := &v1.PostingRow{}
+		if err := command.DecodeMessage(value, posting); err != nil {
+			return jobs.Job{}, corrupt("cannot decode the posting of job %s: %w", job.ID, err)
 		}
-		job.Details, job.Store = posting.Details, posting.Store
+		job.Details, job.Store = command.ValueFromProto(posting.GetDetails()), command.ValuesFromProto(posting.GetStore())
 	}
 	return v.withEvidence(job)
 }
@@ -142,173 +260,15 @@ func (t *txn) setEvidence(j *jobRecord, failure *logbook.Failure) {
 	}
 }
 
-// move brings a job from the state in which it is to another, and keeps the
-// indexes and counters in step. A due time is for delayed and cooling jobs.
-func (t *txn) move(j *jobRecord, to jobs.State, due time.Time) {
-	before := j.State
-	t.leave(j)
-	j.State, j.DueAt, j.ModifiedAt = to, due, t.now
-	t.noteClaimable(j, before)
-	t.enter(j)
-	t.saveJob(j)
-}
-
-// leave and enter are each other's reverse: what the one removes for a state,
-// the other adds.
-func (t *txn) leave(j *jobRecord) {
-	t.uncount(j)
-	switch j.State {
-	case jobs.StateClaimable:
-		t.delete(claimableKey(j))
-		t.delete(lineKey(j))
-		if j.Claims == 0 {
-			t.age(j) // it keeps what it has waited, however it comes back
-		}
-	case jobs.StateDelayed, jobs.StateCooling:
-		t.delete(tableDue, dueKey(j.DueAt, j.Sequence))
-	case jobs.StateCompleted, jobs.StateTrashed:
-		t.unfinish(j)
-		t.takeKey(j)
-		t.delete(tableJobIndex, jobIndexKey(byTrashed, "", j.Sequence))
-	}
-}
-
-func (t *txn) enter(j *jobRecord) {
-	t.count(j)
-	switch j.State {
-	case jobs.StateClaimable:
-		t.age(j)
-		queue, inQueue := claimableKey(j)
-		t.put(queue, inQueue, nil)
-		line, inLine := lineKey(j)
-		t.put(line, inLine, nil)
-		t.becameClaimable(queueOf(j))
-	case jobs.StateDelayed, jobs.StateCooling:
-		t.put(tableDue, dueKey(j.DueAt, j.Sequence), nil)
-	case jobs.StateCompleted, jobs.StateTrashed:
-		t.use.finish(j, t.token())
-		t.freeKey(j)
-		t.dropDeadline(j)
-		j.FinishedAt = t.now
-		t.Finishes++
-		t.noteFinish(j)
-		t.keepFinish(j)
-		t.changes.Finished = append(t.changes.Finished, j.ID)
-		t.leaveSchedule(j)
-		if j.State == jobs.StateTrashed {
-			t.put(tableJobIndex, jobIndexKey(byTrashed, "", j.Sequence), nil)
-		}
-	}
-}
-
-// keepFinish puts a job among the finished ones, where its retention is looked
-// after.
-func (t *txn) keepFinish(j *jobRecord) {
-	where, key := tableFinished, sequenceKey(t.Finishes)
-	switch {
-	case j.Retention > 0:
-		where, key = tableOwn, ownKey(j)
-		t.Own++
-	case isStuck(j):
-		where = tableStuck
-		t.Stuck++
-	}
-	t.put(where, key, append(sequenceKey(j.Sequence), timeKey(t.now)...))
-}
-
-// ownKey is the place of a finished job that has a retention of its own.
-func ownKey(j *jobRecord) []byte { return dueKey(j.FinishedAt.Add(j.Retention), j.Sequence) }
-
-// unfinish removes a job from the finished ones. The number of its finish is
-// not kept with it, but the time is, and finishes are in the order of time.
-func (t *txn) unfinish(j *jobRecord) {
-	row, err := t.finishOf(j)
-	if err != nil {
-		if t.fault == nil {
-			t.fault = err
-		}
-		return
-	}
-	j.FinishedAt = time.Time{}
-	t.deleteFinish(row)
-}
-
-func (t *txn) deleteFinish(row finishedRow) {
-	switch row.table {
-	case tableStuck:
-		t.Stuck--
-	case tableOwn:
-		t.Own--
-	}
-	t.delete(row.table, row.key)
-}
-
-// isStuck tells whether a finished job waits for a person: nobody could do it,
-// or not everything that it did could be undone. Such jobs are counted for
-// themselves, so that others which finish do not push them out.
-func isStuck(j *jobRecord) bool {
-	return j.State == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed
-}
-
-// finishOf finds the row of a job among the finished ones. It looks in both
-// tables: the caller may have changed the outcome already.
-func (v *view) finishOf(j *jobRecord) (finishedRow, error) {
-	if value := v.get(tableOwn, ownKey(j)); value != nil {
-		return decodeFinished(tableOwn, ownKey(j), value)
-	}
-	for _, where := range []table{tableStuck, tableFinished} {
-		if row, found, err := v.finishIn(where, j); found || err != nil {
-			return row, err
-		}
-	}
-	return finishedRow{}, corrupt("job %s is %s, and not among the finished ones", j.ID, j.State)
-}
-
-// finishIn looks for the row of a job in one table: by halves for the first
-// finish at its time, and then one by one, past those of the same moment.
-func (v *view) finishIn(where table, j *jobRecord) (found finishedRow, ok bool, err error) {
-	cursor := v.cursor(where)
-	first, last := uint64(0), uint64(0)
-	if key, _ := cursor.Last(); len(key) == sequenceSize {
-		last = binary.BigEndian.Uint64(key)
-	}
-	for first < last {
-		middle := first + (last-first)/2
-		key, value := cursor.Seek(sequenceKey(middle))
-		row, err := decodeFinished(where, key, value)
-		if err != nil {
-			return finishedRow{}, false, err
-		}
-		if row.at.Before(j.FinishedAt) {
-			first = binary.BigEndian.Uint64(key) + 1
-		} else {
-			last = middle
-		}
-	}
-	for key, value := cursor.Seek(sequenceKey(first)); key != nil; key, value = cursor.Next() {
-		row, err := decodeFinished(where, key, value)
-		if err != nil || row.sequence == j.Sequence {
-			return row, err == nil, err
-		}
-		if row.at.After(j.FinishedAt) {
-			break
-		}
-	}
-	return finishedRow{}, false, nil
-}
-
-// removeJob forgets a finished job. Its row among the finished ones is the
-// caller's. The error is a fault.
+// removeJob forgets a finished job. The error is a fault.
 func (t *txn) removeJob(j *jobRecord) error {
+	t.reindex(&j.was, &jobFacts{})
+	t.recount(&j.was, &jobFacts{})
 	key := sequenceKey(j.Sequence)
-	t.uncount(j)
 	t.delete(tableJobID, j.ID.UUID[:])
 	t.delete(tableJob, key)
 	t.delete(tablePosting, key)
 	t.delete(tableEvidence, key)
 	t.delete(tableChange, key)
-	for _, indexKey := range jobIndexKeys(&j.Job) {
-		t.delete(tableJobIndex, indexKey)
-	}
 	return t.removeErrors(j, 0)
 }

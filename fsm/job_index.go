@@ -3,142 +3,148 @@ package fsm
 import (
 	"bytes"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/conductord/conductord/jobs"
 )
 
-// jobIndexKey is a key of the index that leads to a job.
+// indexRow is a row of an index.
+type indexRow struct {
+	table      table
+	key, value []byte
+}
+
+// jobIndexKey is a key of the index by key, tag, type of error, and trash.
 func jobIndexKey(by byte, name string, sequence uint64) []byte {
 	return append(errorIndexKey(by, name), sequenceKey(sequence)...)
 }
 
-// jobIndexKeys are the keys that lead to a job from its posting on. Names have at
-// most 255 bytes; see appendName.
-func jobIndexKeys(j *jobs.Job) [][]byte {
-	var keys [][]byte
-	if j.Key != "" {
-		keys = append(keys, jobIndexKey(byKey, j.Key, j.Sequence))
+// index appends the rows that lead to a job, in whatever table: all that indexes hold
+// of it. They follow from the facts alone, so that no command changes an index. A new
+// index is a new line here, and a table in keys.go.
+func (j *jobFacts) index(rows []indexRow) []indexRow {
+	add := func(table table, key, value []byte) { rows = append(rows, indexRow{table, key, value}) }
+	if j.Sequence == 0 {
+		return rows // not stored
 	}
 	for _, tag := range j.Tags {
-		keys = append(keys, jobIndexKey(byTag, tag, j.Sequence))
+		add(tableJobIndex, jobIndexKey(byTag, tag, j.Sequence), nil)
 	}
-	if j.State == jobs.StateTrashed {
-		keys = append(keys, jobIndexKey(byTrashed, "", j.Sequence))
+	if j.Key != "" {
+		add(tableJobIndex, jobIndexKey(byKey, j.Key, j.Sequence), nil)
+		if !j.State.Finished() {
+			add(tableKey, keyKey(j.Board, j.Key), sequenceKey(j.Sequence))
+		}
 	}
-	return keys
+	if j.watched {
+		add(tableDeadline, dueKey(j.Deadline, j.Sequence), nil)
+	}
+	switch j.State {
+	case jobs.StateClaimable:
+		queue, key := claimableKey(j)
+		add(queue, key, nil)
+		line, key := lineKey(j)
+		add(line, key, nil)
+		add(tableWaiting, waitingKey(j.Board, waitsForClaim, j.ClaimableAt, j.Sequence), nil)
+	case jobs.StateDelayed, jobs.StateCooling:
+		add(tableDue, dueKey(j.DueAt, j.Sequence), nil)
+		add(tableWaiting, waitingKey(j.Board, waitsForTime, j.DueAt, j.Sequence), nil)
+	case jobs.StateTrashed:
+		add(tableJobIndex, jobIndexKey(byTrashed, "", j.Sequence), nil)
+	}
+	if j.State.Finished() {
+		where, key := j.finishedKey()
+		add(where, key, append(sequenceKey(j.Sequence), timeKey(j.FinishedAt)...))
+	}
+	return rows
 }
 
-// jobIndexFor finds the index that leads to the fewest jobs. Where there is none,
-// it is the jobs themselves.
-func jobIndexFor(q *jobs.Query) (where table, prefix []byte) {
-	name := func(indexKey byte, name string) (table, []byte) {
-		return tableJobIndex, errorIndexKey(indexKey, name[:min(len(name), maxKeyName)])
-	}
+// finishedKey is the place of a finished job among those that its retention
+// follows, in the order in which they are removed.
+func (j *jobFacts) finishedKey() (table, []byte) {
 	switch {
-	case q.Key != "":
-		return name(byKey, q.Key)
-	case q.ErrorType != "":
-		return name(byType, q.ErrorType)
-	case len(q.Tags) > 0:
-		return name(byTag, q.Tags[0])
-	case len(q.States) == 1 && q.States[0] == jobs.StateTrashed:
-		return name(byTrashed, "")
+	case j.Retention > 0:
+		return tableOwn, dueKey(j.FinishedAt.Add(j.Retention), j.Sequence)
+	case j.isStuck():
+		return tableStuck, sequenceKey(j.finish)
 	}
-	return tableJob, nil
+	return tableFinished, sequenceKey(j.finish)
 }
 
-// scansJobs tells whether a listing has to leave out jobs to which its index
-// leads.
-func scansJobs(q *jobs.Query, where table) bool {
-	filters := len(q.Tags)
-	for _, given := range []bool{
-		q.Board != "", len(q.States) > 0, q.Kind != "", q.Key != "", q.Name != "", len(q.Outcomes) > 0, q.ErrorType != "",
-		!q.PostedFrom.IsZero() || !q.PostedTo.IsZero(), !q.FinishedFrom.IsZero() || !q.FinishedTo.IsZero(),
-	} {
-		if given {
-			filters++
+// reindex brings the indexes from what they hold of a job to what they should hold.
+func (t *txn) reindex(was, is *jobFacts) {
+	t.memory.before, t.memory.after = was.index(t.memory.before[:0]), is.index(t.memory.after[:0])
+	before, after := t.memory.before, t.memory.after
+	in := func(rows []indexRow, row *indexRow) bool {
+		return slices.ContainsFunc(rows, func(other indexRow) bool {
+			return other.table == row.table && bytes.Equal(other.key, row.key) && bytes.Equal(other.value, row.value)
+		})
+	}
+	for i := range before {
+		if !in(after, &before[i]) {
+			t.delete(before[i].table, before[i].key)
 		}
 	}
-	return filters > 1 || (filters > 0 && where == tableJob)
+	for i := range after {
+		if !in(before, &after[i]) {
+			t.put(after[i].table, after[i].key, after[i].value)
+		}
+	}
 }
 
-// jobs reads a page of jobs by an index, in the order of their posting.
-func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
-	where, prefix := jobIndexFor(&query)
-	page := jobs.Page{Scans: scansJobs(&query, where)}
-	if len(query.Outcomes) > 0 && len(query.States) == 0 {
-		query.States = []jobs.State{jobs.StateCompleted} // no other has an outcome
-	}
-	wanted := stateFilter(query.States)
-	examined, size, last := 0, 0, query.After
-	cursor := v.cursor(where)
-	if query.After+1 == 0 {
-		return page, nil
-	}
-	key, value := cursor.Seek(append(bytes.Clone(prefix), sequenceKey(query.After+1)...))
-	for ; bytes.HasPrefix(key, prefix) && len(key) == len(prefix)+sequenceSize; key, value = cursor.Next() {
-		if len(page.Jobs) >= limit || examined >= maxExamined || size >= maxPageBytes {
-			page.Next = last
-			return page, nil
-		}
-		examined++
-		var err error
-		if last, err = sequenceAtEnd(key); err != nil {
-			return jobs.Page{}, err
-		}
-		if where != tableJob {
-			value = v.get(tableJob, key[len(prefix):])
-		}
-		job, own, err := v.listed(&query, last, value, wanted)
-		if err != nil {
-			return jobs.Page{}, err
-		}
-		if own > 0 {
-			size += own
-			page.Jobs = append(page.Jobs, job)
-		}
-	}
-	return page, nil
+// countedAs is what a job counts for, in the counters of its board and of the
+// ledger.
+type countedAs struct {
+	stored   bool
+	state    jobs.State
+	holder   jobs.SessionID // zero: it is not claimed
+	parked   bool
+	finished table // where finished jobs are, by their retention
 }
 
-// listed reads a job for a listing, and how many bytes it takes as stored; 0 if
-// the listing does not ask for it.
-func (v *view) listed(query *jobs.Query, sequence uint64, value []byte, wanted [stateCount]bool) (jobs.Job, int, error) {
-	if len(value) < jobPrefixSize || int(value[1]) >= len(wanted) {
-		return jobs.Job{}, 0, corrupt("job %d is stored without its state", sequence)
+func (j *jobFacts) countedAs() countedAs {
+	c := countedAs{stored: j.Sequence != 0, state: j.State, parked: j.isParked()}
+	if j.Claim != nil {
+		c.holder = j.Claim.Session
 	}
-	if !wanted[value[1]] {
-		return jobs.Job{}, 0, nil
+	if j.State.Finished() {
+		c.finished, _ = j.finishedKey()
 	}
-	j, err := decodeJob(value)
-	if err != nil || !v.selects(query, &j.Job) {
-		return jobs.Job{}, 0, err
-	}
-	job, err := v.withEvidence(j.Job)
-	return job, len(value) + len(v.get(tableEvidence, sequenceKey(sequence))), err
+	return c
 }
 
-// selects tells whether a listing asks for a job, as far as its state does not
-// say so already.
-func (v *view) selects(query *jobs.Query, j *jobs.Job) bool {
-	for _, tag := range query.Tags {
-		if !slices.Contains(j.Tags, tag) {
-			return false
-		}
+// recount brings the counters from one to the other.
+func (t *txn) recount(was, is *jobFacts) {
+	before, after := was.countedAs(), is.countedAs()
+	if before == after {
+		return
 	}
-	return is(query.Board, j.Board) && is(query.Kind, j.Kind) && is(query.Key, j.Key) && strings.Contains(j.Name, query.Name) &&
-		(len(query.Outcomes) == 0 || slices.Contains(query.Outcomes, j.Outcome)) &&
-		within(j.PostedAt, query.PostedFrom, query.PostedTo) && within(j.FinishedAt, query.FinishedFrom, query.FinishedTo) &&
-		(query.ErrorType == "" || v.hasError(j, query.ErrorType))
+	t.count(was, before, -1)
+	t.count(is, after, 1)
 }
 
-func (v *view) hasError(j *jobs.Job, kind string) bool {
-	return len(kind) <= maxKeyName && v.get(tableJobIndex, jobIndexKey(byType, kind, j.Sequence)) != nil
-}
-
-// within tells whether a moment lies in a time. No moment lies in any.
-func within(at, from, to time.Time) bool {
-	return (from.IsZero() || !at.Before(from)) && (to.IsZero() || !at.IsZero() && at.Before(to))
+// count adds a job to the counters, or takes it from them.
+func (t *txn) count(j *jobFacts, as countedAs, by int) {
+	if !as.stored {
+		return
+	}
+	n, state := uint64(by), stateNumber(as.state) // sums wrap around, so that -1 takes away
+	t.Jobs[state] += n
+	t.changedCounters(j.Board, countersOfKind, []byte(j.Kind)).jobs[state] += n
+	board := t.changedCounters(j.Board, countersOfBoard, nil)
+	board.jobs[state] += n
+	if !as.state.Finished() {
+		board.bytes += n * j.Size
+	}
+	if !as.holder.IsZero() {
+		t.changedCounters(j.Board, countersOfHolder, as.holder.UUID[:]).jobs[state] += n
+	}
+	if as.parked {
+		t.countParked(j.Board, n)
+	}
+	switch as.finished {
+	case tableStuck:
+		t.Stuck += n
+	case tableOwn:
+		t.Own += n
+	}
 }

@@ -54,7 +54,7 @@ const (
 	tableLabelled                  // queue, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
 
 	tableError      // position → an attempt at a job that did not succeed
-	tableJobIndex   // index key, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobIndexKeys
+	tableJobIndex   // index key, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobFacts.index
 	tableErrorIndex // index key, position → nothing: errors by job, board, key, kind and type; see errorIndexKeys
 
 	// Of schedules.
@@ -160,7 +160,7 @@ func appendQueue(key []byte, queue Queue) (table, []byte) {
 	return tableLabelled, appendName(key, queue.Labels)
 }
 
-func queueOf(j *jobRecord) Queue { return Queue{j.Board, j.Kind, labelText(j.Labels)} }
+func queueOf(j *jobFacts) Queue { return Queue{j.Board, j.Kind, labelText(j.Labels)} }
 
 // labelText is one text for a set of labels, which are stored in their order.
 // Names hold no line ends.
@@ -169,7 +169,7 @@ func labelText(labels []string) string { return strings.Join(labels, labelEnd) }
 const labelEnd = "\n"
 
 // claimableKey is the place of a claimable job in its queue.
-func claimableKey(job *jobRecord) (table, []byte) {
+func claimableKey(job *jobFacts) (table, []byte) {
 	queue := queueOf(job)
 	where, key := appendQueue(make([]byte, 0, len(queue.Board)+len(queue.Kind)+len(queue.Labels)+orderRoom), queue)
 	return where, appendOrder(key, job)
@@ -177,7 +177,7 @@ func claimableKey(job *jobRecord) (table, []byte) {
 
 // lineKey is the place of a claimable job among those of all kinds of its board
 // that want the same labels.
-func lineKey(job *jobRecord) (table, []byte) {
+func lineKey(job *jobFacts) (table, []byte) {
 	labels := labelText(job.Labels)
 	key := appendName(make([]byte, 0, len(job.Board)+len(labels)+orderRoom), job.Board)
 	if labels == "" {
@@ -193,7 +193,7 @@ const orderRoom = 3 + prioritySize + 3*sequenceSize
 // appendOrder puts higher ranks first, which are priorities where nothing ages,
 // and earlier postings first among those of one rank. A zero where no sequence is
 // stands for the front of a rank: behind it, what was put there last comes first.
-func appendOrder(key []byte, job *jobRecord) []byte {
+func appendOrder(key []byte, job *jobFacts) []byte {
 	key = appendPriority(key, job.rank())
 	if job.Front != 0 {
 		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)

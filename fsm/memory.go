@@ -19,16 +19,24 @@ const (
 // one before it: making it anew for each value, and
 // collecting it, was a fifth of what applying a posting costs.
 type memory struct {
-	present []byte // what is in use, with room at its end
-	events  eventBuffer
+	present       []byte // what is in use, with room at its end
+	events        eventBuffer
+	before, after []indexRow // of a job that is put
 }
 
 // messages are those that are filled and encoded again and again. Nothing refers
 // to them between.
 type messages struct {
-	job     v1.Job
-	event   v1.Event
-	posting v1.Job // what does not change of a job; empty between
+	job   v1.JobRow
+	event v1.Event
+}
+
+// takeJob gives the job that was put last, as it is answered. It is the caller's
+// from now on.
+func (m *messages) takeJob() *v1.Job {
+	taken := m.job.Job
+	m.job.Job = nil
+	return taken
 }
 
 // room gives a slice without length and with that capacity.

@@ -272,15 +272,17 @@ func (m *model) raise(j *modelJob, p *jobs.Posting) {
 func under(j *modelJob, kind jobs.OrderKind) bool { return j.Order != nil && j.Order.Kind == kind }
 
 // place puts a job that nobody owns where its order, its hold and its times say.
-// Of the times only the later one is remembered.
 func (m *model) place(j *modelJob) {
 	j.ModifiedAt = m.now
+	if !j.cooled.After(m.now) {
+		j.cooled = time.Time{}
+	}
 	j.State, j.DueAt = jobs.StateCooling, j.cooled
 	if !under(j, jobs.OrderCancel) && !j.NotBefore.Before(j.cooled) {
-		j.State, j.DueAt, j.cooled = jobs.StateDelayed, j.NotBefore, time.Time{}
+		j.State, j.DueAt = jobs.StateDelayed, j.NotBefore
 	}
 	if !j.DueAt.After(m.now) {
-		j.State, j.DueAt, j.cooled = jobs.StateClaimable, time.Time{}, time.Time{}
+		j.State, j.DueAt = jobs.StateClaimable, time.Time{}
 	}
 	switch {
 	case under(j, jobs.OrderSuspend):
@@ -710,6 +712,9 @@ func (m *model) steer(j *modelJob, flow *modelFlow) {
 	}
 	m.reopen(j)
 	flow.busy = j
+	if j.NotBefore.After(m.now) {
+		j.NotBefore = time.Time{}
+	}
 	j.State, j.DueAt, j.cooled, j.ended = jobs.StateClaimable, time.Time{}, time.Time{}, ""
 }
 
@@ -796,9 +801,7 @@ func (m *model) suspend(c *v1.OrderCommand) error {
 		return nil
 	}
 	j.Order, j.ModifiedAt = order, m.now
-	if j.State != jobs.StateClaimed {
-		j.State = jobs.StateSuspended
-	}
+	m.touch(j)
 	return nil
 }
 

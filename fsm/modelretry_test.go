@@ -26,9 +26,6 @@ func (m *model) goesOn(j *modelJob, flow *modelFlow, c *v1.Ending) (next jobs.On
 		failure = flow.Cause
 	}
 	next, due = j.Retry.After(j.Attempts+1, failure), m.now.Add(j.Retry.Wait(j.ID, j.Attempts+1))
-	if due.Equal(j.NotBefore) {
-		due = due.Add(1)
-	}
 	late := !j.Deadline.IsZero() && !due.Before(j.Deadline)
 	if next == jobs.FailureRetries && (late || flow != nil && outcome == jobs.OutcomeFailed) {
 		next = j.Retry.Last()

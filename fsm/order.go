@@ -22,9 +22,9 @@ func (t *txn) suspend(c *v1.OrderCommand) error {
 	switch {
 	case j.State.Finished():
 		return fmt.Errorf("cannot suspend job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
-	case isUnder(j, jobs.OrderCancel):
+	case j.isUnder(jobs.OrderCancel):
 		return fmt.Errorf("cannot suspend job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
-	case isUnder(j, jobs.OrderSuspend):
+	case j.isUnder(jobs.OrderSuspend):
 		return nil
 	}
 	j.Order = order
@@ -32,7 +32,7 @@ func (t *txn) suspend(c *v1.OrderCommand) error {
 		t.tellOwner(jobs.EventOrdered, j, order)
 		return nil
 	}
-	t.move(j, jobs.StateSuspended, j.DueAt)
+	t.placeJob(j)
 	t.event(jobs.EventSuspended, j, jobs.Event{Order: order, Reason: order.Reason})
 	return nil
 }
@@ -46,9 +46,9 @@ func (t *txn) resume(c *v1.OrderCommand) error {
 	switch {
 	case j.State.Finished():
 		return fmt.Errorf("cannot resume job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
-	case isUnder(j, jobs.OrderCancel):
+	case j.isUnder(jobs.OrderCancel):
 		return fmt.Errorf("cannot resume job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
-	case !isUnder(j, jobs.OrderSuspend):
+	case !j.isUnder(jobs.OrderSuspend):
 		return nil
 	}
 	j.Order = nil
@@ -56,8 +56,7 @@ func (t *txn) resume(c *v1.OrderCommand) error {
 		t.tellOwner(jobs.EventResumed, j, order)
 		return nil
 	}
-	to, due := t.waits(j, cooledAt(j))
-	t.move(j, to, due)
+	t.placeJob(j)
 	t.event(jobs.EventResumed, j, jobs.Event{Order: order, Reason: order.Reason})
 	return nil
 }
@@ -68,7 +67,7 @@ func (t *txn) cancel(c *v1.OrderCommand) error {
 	if err != nil {
 		return err
 	}
-	repeated := isUnder(j, jobs.OrderCancel) && j.Order.Revert == order.Revert
+	repeated := j.isUnder(jobs.OrderCancel) && j.Order.Revert == order.Revert
 	switch {
 	case repeated && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled || endedByOrder(j)):
 		return nil
@@ -122,12 +121,10 @@ func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, order *jobs.Standin
 // still cools: that owner's steps may not have noticed yet.
 func (t *txn) haveUndone(j *jobRecord, order *jobs.StandingOrder) {
 	j.Order, j.Held = order, false
-	cooled := time.Time{}
-	if j.end == endLost {
-		cooled = cooledAt(j)
+	if j.end != endLost {
+		j.cooled = time.Time{}
 	}
-	to, due := t.waits(j, cooled)
-	t.move(j, to, due)
+	t.placeJob(j)
 	t.event(jobs.EventOrdered, j, jobs.Event{Order: order, Reason: order.Reason})
 }
 
@@ -144,39 +141,11 @@ func (t *txn) ordered(c *v1.OrderCommand, kind jobs.OrderKind) (*jobRecord, *job
 	return j, &jobs.StandingOrder{Kind: kind, Revert: order.Revert, By: order.By, Reason: order.Reason, At: t.now}, nil
 }
 
-func isUnder(j *jobRecord, kind jobs.OrderKind) bool { return j.Order != nil && j.Order.Kind == kind }
-
 // tellOwner writes an order on a claimed job, for its owner to carry out.
 func (t *txn) tellOwner(kind jobs.EventKind, j *jobRecord, order *jobs.StandingOrder) {
 	j.ModifiedAt = t.now
-	t.saveJob(j)
+	t.putJob(j)
 	t.event(kind, j, jobs.Event{Owner: j.Claim.Owner, Token: j.Token, Order: order, Reason: order.Reason})
-}
-
-// waits is where a job stands that nobody owns and no suspension keeps, and that
-// is to cool until a time: held, if it is; otherwise until it has cooled and its
-// own time has come. What is to be undone need not wait for its time.
-func (t *txn) waits(j *jobRecord, cooled time.Time) (jobs.State, time.Time) {
-	due, to := cooled, jobs.StateCooling
-	if !j.NotBefore.Before(due) && !isUnder(j, jobs.OrderCancel) {
-		due, to = j.NotBefore, jobs.StateDelayed
-	}
-	if !due.After(t.now) {
-		due, to = time.Time{}, jobs.StateClaimable
-	}
-	if j.Held {
-		to = jobs.StateHeld
-	}
-	return to, due
-}
-
-// cooledAt is until when an unclaimed job has to cool; zero if it does not. Of
-// the two times that a job may wait for, only the later one is kept.
-func cooledAt(j *jobRecord) time.Time {
-	if j.DueAt.Equal(j.NotBefore) {
-		return time.Time{}
-	}
-	return j.DueAt
 }
 
 // remainder is what is left to do about a cancelled job that nobody owns.
@@ -211,16 +180,10 @@ func (t *txn) remains(j *jobRecord, order *jobs.StandingOrder) (remainder, *flow
 // its order says, or else where others can claim it after a delay. It tells
 // whether the job has been completed by that. The error is a fault.
 func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed bool, err error) {
-	cooled := time.Time{}
-	if delay > 0 {
-		cooled = t.after(delay)
+	if j.cooled = (time.Time{}); delay > 0 {
+		j.cooled = t.after(delay)
 	}
-	to, due := t.waits(j, cooled)
-	switch {
-	case isUnder(j, jobs.OrderSuspend):
-		t.move(j, jobs.StateSuspended, due)
-		return false, nil
-	case isUnder(j, jobs.OrderCancel):
+	if j.isUnder(jobs.OrderCancel) {
 		remains, flow, err := t.remains(j, j.Order)
 		if err != nil {
 			return false, err
@@ -229,7 +192,7 @@ func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed
 			return true, t.closeCancelled(j, flow, owner)
 		}
 	}
-	t.move(j, to, due)
+	t.placeJob(j)
 	return false, nil
 }
 
@@ -257,7 +220,7 @@ func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) error
 			t.event(jobs.EventFlow, j, jobs.Event{Token: j.Token, FlowState: string(flow.State)})
 		}
 	}
-	t.move(j, jobs.StateCompleted, time.Time{})
+	t.closeJob(j, jobs.StateCompleted)
 	t.event(jobs.EventCompleted, j, jobs.Event{
 		Owner: owner, Token: j.Token, Outcome: j.Outcome, Reason: j.Reason, Order: j.Order,
 	})

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -93,23 +92,14 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	if err := t.attach(j, work); err != nil {
 		return nil, err
 	}
-	t.takeKey(j)
-	t.keepDeadline(j)
 	t.notePosting(j)
-	for _, indexKey := range jobIndexKeys(&j.Job) {
-		t.put(tableJobIndex, indexKey, nil)
-	}
-	t.enter(j)
-	message := &t.messages.job
-	if t.answered {
-		message = new(v1.Job)
-	}
-	t.saveJobAs(message, j)
+	t.placeJob(j)
 	t.event(jobs.EventPosted, j, jobs.Event{})
 	if !t.answered {
 		return nil, nil
 	}
-	message.Details, message.Store, message.Lag = p.GetDetails(), p.GetStore(), nil
+	message := t.messages.takeJob()
+	message.Details, message.Store = p.GetDetails(), p.GetStore()
 	return message, nil
 }
 
@@ -122,10 +112,10 @@ func (t *txn) repeatedPost(id jobs.JobID, known, digest []byte) (existed bool, e
 }
 
 func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
-	j := &jobRecord{Job: jobs.Job{
+	j := &jobRecord{jobFacts: jobFacts{Job: jobs.Job{
 		ID: p.ID, Board: p.Board, Name: p.Name, Kind: p.Kind, Priority: p.Priority, NotBefore: p.NotBefore,
-		PostedAt: t.now, ModifiedAt: t.now,
-	}}
+		PostedAt: t.now,
+	}}}
 	if j.Board == "" {
 		j.Board = jobs.DefaultBoard
 	}
@@ -136,7 +126,7 @@ func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 	if !p.Deadline.IsZero() && !p.Deadline.After(t.now) {
 		return nil, &logbook.InvalidError{Field: "posting deadline", Reason: "has passed"}
 	}
-	j.Deadline, j.Retry, j.Retention = p.Deadline, p.Retry, p.Retention
+	j.Deadline, j.watched, j.Retry, j.Retention = p.Deadline, !p.Deadline.IsZero(), p.Retry, p.Retention
 	j.Held, j.Key, j.Tags, j.MaxCrashes = p.Hold, p.Key, p.Tags, p.MaxCrashes
 	if len(p.Labels) > 0 {
 		j.Labels = slices.Sorted(slices.Values(p.Labels))
@@ -144,8 +134,6 @@ func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 	if p.Front {
 		j.Front = t.Index
 	}
-	j.State, j.DueAt = t.waits(j, time.Time{})
-	t.noteClaimable(j, "")
 	if size := max(len(j.Board), len(j.Kind), len(j.Key), len(labelText(j.Labels))); size > maxKeyName {
 		return nil, &logbook.LimitError{Field: "posting board, kind, key or labels", Limit: maxKeyName, Size: int64(size), Unit: "bytes"}
 	}

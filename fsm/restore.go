@@ -25,15 +25,14 @@ func (t *txn) restore(c *v1.OrderCommand) error {
 	if err != nil {
 		return prefixed(fmt.Sprintf("cannot restore job %s", j.ID), err)
 	}
-	if isUnder(j, jobs.OrderSuspend) {
+	if j.isUnder(jobs.OrderSuspend) {
 		j.Order = nil
 	}
-	t.ageAnew(j)
 	if j.end == endConsumed {
 		j.end = endNone // its outcome is gone, and another one is not that which its owner said
 	}
-	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
-	t.setEvidence(j, nil)
+	t.reopenJob(j)
+	j.watched = j.Deadline.After(t.now)
 	if flow != nil {
 		flow.job, flow.last = j.Sequence, j.Sequence
 		t.saveFlow(flow)
@@ -41,9 +40,6 @@ func (t *txn) restore(c *v1.OrderCommand) error {
 	completed, err := t.settle(j, 0, "")
 	if err != nil || completed {
 		return err
-	}
-	if j.Deadline.After(t.now) {
-		t.keepDeadline(j)
 	}
 	t.event(jobs.EventRestored, j, jobs.Event{Order: order, Reason: order.Reason})
 	return nil
@@ -96,10 +92,6 @@ func (t *txn) purge(c *v1.OrderCommand) error {
 	if !j.State.Finished() {
 		return fmt.Errorf("cannot purge job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
 	}
-	row, err := t.finishOf(j)
-	if err != nil {
-		return err
-	}
 	t.event(jobs.EventPurged, j, jobs.Event{Order: order, Outcome: j.Outcome, Reason: cmp.Or(order.Reason, j.Reason)})
-	return t.sweepJob(row)
+	return t.sweepJob(j)
 }

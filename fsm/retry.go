@@ -44,7 +44,7 @@ type sequel struct {
 func (t *txn) sequel(p *parting, outcome jobs.Outcome) (*sequel, error) {
 	j, policy := p.job, p.job.Retry
 	failed := outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed
-	if policy == nil || !failed || isUnder(j, jobs.OrderCancel) {
+	if policy == nil || !failed || j.isUnder(jobs.OrderCancel) {
 		return nil, nil
 	}
 	failure, err := t.failureOf(p)
@@ -56,9 +56,6 @@ func (t *txn) sequel(p *parting, outcome jobs.Outcome) (*sequel, error) {
 	}
 	s := &sequel{outcome: outcome, failure: failure, failed: j.Attempts + 1}
 	s.due = policy.Wait(j.ID, s.failed)
-	if t.after(s.due).Equal(j.NotBefore) {
-		s.due++ // else it could not be told from a job that only waits for that time
-	}
 	next := policy.After(s.failed, failure)
 	switch {
 	case next != jobs.FailureRetries:
@@ -220,7 +217,7 @@ func (t *txn) giveUp(j *jobRecord, flow *flowRecord, order *jobs.StandingOrder) 
 	t.saveFlow(flow)
 	j.Order, j.Outcome = order, jobs.OutcomeFailed
 	j.Held, j.Parked = false, false
-	t.move(j, jobs.StateCompleted, time.Time{})
+	t.closeJob(j, jobs.StateCompleted)
 	t.event(jobs.EventCompleted, j, jobs.Event{Token: j.Token, Outcome: j.Outcome, Reason: order.Reason, Order: order})
 	return nil
 }

@@ -146,7 +146,7 @@ func (t *txn) crash(j *jobRecord, how lapse) error {
 	if maxCrashes > 0 && j.Crashes >= maxCrashes {
 		j.Reason = fmt.Sprintf("its owner vanished %d times; the last was %s", j.Crashes, owner)
 		t.setEvidence(j, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
-		t.move(j, jobs.StateTrashed, time.Time{})
+		t.closeJob(j, jobs.StateTrashed)
 		t.event(jobs.EventTrashed, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
 		if err := t.detach(j); err != nil {
 			return err

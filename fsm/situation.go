@@ -52,8 +52,8 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error
 // who takes it: those of its queue, as far as jobs.MaxAhead. It tells the
 // priority with which the job would count for as much as the first one.
 func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority, err error) {
-	_, queue := queueKey(queueOf(j))
-	where, own := claimableKey(j)
+	_, queue := queueKey(queueOf(&j.jobFacts))
+	where, own := claimableKey(&j.jobFacts)
 	cursor := v.cursor(where)
 	for key, _ := cursor.Seek(queue); key != nil && count < jobs.MaxAhead && bytes.Compare(key, own) < 0; key, _ = cursor.Next() {
 		if count++; count > 1 {

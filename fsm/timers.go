@@ -52,7 +52,7 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 		if j.State == jobs.StateCooling {
 			kind = jobs.EventCooled
 		}
-		t.move(j, jobs.StateClaimable, time.Time{})
+		t.placeJob(j)
 		t.event(kind, j, jobs.Event{})
 	}
 	return counted(len(late)+len(due), moreLate || more), nil
@@ -110,7 +110,11 @@ func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
 		if i > 0 && t.removable() <= 0 {
 			return counted(i, true), nil
 		}
-		if err := t.sweepJob(row); err != nil {
+		j, err := t.job(row.sequence)
+		if err == nil {
+			err = t.sweepJob(j)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -139,8 +143,6 @@ func (r *retention) givesUpOwn(finished uint64, key []byte) bool {
 
 // finishedRow is one row of the finished jobs.
 type finishedRow struct {
-	table    table
-	key      []byte
 	sequence uint64
 	at       time.Time
 }
@@ -165,7 +167,7 @@ func (v *view) givenUp(policy retention, l ledger, most int) (rows []finishedRow
 func (v *view) givenUpIn(where table, policy retention, finished uint64, most int) (rows []finishedRow, more bool, err error) {
 	cursor := v.cursor(where)
 	for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
-		row, err := decodeFinished(where, key, value)
+		row, err := decodeFinished(value)
 		if err != nil {
 			return nil, false, err
 		}
@@ -185,12 +187,12 @@ func (v *view) givenUpIn(where table, policy retention, finished uint64, most in
 	return rows, false, nil
 }
 
-func decodeFinished(where table, key, value []byte) (finishedRow, error) {
+func decodeFinished(value []byte) (finishedRow, error) {
 	if len(value) != sequenceSize+dueTimeSize {
 		return finishedRow{}, corrupt("a finished job is stored in %d bytes", len(value))
 	}
 	at, err := timeOfKey(value[sequenceSize:])
-	return finishedRow{table: where, key: bytes.Clone(key), sequence: binary.BigEndian.Uint64(value), at: at}, err
+	return finishedRow{sequence: binary.BigEndian.Uint64(value), at: at}, err
 }
 
 // Sweepable tells whether a sweep with this policy would remove anything if it
@@ -214,15 +216,10 @@ func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (b
 }
 
 // sweepJob removes a finished job, and its book with the last job of it.
-func (t *txn) sweepJob(row finishedRow) error {
-	j, err := t.job(row.sequence)
-	if err != nil {
-		return err
-	}
+func (t *txn) sweepJob(j *jobRecord) error {
 	if err := t.removeJob(j); err != nil {
 		return err
 	}
-	t.deleteFinish(row)
 	if j.Book.IsZero() {
 		return nil
 	}

@@ -32,6 +32,7 @@ var fast = []string{
 	"Entry", "Result",
 	"AtomDetail", "Attempt", "Board", "Book", "Drain", "Entity", "Event", "Failure", "FlowDetail", "Intervention", "Job",
 	"JobError", "Posting", "Schedule", "Session", "SlotRecord", "Counters",
+	"JobRow", "PostingRow",
 	"CarryRequest", "CarryResponse", "PostRequest", "PostResponse", "GetJobRequest", "GetJobResponse", "WaitJobRequest", "WaitJobResponse",
 	"ClaimResponse", "ClaimNextRequest", "ClaimNextResponse", "ExecuteRequest", "ExecuteResponse", "KeepAliveRequest", "Done",
 	"GetFlowRequest", "GetFlowResponse",

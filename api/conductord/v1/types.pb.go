@@ -1645,9 +1645,6 @@ type Job struct {
 	Attempted   string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // how the last of these ended that has not ended the job
 	Parked      bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy, for a person
 	Retention   *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
-	// Only where a job is stored: by how many steps its board had raised whoever
-	// waited from the beginning, when this job became claimable first.
-	Lag *int64 `protobuf:"varint,42,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
 	// Only where one job was asked for: what an unfinished job counts for at that
 	// moment, if its board ages jobs or did once.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
@@ -1963,13 +1960,6 @@ func (x *Job) GetRetention() *durationpb.Duration {
 		return x.Retention
 	}
 	return nil
-}
-
-func (x *Job) GetLag() int64 {
-	if x != nil && x.Lag != nil {
-		return *x.Lag
-	}
-	return 0
 }
 
 func (x *Job) GetEffectivePriority() int32 {
@@ -4799,7 +4789,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\xad\f\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\x8e\f\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4845,14 +4835,12 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\battempts\x183 \x01(\rR\battempts\x12\x1c\n" +
 	"\tattempted\x184 \x01(\tR\tattempted\x12\x16\n" +
 	"\x06parked\x185 \x01(\bR\x06parked\x127\n" +
-	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x15\n" +
-	"\x03lag\x18* \x01(\x03H\x00R\x03lag\x88\x01\x01\x122\n" +
-	"\x12effective_priority\x18< \x01(\x11H\x01R\x11effectivePriority\x88\x01\x01\x1aN\n" +
+	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x122\n" +
+	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01\x1aN\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01B\x06\n" +
-	"\x04_lagB\x15\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01B\x15\n" +
 	"\x13_effective_priority\"\x9b\x03\n" +
 	"\bJobError\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x10\n" +

@@ -1722,13 +1722,6 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x92
 	}
-	if m.Lag != nil {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(*m.Lag))
-		i--
-		dAtA[i] = 0x2
-		i--
-		dAtA[i] = 0xd0
-	}
 	if m.Size != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Size))
 		i--
@@ -5383,9 +5376,6 @@ func (m *Job) SizeVT() (n int) {
 	}
 	if m.Size != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Size))
-	}
-	if m.Lag != nil {
-		n += 2 + protohelpers.SizeOfVarint(uint64(*m.Lag))
 	}
 	if m.Retry != nil {
 		l = m.Retry.SizeVT()
@@ -12598,26 +12588,6 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 42:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Lag", wireType)
-			}
-			var v int64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Lag = &v
 		case 50:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Retry", wireType)

@@ -1,0 +1,123 @@
+package fsm
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// jobIndexFor finds the index that leads to the fewest jobs. Where there is none,
+// it is the jobs themselves.
+func jobIndexFor(q *jobs.Query) (where table, prefix []byte) {
+	name := func(indexKey byte, name string) (table, []byte) {
+		return tableJobIndex, errorIndexKey(indexKey, name[:min(len(name), maxKeyName)])
+	}
+	switch {
+	case q.Key != "":
+		return name(byKey, q.Key)
+	case q.ErrorType != "":
+		return name(byType, q.ErrorType)
+	case len(q.Tags) > 0:
+		return name(byTag, q.Tags[0])
+	case len(q.States) == 1 && q.States[0] == jobs.StateTrashed:
+		return name(byTrashed, "")
+	}
+	return tableJob, nil
+}
+
+// scansJobs tells whether a listing has to leave out jobs to which its index
+// leads.
+func scansJobs(q *jobs.Query, where table) bool {
+	filters := len(q.Tags)
+	for _, given := range []bool{
+		q.Board != "", len(q.States) > 0, q.Kind != "", q.Key != "", q.Name != "", len(q.Outcomes) > 0, q.ErrorType != "",
+		!q.PostedFrom.IsZero() || !q.PostedTo.IsZero(), !q.FinishedFrom.IsZero() || !q.FinishedTo.IsZero(),
+	} {
+		if given {
+			filters++
+		}
+	}
+	return filters > 1 || (filters > 0 && where == tableJob)
+}
+
+// jobs reads a page of jobs by an index, in the order of their posting.
+func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
+	where, prefix := jobIndexFor(&query)
+	page := jobs.Page{Scans: scansJobs(&query, where)}
+	if len(query.Outcomes) > 0 && len(query.States) == 0 {
+		query.States = []jobs.State{jobs.StateCompleted} // no other has an outcome
+	}
+	wanted := stateFilter(query.States)
+	examined, size, last := 0, 0, query.After
+	cursor := v.cursor(where)
+	if query.After+1 == 0 {
+		return page, nil
+	}
+	key, value := cursor.Seek(append(bytes.Clone(prefix), sequenceKey(query.After+1)...))
+	for ; bytes.HasPrefix(key, prefix) && len(key) == len(prefix)+sequenceSize; key, value = cursor.Next() {
+		if len(page.Jobs) >= limit || examined >= maxExamined || size >= maxPageBytes {
+			page.Next = last
+			return page, nil
+		}
+		examined++
+		var err error
+		if last, err = sequenceAtEnd(key); err != nil {
+			return jobs.Page{}, err
+		}
+		if where != tableJob {
+			value = v.get(tableJob, key[len(prefix):])
+		}
+		job, own, err := v.listed(&query, last, value, wanted)
+		if err != nil {
+			return jobs.Page{}, err
+		}
+		if own > 0 {
+			size += own
+			page.Jobs = append(page.Jobs, job)
+		}
+	}
+	return page, nil
+}
+
+// listed reads a job for a listing, and how many bytes it takes as stored; 0 if
+// the listing does not ask for it.
+func (v *view) listed(query *jobs.Query, sequence uint64, value []byte, wanted [stateCount]bool) (jobs.Job, int, error) {
+	if len(value) < jobPrefixSize || int(value[1]) >= len(wanted) {
+		return jobs.Job{}, 0, corrupt("job %d is stored without its state", sequence)
+	}
+	if !wanted[value[1]] {
+		return jobs.Job{}, 0, nil
+	}
+	j, err := decodeJob(value)
+	if err != nil || !v.selects(query, &j.Job) {
+		return jobs.Job{}, 0, err
+	}
+	job, err := v.withEvidence(j.Job)
+	return job, len(value) + len(v.get(tableEvidence, sequenceKey(sequence))), err
+}
+
+// selects tells whether a listing asks for a job, as far as its state does not
+// say so already.
+func (v *view) selects(query *jobs.Query, j *jobs.Job) bool {
+	for _, tag := range query.Tags {
+		if !slices.Contains(j.Tags, tag) {
+			return false
+		}
+	}
+	return is(query.Board, j.Board) && is(query.Kind, j.Kind) && is(query.Key, j.Key) && strings.Contains(j.Name, query.Name) &&
+		(len(query.Outcomes) == 0 || slices.Contains(query.Outcomes, j.Outcome)) &&
+		within(j.PostedAt, query.PostedFrom, query.PostedTo) && within(j.FinishedAt, query.FinishedFrom, query.FinishedTo) &&
+		(query.ErrorType == "" || v.hasError(j, query.ErrorType))
+}
+
+func (v *view) hasError(j *jobs.Job, kind string) bool {
+	return len(kind) <= maxKeyName && v.get(tableJobIndex, jobIndexKey(byType, kind, j.Sequence)) != nil
+}
+
+// within tells whether a moment lies in a time. No moment lies in any.
+func within(at, from, to time.Time) bool {
+	return (from.IsZero() || !at.Before(from)) && (to.IsZero() || !at.IsZero() && at.Before(to))
+}
