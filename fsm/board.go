@@ -28,7 +28,7 @@ func (v *view) board(name string) (board jobs.BoardStatus, found bool, err error
 	if value == nil {
 		return jobs.BoardStatus{Name: name}, name == jobs.DefaultBoard, nil
 	}
-	board, err = decode(value, &v1.Board{}, command.BoardFromProto)
+	board, err = decodeBoard(name, value)
 	if err == nil && v.heads != nil {
 		v.heads.keep(board)
 	}
@@ -81,7 +81,14 @@ func (t *txn) saveBoard(board *jobs.BoardStatus) {
 		t.put(tableBoardCount, boardCountKey, sequenceKey(t.boardCount()+1))
 	}
 	delete(t.heads, board.Name)
-	t.putMessage(tableBoard, []byte(board.Name), nil, command.BoardHeadToProto(board))
+	head := command.BoardHeadToProto(board)
+	t.putMessage(tableBoard, []byte(board.Name), nil, &v1.BoardRow{CreatedAt: head.CreatedAt, Limits: head.Limits, Pause: head.Pause, Ageing: head.Ageing})
+}
+
+func decodeBoard(name string, value []byte) (jobs.BoardStatus, error) {
+	return decode(value, &v1.BoardRow{}, func(row *v1.BoardRow) (jobs.BoardStatus, error) {
+		return command.BoardFromProto(&v1.Board{Name: name, CreatedAt: row.GetCreatedAt(), Limits: row.GetLimits(), Pause: row.GetPause(), Ageing: row.GetAgeing()})
+	})
 }
 
 // roomForBoard refuses a board that would be one too many.
@@ -309,7 +316,7 @@ func (m *Machine) BoardList(after string, limit int, now time.Time) ([]jobs.Boar
 				return nil
 			}
 			size += len(value)
-			board, err := decode(value, &v1.Board{}, command.BoardFromProto)
+			board, err := decodeBoard(string(key), value)
 			if err != nil {
 				return err
 			}

@@ -103,9 +103,9 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 			ID: given.ID, Book: book, Name: given.Name, Factory: logbook.Factory{Name: given.Factory.Name},
 			State: logbook.FlowPending, CreatedAt: t.now, UpdatedAt: t.now,
 		}}
-		body := bodyOf(given)
+		body := *given
 		body.Cause = nil
-		return &plannedFlow{record: fresh, body: body, isNew: true, save: true}, nil
+		return &plannedFlow{record: fresh, body: &body, isNew: true, save: true}, nil
 	}
 	if record.Book != book {
 		return nil, fmt.Errorf("%w: flow %s is in book %s", logbook.ErrConflict, given.ID, record.Book)
@@ -123,9 +123,9 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 		return nil, fmt.Errorf("%w: flow %s is that of an unfinished job and cannot be changed", logbook.ErrConflict, given.ID)
 	}
 	record.Name, record.Factory.Name, record.UpdatedAt = given.Name, given.Factory.Name, t.now
-	changed := bodyOf(given)
+	changed := *given
 	changed.Cause = body.Cause
-	return &plannedFlow{record: record, body: changed, save: true}, nil
+	return &plannedFlow{record: record, body: &changed, save: true}, nil
 }
 
 // samePlan tells whether two flows say the same about what is to be done.
@@ -212,7 +212,7 @@ func (t *txn) writeBook(plan *bookPlan) error {
 			t.saveFlow(planned.record)
 		}
 		if planned.body != nil {
-			t.saveFlowBody(planned.record.ID, planned.body)
+			t.saveFlowBody(planned.body)
 		}
 	}
 	return nil

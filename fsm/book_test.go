@@ -17,7 +17,7 @@ func TestSaveBookMerges(t *testing.T) {
 	r.harmless(saveBook(book("b", "one")))
 	r.now = r.now.Add(time.Second)
 	more := book("b", "two")
-	more.Name, more.Meta = "renamed", map[string]*v1.Value{"k": value(`"v"`)}
+	more.Name, more.Meta = "renamed", []*v1.NamedValue{{Name: "k", Value: value(`"v"`)}}
 	r.ok(saveBook(more))
 	saved, err := r.Book(bookID("b"))
 	if err != nil {
@@ -32,7 +32,7 @@ func TestSaveBookMerges(t *testing.T) {
 func TestSaveBookRules(t *testing.T) {
 	changed := func(of string) *v1.Command {
 		b := book("book of "+of, "flow of "+of)
-		b.Flows[0].Store["a"] = value("9")
+		b.Flows[0].Store[0].Value = value("9")
 		return saveBook(b)
 	}
 	same := func(of string) *v1.Command { return saveBook(book("book of "+of, "flow of "+of)) }

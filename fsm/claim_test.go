@@ -210,7 +210,7 @@ func TestClaimNextFitsIntoAnAnswer(t *testing.T) {
 	r.ok(open("ann"))
 	large := value(`"` + strings.Repeat("x", 250<<10) + `"`)
 	postings := []*v1.Posting{
-		{Id: id("huge"), Name: "huge", Kind: "k", Store: map[string]*v1.Value{"a": large, "b": large, "c": large, "d": large, "e": large}},
+		{Id: id("huge"), Name: "huge", Kind: "k", Store: []*v1.NamedValue{{Name: "a", Value: large}, {Name: "b", Value: large}, {Name: "c", Value: large}, {Name: "d", Value: large}, {Name: "e", Value: large}}},
 	}
 	for i := range 6 {
 		p := flowPosting(fmt.Sprint(i))
@@ -220,7 +220,7 @@ func TestClaimNextFitsIntoAnAnswer(t *testing.T) {
 		case 1:
 			p.Book.Flows[0].Factory.Args = large
 		case 2:
-			p.Book.Meta = map[string]*v1.Value{"m": large}
+			p.Book.Meta = []*v1.NamedValue{{Name: "m", Value: large}}
 		}
 		postings = append(postings, p)
 	}

@@ -135,7 +135,7 @@ func (c *census) row(t table, key, value []byte) error {
 	case tableClaim:
 		return c.countClaim(key, value)
 	case tableFlow:
-		record, err := decodeFlow(value)
+		record, err := decodeFlow(logbook.FlowID{UUID: [idSize]byte(key)}, value)
 		if err != nil {
 			return err
 		}

@@ -1,20 +1,19 @@
 package fsm
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/google/uuid"
 )
 
 // flowRecord is the small, changing part of a flow: without what was planned
 // and Cause, which are its body, without Definition and Atoms, and with nothing
 // but the token of its last intervention, which is what an update is judged by.
-// As stored it is the sequence of its last job, with the highest bit set if
-// that is finished, the number of its atoms, and then the message.
 type flowRecord struct {
 	logbook.FlowDetail
 	job   uint64 // sequence of the unfinished job that refers to the flow; 0: none
@@ -22,41 +21,41 @@ type flowRecord struct {
 	atoms uint32
 }
 
-const (
-	flowPrefixSize = 8 + 4
-	jobIsFinished  = 1 << 63
-)
-
 func (t *txn) saveFlow(f *flowRecord) {
-	small := f.FlowDetail
-	small.Factory.Args, small.Store, small.Meta, small.Targets, small.OnChange = nil, nil, nil, nil, ""
-	small.Cause, small.Definition, small.Atoms = nil, nil, nil
-	if n := len(small.Interventions); n > 0 {
-		small.Interventions = []logbook.Intervention{{Token: small.Interventions[n-1].Token}}
+	row := &v1.FlowRow{
+		Book: f.Book.UUID[:], Name: f.Name, Factory: f.Factory.Name, State: string(f.State),
+		CreatedAt: command.TimeToProto(f.CreatedAt), UpdatedAt: command.TimeToProto(f.UpdatedAt),
+		Fence: command.TokenToProto(f.Fence), Sequence: f.Sequence, Ended: command.TokenToProto(f.Ended), Begun: command.TokenToProto(f.Begun),
+		Job: f.job, LastJob: f.last, Atoms: f.atoms,
 	}
-	job := f.job
-	if job == 0 && f.last != 0 {
-		job = f.last | jobIsFinished
+	if n := len(f.Interventions); n > 0 {
+		row.Intervened, row.Intervention = true, command.TokenToProto(f.Interventions[n-1].Token)
 	}
-	prefix := binary.BigEndian.AppendUint32(sequenceKey(job), f.atoms)
-	t.putMessage(tableFlow, f.ID.UUID[:], prefix, command.FlowDetailToProto(&small))
+	t.putMessage(tableFlow, f.ID.UUID[:], nil, row)
 }
 
-func decodeFlow(value []byte) (*flowRecord, error) {
-	if len(value) < flowPrefixSize {
-		return nil, corrupt("a stored flow has %d bytes", len(value))
-	}
-	detail, err := decode(value[flowPrefixSize:], &v1.FlowDetail{}, command.FlowDetailFromProto)
+func decodeFlow(id logbook.FlowID, value []byte) (*flowRecord, error) {
+	record, err := decode(value, &v1.FlowRow{}, flowFromProto)
 	if err != nil {
 		return nil, err
 	}
-	record := &flowRecord{FlowDetail: detail, atoms: binary.BigEndian.Uint32(value[8:])}
-	record.last = binary.BigEndian.Uint64(value)
-	if record.last&jobIsFinished == 0 {
-		record.job = record.last
-	}
-	record.last &^= jobIsFinished
+	record.ID = id
 	return record, nil
+}
+
+func flowFromProto(row *v1.FlowRow) (*flowRecord, error) {
+	book, badBook := uuid.FromBytes(row.GetBook())
+	created, badCreation := command.TimeFromProto("flow created_at", row.GetCreatedAt())
+	updated, badUpdate := command.TimeFromProto("flow updated_at", row.GetUpdatedAt())
+	f := &flowRecord{FlowDetail: logbook.FlowDetail{
+		Book: logbook.BookID{UUID: book}, Name: row.GetName(), Factory: logbook.Factory{Name: row.GetFactory()}, State: logbook.FlowState(row.GetState()),
+		CreatedAt: created, UpdatedAt: updated, Sequence: row.GetSequence(), Fence: command.TokenFromProto(row.GetFence()),
+		Ended: command.TokenFromProto(row.GetEnded()), Begun: command.TokenFromProto(row.GetBegun()),
+	}, job: row.GetJob(), last: row.GetLastJob(), atoms: row.GetAtoms()}
+	if row.GetIntervened() {
+		f.Interventions = []logbook.Intervention{{Token: command.TokenFromProto(row.GetIntervention())}}
+	}
+	return f, errors.Join(badBook, badCreation, badUpdate)
 }
 
 // flow reads a flow; nil if there is none.
@@ -65,7 +64,7 @@ func (v *view) flow(id logbook.FlowID) (*flowRecord, error) {
 	if value == nil {
 		return nil, nil
 	}
-	return decodeFlow(value)
+	return decodeFlow(id, value)
 }
 
 // existingFlow reads a flow that something stored refers to.
@@ -85,23 +84,27 @@ func (v *view) flowBody(f *flowRecord) (*logbook.FlowDetail, error) {
 	if value == nil {
 		return &whole, nil
 	}
-	body, err := decode(value, &v1.FlowDetail{}, command.FlowDetailFromProto)
-	if err != nil {
-		return nil, err
+	body := &v1.FlowBodyRow{}
+	if err := command.DecodeMessage(value, body); err != nil {
+		return nil, corrupt("cannot decode the body of flow %s: %w", f.ID, err)
 	}
-	whole.Factory.Args, whole.Store, whole.Meta, whole.Cause = body.Factory.Args, body.Store, body.Meta, body.Cause
-	whole.Targets, whole.OnChange = body.Targets, body.OnChange
+	whole.Factory.Args, whole.Targets, whole.OnChange = command.ValueFromProto(body.GetArgs()), body.GetTargets(), logbook.ChangePolicy(body.GetOnChange())
+	whole.Store, whole.Meta = command.ValuesFromProto(body.GetStore()), command.ValuesFromProto(body.GetMeta())
+	whole.Cause = command.FailureFromProto(body.GetCause())
 	return &whole, nil
 }
 
-// saveFlowBody writes the body of a flow; an empty one is not kept.
-func (t *txn) saveFlowBody(id logbook.FlowID, body *logbook.FlowDetail) {
-	empty := len(body.Factory.Args) == 0 && len(body.Store) == 0 && len(body.Meta) == 0 && body.Cause == nil
-	if empty && len(body.Targets) == 0 && body.OnChange == "" {
-		t.delete(tableFlowBody, id.UUID[:])
+// saveFlowBody writes what a flow's record does not hold; an empty body is not kept.
+func (t *txn) saveFlowBody(f *logbook.FlowDetail) {
+	body := &v1.FlowBodyRow{
+		Args: command.ValueToProto(f.Factory.Args), Store: command.ValuesToProto(f.Store), Meta: command.ValuesToProto(f.Meta),
+		Cause: command.FailureToProto(f.Cause), Targets: f.Targets, OnChange: string(f.OnChange),
+	}
+	if command.SizeOf(body) == 0 {
+		t.delete(tableFlowBody, f.ID.UUID[:])
 		return
 	}
-	t.putMessage(tableFlowBody, id.UUID[:], nil, command.FlowDetailToProto(body))
+	t.putMessage(tableFlowBody, f.ID.UUID[:], nil, body)
 }
 
 // hasBegun tells whether something of a flow may have been done that could be
@@ -277,7 +280,7 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) error {
 			return err
 		}
 		body.Cause = plan.flow.Cause
-		t.saveFlowBody(plan.flow.ID, bodyOf(body))
+		t.saveFlowBody(body)
 	}
 	if plan.definition != nil {
 		t.saveDefinition(plan.flow.ID, plan.definition)
@@ -293,18 +296,10 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) error {
 	return nil
 }
 
-// bodyOf leaves out of a flow what its record holds.
-func bodyOf(f *logbook.FlowDetail) *logbook.FlowDetail {
-	return &logbook.FlowDetail{
-		Factory: logbook.Factory{Args: f.Factory.Args}, Store: f.Store, Meta: f.Meta, Cause: f.Cause,
-		Targets: f.Targets, OnChange: f.OnChange,
-	}
-}
-
 // saveDefinition writes what a flow was built as. It has a row of its own: it
 // is long, and hardly ever changes.
 func (t *txn) saveDefinition(id logbook.FlowID, definition *logbook.Definition) {
-	t.putMessage(tableDefinition, id.UUID[:], nil, command.FlowDetailToProto(&logbook.FlowDetail{Definition: definition}))
+	t.putMessage(tableDefinition, id.UUID[:], nil, command.DefinitionToProto(definition))
 }
 
 // definition reads what a flow was built as, and how many bytes that takes; nil
@@ -314,8 +309,11 @@ func (v *view) definition(id logbook.FlowID) (definition *logbook.Definition, si
 	if value == nil {
 		return nil, 0, nil
 	}
-	detail, err := decode(value, &v1.FlowDetail{}, command.FlowDetailFromProto)
-	return detail.Definition, len(value), err
+	stored := &v1.Definition{}
+	if err := command.DecodeMessage(value, stored); err != nil {
+		return nil, 0, corrupt("cannot decode the definition of flow %s: %w", id, err)
+	}
+	return command.DefinitionFromProto(stored), len(value), nil
 }
 
 // flowEvent tells which states changed; an update that changes none is silent.

@@ -49,7 +49,7 @@ func TestListsAreReadByPages(t *testing.T) {
 	r.do(opened...)
 	for i := range entities {
 		r.do(register(fmt.Sprint(i%7), &v1.Entity{
-			Kind: []string{"conductor", "b", "a"}[i%3], Name: fmt.Sprint("e", i), Metadata: map[string]*v1.Value{"m": value(kib16)},
+			Kind: []string{"conductor", "b", "a"}[i%3], Name: fmt.Sprint("e", i), Metadata: []*v1.NamedValue{{Name: "m", Value: value(kib16)}},
 		}))
 	}
 	for i := range drains {

@@ -85,7 +85,7 @@ func TestPostEachForItself(t *testing.T) {
 func TestPostWithBookIsOneWrite(t *testing.T) {
 	r := newRig(t)
 	p := flowPosting("trip")
-	p.Details, p.Store = value(`{"z":1, "a":[ 2]}`), map[string]*v1.Value{"x": value(`1.0`)}
+	p.Details, p.Store = value(`{"z":1, "a":[ 2]}`), []*v1.NamedValue{{Name: "x", Value: value(`1.0`)}}
 	p.Board, p.Priority = "orders", 7
 	r.posted(p)
 	repeat := r.harmless(post(proto.Clone(p).(*v1.Posting)))
@@ -115,7 +115,7 @@ func TestPostWithBookIsOneWrite(t *testing.T) {
 func TestPostAnswersWithTheJob(t *testing.T) {
 	r := newRig(t)
 	whole := flowPosting("trip")
-	whole.Details, whole.Store = value(`{"z":1}`), map[string]*v1.Value{"x": value(`1.0`)}
+	whole.Details, whole.Store = value(`{"z":1}`), []*v1.NamedValue{{Name: "x", Value: value(`1.0`)}}
 	whole.Tags, whole.Labels, whole.Key = []string{"t"}, []string{"b", "a"}, "k"
 	held := posting("held", "k")
 	held.Hold = true

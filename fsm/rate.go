@@ -64,14 +64,14 @@ func (r *rate) spans(now time.Time) jobs.BoardRate {
 	}
 }
 
-func (r *rate) message() *v1.TallyRate {
+func (r *rate) message() *v1.CountersRate {
 	if *r == (rate{}) {
 		return nil
 	}
-	return &v1.TallyRate{Slot: r.slot, Counts: r.counts[:]}
+	return &v1.CountersRate{Slot: r.slot, Counts: r.counts[:]}
 }
 
-func rateFromProto(message *v1.TallyRate) (rate, error) {
+func rateFromProto(message *v1.CountersRate) (rate, error) {
 	r := rate{slot: message.GetSlot()}
 	if n := len(message.GetCounts()); message != nil && int64(n) != rateSlots || r.slot < 0 {
 		return rate{}, fmt.Errorf("a rate has %d spans, the latest of which is %d", n, r.slot)

@@ -203,7 +203,7 @@ func book(name string, flows ...string) *v1.Book {
 	for _, flow := range flows {
 		b.Flows = append(b.Flows, &v1.FlowDetail{
 			Id: id(flow), Name: flow, Factory: &v1.Factory{Name: "test", Args: value(`{"of":"` + flow + `"}`)},
-			Store: map[string]*v1.Value{"b": value(`2`), "a": value(` 1`)},
+			Store: []*v1.NamedValue{{Name: "a", Value: value(` 1`)}, {Name: "b", Value: value(`2`)}},
 		})
 	}
 	return b

@@ -134,7 +134,7 @@ func TestRegister(t *testing.T) {
 	r := newRig(t)
 	entity := func(name string, most uint32) *v1.Entity {
 		return &v1.Entity{Kind: "conductor", Name: name, Boards: []string{"default"}, MaxJobs: most,
-			Metadata: map[string]*v1.Value{"z": value("1"), "a": value("2")}}
+			Metadata: []*v1.NamedValue{{Name: "a", Value: value("2")}, {Name: "z", Value: value("1")}}}
 	}
 	r.refused(register("ann", entity("one", 1)), "session_expired")
 	r.ok(open("ann"))

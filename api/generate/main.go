@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"go/ast"
 	"go/format"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/bufbuild/protocompile"
@@ -30,21 +32,13 @@ var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
 // vtproto: it takes a fraction of the time that protobuf's tables take.
 var fast = []string{
 	"Entry", "Result",
-	"AtomDetail", "Attempt", "Board", "Book", "Drain", "Entity", "Event", "Failure", "FlowDetail", "Intervention", "Job",
-	"JobError", "Posting", "Schedule", "Session", "SlotRecord", "Counters",
-	"JobRow", "PostingRow",
+	"AtomDetail", "Attempt", "Book", "Drain", "Entity", "Event", "Failure", "FlowDetail", "Intervention", "Job",
+	"JobError", "Posting", "Schedule", "Session", "SlotRecord",
+	"JobRow", "PostingRow", "FlowRow", "FlowBodyRow", "BoardRow", "Counters",
 	"CarryRequest", "CarryResponse", "PostRequest", "PostResponse", "GetJobRequest", "GetJobResponse", "WaitJobRequest", "WaitJobResponse",
 	"ClaimResponse", "ClaimNextRequest", "ClaimNextResponse", "ExecuteRequest", "ExecuteResponse", "KeepAliveRequest", "Done",
 	"GetFlowRequest", "GetFlowResponse",
 }
-
-// unordered is how vtproto goes through a map while it writes it, from its
-// end to its beginning: in Go's order, which is another each time. ordered
-// writes the keys in their order. State and digests are the same on every
-// node only so.
-var unordered = regexp.MustCompile(`for k := range (m\.\w+) \{`)
-
-const ordered = "for _, k := range slices.Backward(slices.Sorted(maps.Keys($1))) {"
 
 func main() {
 	root := "api"
@@ -181,9 +175,9 @@ func write(root string, files []*pluginpb.CodeGeneratorResponse_File) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		content, err := orderMaps([]byte(file.GetContent()))
+		content, err := withoutUnused(file.GetContent())
 		if err != nil {
-			return fmt.Errorf("cannot order the maps of %s: %w", path, err)
+			return fmt.Errorf("cannot read the code of %s: %w", path, err)
 		}
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return err
@@ -192,12 +186,24 @@ func write(root string, files []*pluginpb.CodeGeneratorResponse_File) error {
 	return nil
 }
 
-// orderMaps makes the code of a file write maps in the order of their keys.
-func orderMaps(content []byte) ([]byte, error) {
-	if !unordered.Match(content) {
-		return content, nil
+// withoutUnused removes the methods of vtproto that nobody here calls: messages are
+// written into memory of the caller's, by MarshalToSizedBufferVT.
+func withoutUnused(content string) ([]byte, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "", content, parser.ParseComments)
+	if err != nil {
+		return nil, err
 	}
-	content = unordered.ReplaceAll(content, []byte(ordered))
-	content = bytes.Replace(content, []byte("import (\n"), []byte("import (\n\tmaps \"maps\"\n\tslices \"slices\"\n"), 1)
-	return format.Source(content)
+	var kept bytes.Buffer
+	from := 0
+	for _, declared := range file.Decls {
+		method, ok := declared.(*ast.FuncDecl)
+		if !ok || method.Name.Name != "MarshalVT" && method.Name.Name != "MarshalToVT" {
+			continue
+		}
+		kept.WriteString(content[from:files.Position(method.Pos()).Offset])
+		from = files.Position(method.End()).Offset
+	}
+	kept.WriteString(content[from:])
+	return format.Source(kept.Bytes())
 }

@@ -48,7 +48,7 @@ func TestCheckNamesTheBadField(t *testing.T) {
 		{"post", "posting name", func(c *v1.Command) { c.GetPost().Postings[1].Name = "" }},
 		{"post", "posting board", func(c *v1.Command) { c.GetPost().Postings[1].Board = tooLong }},
 		{"post", "posting details", func(c *v1.Command) { c.GetPost().Postings[0].Details = value(`{`) }},
-		{"post", "posting store.x", func(c *v1.Command) { c.GetPost().Postings[0].Store["x"] = &v1.Value{} }},
+		{"post", "posting store.x", func(c *v1.Command) { c.GetPost().Postings[0].Store = []*v1.NamedValue{{Name: "x"}} }},
 		{"post", "posting kind", func(c *v1.Command) { c.GetPost().Postings[0].Kind = "k" }},
 		{"post", "posting key", func(c *v1.Command) { c.GetPost().Postings[1].Key = "a\nb" }},
 		{"post", "posting tags", func(c *v1.Command) { c.GetPost().Postings[1].Tags = []string{"a", "a"} }},

@@ -163,7 +163,7 @@ func mutated(t *rapid.T, data []byte) []byte {
 // TestDecodeCopies: nothing of a message is a part of the bytes that it was read
 // from, which a call or a page of a file may hold.
 func TestDecodeCopies(t *testing.T) {
-	want := &v1.Posting{Name: "name", Details: &v1.Value{Json: []byte(`{"a":1}`)}, Store: map[string]*v1.Value{"key": {Json: []byte("7")}}}
+	want := &v1.Posting{Name: "name", Details: &v1.Value{Json: []byte(`{"a":1}`)}, Store: []*v1.NamedValue{{Name: "key", Value: &v1.Value{Json: []byte("7")}}}}
 	data := marshal(t, want)
 	got := &v1.Posting{}
 	if err := command.DecodeMessage(data, got); err != nil {

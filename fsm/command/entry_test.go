@@ -48,7 +48,7 @@ func postOf(p ...*v1.Posting) *v1.Command {
 func TestDecodeEntryRefuses(t *testing.T) {
 	good := encode(t, entryOf(samples()...))
 	newerValue := samplePosting()
-	newerValue.Store["a"].ProtoReflect().SetUnknown(withField(nil))
+	newerValue.Store[0].Value.ProtoReflect().SetUnknown(withField(nil))
 	for _, row := range []struct {
 		name string
 		data []byte

@@ -28,7 +28,7 @@ func FlowDetailToProto(f *logbook.FlowDetail) *v1.FlowDetail {
 
 		Targets:    f.Targets,
 		OnChange:   string(f.OnChange),
-		Definition: definitionToProto(f.Definition),
+		Definition: DefinitionToProto(f.Definition),
 	}
 	for i := range f.Interventions {
 		message.Interventions = append(message.Interventions, InterventionToProto(&f.Interventions[i]))
@@ -60,7 +60,7 @@ func FlowDetailFromProto(message *v1.FlowDetail) (logbook.FlowDetail, error) {
 
 		Targets:    message.GetTargets(),
 		OnChange:   logbook.ChangePolicy(message.GetOnChange()),
-		Definition: definitionFromProto(message.GetDefinition()),
+		Definition: DefinitionFromProto(message.GetDefinition()),
 	}
 	for _, intervention := range message.GetInterventions() {
 		converted, err := InterventionFromProto(intervention)
@@ -76,14 +76,16 @@ func FlowDetailFromProto(message *v1.FlowDetail) (logbook.FlowDetail, error) {
 	return f, nil
 }
 
-func definitionToProto(d *logbook.Definition) *v1.Definition {
+// DefinitionToProto converts what a flow was built as; nil stays nil.
+func DefinitionToProto(d *logbook.Definition) *v1.Definition {
 	if d == nil {
 		return nil
 	}
 	return &v1.Definition{Hash: d.Hash, Packed: d.Packed}
 }
 
-func definitionFromProto(message *v1.Definition) *logbook.Definition {
+// DefinitionFromProto converts what a flow was built as; nil stays nil.
+func DefinitionFromProto(message *v1.Definition) *logbook.Definition {
 	if message == nil {
 		return nil
 	}

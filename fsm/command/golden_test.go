@@ -38,10 +38,10 @@ func value(text string) *v1.Value { return &v1.Value{Json: []byte(text)} }
 
 func sampleBook() *v1.Book {
 	return &v1.Book{
-		Id: bookA, Name: "trip to Zürich", Meta: map[string]*v1.Value{"by": value(`"ann"`), "at": value(`7`)},
+		Id: bookA, Name: "trip to Zürich", Meta: []*v1.NamedValue{{Name: "at", Value: value(`7`)}, {Name: "by", Value: value(`"ann"`)}},
 		Flows: []*v1.FlowDetail{{
 			Id: flowA, Book: bookA, Name: "travel", Factory: &v1.Factory{Name: "travel", Args: value(`{"legs":2}`)},
-			Store: map[string]*v1.Value{"from": value(`"Basel"`)}, State: "PENDING",
+			Store: []*v1.NamedValue{{Name: "from", Value: value(`"Basel"`)}}, State: "PENDING",
 		}},
 	}
 }
@@ -49,7 +49,7 @@ func sampleBook() *v1.Book {
 func samplePosting() *v1.Posting {
 	return &v1.Posting{
 		Id: jobA, Board: "default", Name: "book a trip", Priority: -100, Book: sampleBook(), Flow: flowA,
-		Details: value(`{"customer":17}`), Store: map[string]*v1.Value{"b": value(`1`), "a": value(`2`), "c": value(`[]`)},
+		Details: value(`{"customer":17}`), Store: []*v1.NamedValue{{Name: "a", Value: value(`2`)}, {Name: "b", Value: value(`1`)}, {Name: "c", Value: value(`[]`)}},
 		NotBefore: timestamppb.New(entryTime.Add(time.Minute)),
 	}
 }
@@ -121,7 +121,7 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_CloseSession{CloseSession: &v1.CloseSessionCommand{Session: sessionA}}},
 		{Kind: &v1.Command_Register{Register: &v1.RegisterCommand{Session: sessionA, Entity: &v1.Entity{
 			Kind: "conductor", Name: "node1", Boards: []string{"default"}, JobKinds: []string{"travel"}, MaxJobs: 4, Labels: []string{"gpu"},
-			Host: "h1", Pid: 4711, Metadata: map[string]*v1.Value{"zone": value(`"a"`)},
+			Host: "h1", Pid: 4711, Metadata: []*v1.NamedValue{{Name: "zone", Value: value(`"a"`)}},
 		}}}},
 		{Kind: &v1.Command_SaveBook{SaveBook: sampleBook()}},
 		{Kind: &v1.Command_UpdateFlow{UpdateFlow: sampleUpdate()}},
@@ -192,7 +192,7 @@ func samples() []*v1.Command {
 func sampleSchedule() *v1.Schedule {
 	return &v1.Schedule{
 		Id: nonceA, Board: "night", Name: "backup", Rule: "30 2 * * *", Zone: "Europe/Berlin", Overlap: "queue",
-		Posting: &v1.Posting{Kind: "backup", Priority: 5, Store: map[string]*v1.Value{"disk": value(`"a"`)}},
+		Posting: &v1.Posting{Kind: "backup", Priority: 5, Store: []*v1.NamedValue{{Name: "disk", Value: value(`"a"`)}}},
 		Missed:  "window", MissedWindow: durationpb.New(time.Hour),
 		Start: timestamppb.New(entryTime), End: timestamppb.New(entryTime.Add(24 * time.Hour)),
 	}

@@ -70,8 +70,8 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 }
 
 // PostingDigest tells a repeat of a posting from another posting under the
-// same id: it is the SHA-256 of the posting's deterministic encoding, in which
-// the order of map entries plays no part. An empty board counts as the default
+// same id: it is the SHA-256 of the posting's encoding, in which the order in which
+// named values were given plays no part: they are sorted. An empty board counts as the default
 // one, since both say the same; it is filled in for the moment, so nobody else
 // may use the posting meanwhile. Protobuf promises that encoding for one build
 // only, so a test pins a digest: it is state, and must not change.
@@ -82,6 +82,12 @@ func PostingDigest(memory []byte, p *v1.Posting) (digest [DigestSize]byte, again
 	if p.Board == "" {
 		p.Board = jobs.DefaultBoard
 		defer func() { p.Board = "" }()
+	}
+	sortValues(p.GetStore())
+	sortValues(p.GetBook().GetMeta())
+	for _, flow := range p.GetBook().GetFlows() {
+		sortValues(flow.GetStore())
+		sortValues(flow.GetMeta())
 	}
 	encoded, err := AppendMessage(memory[:0], p, p.SizeVT())
 	if err != nil {

@@ -17,7 +17,7 @@ func UpdateToProto(u *logbook.Update) *v1.Update {
 		State:    string(u.State),
 		Cause:    FailureToProto(u.Cause),
 
-		Definition: definitionToProto(u.Definition),
+		Definition: DefinitionToProto(u.Definition),
 	}
 	for i := range u.Atoms {
 		message.Atoms = append(message.Atoms, AtomChangeToProto(&u.Atoms[i]))
@@ -35,7 +35,7 @@ func UpdateFromProto(message *v1.Update) (logbook.Update, error) {
 		State:    word(&r, "update state", message.GetState(), knownFlowState),
 		Cause:    FailureFromProto(message.GetCause()),
 
-		Definition: definitionFromProto(message.GetDefinition()),
+		Definition: DefinitionFromProto(message.GetDefinition()),
 	}
 	for _, change := range message.GetAtoms() {
 		converted, err := AtomChangeFromProto(change)

@@ -2,6 +2,8 @@ package command
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -26,26 +28,34 @@ func ValueFromProto(value *v1.Value) json.RawMessage {
 	return value.GetJson()
 }
 
-// ValuesToProto converts named values.
-func ValuesToProto(values logbook.Values) map[string]*v1.Value {
+// ValuesToProto converts named values, in the order of their names.
+func ValuesToProto(values logbook.Values) []*v1.NamedValue {
 	if len(values) == 0 {
 		return nil
 	}
-	messages := make(map[string]*v1.Value, len(values))
-	for name, value := range values {
-		messages[name] = &v1.Value{Json: value}
+	messages := make([]*v1.NamedValue, 0, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		messages = append(messages, &v1.NamedValue{Name: name, Value: &v1.Value{Json: values[name]}})
 	}
 	return messages
 }
 
+// sortValues puts named values into the order of their names.
+func sortValues(values []*v1.NamedValue) {
+	byName := func(a, b *v1.NamedValue) int { return strings.Compare(a.GetName(), b.GetName()) }
+	if !slices.IsSortedFunc(values, byName) {
+		slices.SortStableFunc(values, byName)
+	}
+}
+
 // ValuesFromProto converts named values.
-func ValuesFromProto(messages map[string]*v1.Value) logbook.Values {
+func ValuesFromProto(messages []*v1.NamedValue) logbook.Values {
 	if len(messages) == 0 {
 		return nil
 	}
 	values := make(logbook.Values, len(messages))
-	for name, message := range messages {
-		values[name] = ValueFromProto(message)
+	for _, message := range messages {
+		values[message.GetName()] = ValueFromProto(message.GetValue())
 	}
 	return values
 }

@@ -26,7 +26,7 @@ func TestBriefAnswers(t *testing.T) {
 	posting := func() *conductordv1.Posting {
 		return &conductordv1.Posting{
 			Id: jobs.NewJobID().String(), Name: "j", Kind: "k", Details: &conductordv1.Value{Json: []byte(`1`)},
-			Store: map[string]*conductordv1.Value{"a": {Json: []byte(`2`)}},
+			Store: []*conductordv1.NamedValue{{Name: "a", Value: &conductordv1.Value{Json: []byte(`2`)}}},
 		}
 	}
 	known := posting()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,7 @@ import (
 // JSONCodec is the JSON form of the API's messages: protojson with the field
 // names of the .proto files, in which a conductord.v1.Value stands as the JSON
 // value that it holds, byte for byte, and tokens and positions as text
-// ("GENERATION-INDEX", "INDEX-ITEM"). Names are also accepted in lowerCamelCase;
+// ("GENERATION-INDEX", "INDEX-ITEM"), and a list of named values as an object. Names are also accepted in lowerCamelCase;
 // a name that the message does not have is refused.
 //
 // A null in the place of a Value is the value null, not an absent one.
@@ -45,7 +46,7 @@ func (JSONCodec) Marshal(message any) ([]byte, error) {
 	if err := json.Compact(&tight, loose); err != nil {
 		return nil, fmt.Errorf("internal error: protojson wrote no JSON: %w", err)
 	}
-	return rewrite(tight.Bytes(), m.ProtoReflect().Descriptor(), fromProtoJSON)
+	return rewrite(tight.Bytes(), m.ProtoReflect().Descriptor(), false)
 }
 
 // Unmarshal reads a message.
@@ -57,7 +58,7 @@ func (JSONCodec) Unmarshal(data []byte, message any) error {
 	if err := checkJSON(data); err != nil {
 		return err
 	}
-	wrapped, err := rewrite(data, m.ProtoReflect().Descriptor(), toProtoJSON)
+	wrapped, err := rewrite(data, m.ProtoReflect().Descriptor(), true)
 	if err != nil {
 		return err
 	}
@@ -127,10 +128,6 @@ var forms = map[protoreflect.FullName]form{
 	"conductord.v1.Position": pairForm("index", "item"),
 }
 
-func fromProtoJSON(f form, out *bytes.Buffer, data []byte) error { return f.from(out, data) }
-
-func toProtoJSON(f form, out *bytes.Buffer, data []byte) error { return f.to(out, data) }
-
 // pairForm writes a message of two numbers as the text "FIRST-SECOND".
 func pairForm(first, second string) form {
 	return form{
@@ -192,10 +189,11 @@ func unwrapValue(out *bytes.Buffer, wrapped []byte) error {
 	return nil
 }
 
-// rewrite copies the JSON form of a message and passes every message with a form of ours in it
-// through change. The data are valid JSON of bounded depth.
-func rewrite(data []byte, message protoreflect.MessageDescriptor, change func(form, *bytes.Buffer, []byte) error) ([]byte, error) {
-	w := walker{data: data, change: change}
+// rewrite copies the JSON form of a message, with every message that has a form of
+// ours in the other form: that of protojson when it is read, ours when it was written.
+// The data are valid JSON of bounded depth.
+func rewrite(data []byte, message protoreflect.MessageDescriptor, reads bool) ([]byte, error) {
+	w := walker{data: data, reads: reads}
 	w.out.Grow(len(data) + len(data)/2)
 	if err := w.message(message); err != nil {
 		return nil, err
@@ -206,10 +204,10 @@ func rewrite(data []byte, message protoreflect.MessageDescriptor, change func(fo
 // walker goes over JSON data once, copying as it goes. Each of its methods
 // starts before a JSON value and ends behind it.
 type walker struct {
-	data   []byte
-	at     int
-	out    bytes.Buffer
-	change func(form, *bytes.Buffer, []byte) error
+	data  []byte
+	at    int
+	out   bytes.Buffer
+	reads bool // from our form to that of protojson
 }
 
 // message copies a message of the given type. A value that is not the object that
@@ -217,7 +215,10 @@ type walker struct {
 func (w *walker) message(kind protoreflect.MessageDescriptor) error {
 	if ours, ok := forms[kind.FullName()]; ok {
 		w.peek()
-		return w.change(ours, &w.out, w.next())
+		if w.reads {
+			return ours.to(&w.out, w.next())
+		}
+		return ours.from(&w.out, w.next())
 	}
 	switch {
 	case w.peek() != '{' || kind.FullName().Parent() == "google.protobuf":
@@ -238,9 +239,14 @@ func (w *walker) message(kind protoreflect.MessageDescriptor) error {
 
 // field copies the value of a field, which may be a list or a map.
 func (w *walker) field(field protoreflect.FieldDescriptor) error {
+	named := field.IsList() && field.Message() != nil && field.Message().FullName() == "conductord.v1.NamedValue"
 	switch {
-	case field.IsMap() && field.MapValue().Message() != nil && w.peek() == '{':
-		return w.members('{', '}', func(string) error { return w.message(field.MapValue().Message()) })
+	case named && w.reads && w.peek() == '{':
+		return w.readNamed(field)
+	case named && w.reads && w.peek() != 'n':
+		return &logbook.InvalidError{Field: field.TextName(), Reason: "not an object of names and values"}
+	case named && !w.reads:
+		return w.writeNamed()
 	case field.IsMap() || field.Message() == nil:
 		w.out.Write(w.next())
 		return nil
@@ -253,34 +259,86 @@ func (w *walker) field(field protoreflect.FieldDescriptor) error {
 	return w.message(field.Message())
 }
 
+// readNamed turns an object into the list of named values that protojson reads.
+func (w *walker) readNamed(field protoreflect.FieldDescriptor) error {
+	var names []string
+	w.out.WriteByte('[')
+	err := w.each('}', func(name string, quoted []byte) error {
+		if slices.Contains(names, name) {
+			return &logbook.InvalidError{Field: field.TextName(), Reason: fmt.Sprintf("duplicate name %.64q", name)}
+		}
+		names = append(names, name)
+		fmt.Fprintf(&w.out, `{"name":%s,"value":`, quoted)
+		err := w.message(field.Message().Fields().ByName("value").Message())
+		w.out.WriteByte('}')
+		return err
+	})
+	w.out.WriteByte(']')
+	return err
+}
+
+// writeNamed turns the list that protojson wrote into an object.
+func (w *walker) writeNamed() error {
+	var named []struct{ Name, Value json.RawMessage }
+	if err := json.Unmarshal(w.next(), &named); err != nil {
+		return fmt.Errorf("internal error: protojson wrote no list of named values: %w", err)
+	}
+	w.out.WriteByte('{')
+	for i, one := range named {
+		if i > 0 {
+			w.out.WriteByte(',')
+		}
+		w.out.WriteString(cmp.Or(string(one.Name), `""`)) // protojson leaves an empty name out
+		w.out.WriteByte(':')
+		if err := unwrapValue(&w.out, []byte(cmp.Or(string(one.Value), "{}"))); err != nil {
+			return err
+		}
+	}
+	w.out.WriteByte('}')
+	return nil
+}
+
 // members copies an object or an array, and calls member for each value in
 // it, with its key in an object.
 func (w *walker) members(opening, closing byte, member func(key string) error) error {
+	w.out.WriteByte(opening)
+	err := w.each(closing, func(key string, quoted []byte) error {
+		if quoted != nil {
+			w.out.Write(quoted)
+			w.out.WriteByte(':')
+		}
+		return member(key)
+	})
+	w.out.WriteByte(closing)
+	return err
+}
+
+// each goes over an object or an array, and calls member before each value, which
+// member copies. In an object it gets the key too. Commas are copied.
+func (w *walker) each(closing byte, member func(key string, quoted []byte) error) error {
 	w.peek()
 	w.at++
-	w.out.WriteByte(opening)
 	for w.peek() != closing {
 		if w.peek() == ',' {
 			w.at++
 			w.out.WriteByte(',')
 		}
 		var key string
-		if opening == '{' {
-			quoted := w.next()
+		var quoted []byte
+		if closing == '}' {
+			w.peek()
+			quoted = w.next()
 			if err := json.Unmarshal(quoted, &key); err != nil {
 				return fmt.Errorf("internal error: key %.64q: %w", quoted, err)
 			}
 			w.peek()
 			w.at++ // the colon
-			w.out.Write(quoted)
-			w.out.WriteByte(':')
 		}
-		if err := member(key); err != nil {
+		if err := member(key, quoted); err != nil {
 			return err
 		}
 	}
 	w.at++
-	w.out.WriteByte(closing)
 	return nil
 }
 

@@ -22,24 +22,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-func (m *Entry) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *Entry) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *Entry) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -72,24 +54,6 @@ func (m *Entry) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Command) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *Command) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *Command) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -114,11 +78,6 @@ func (m *Command) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Command_Post) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *Command_Post) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
 	if m.Post != nil {
@@ -132,10 +91,6 @@ func (m *Command_Post) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_Claim) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_Claim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -152,10 +107,6 @@ func (m *Command_Claim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_ClaimNext) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_ClaimNext) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -170,10 +121,6 @@ func (m *Command_ClaimNext) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x1a
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_Consume) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_Consume) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -190,10 +137,6 @@ func (m *Command_Consume) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_Abandon) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_Abandon) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -208,10 +151,6 @@ func (m *Command_Abandon) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x2a
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_Trash) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_Trash) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -228,10 +167,6 @@ func (m *Command_Trash) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_OpenSession) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_OpenSession) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -246,10 +181,6 @@ func (m *Command_OpenSession) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x3a
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_CloseSession) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_CloseSession) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -266,10 +197,6 @@ func (m *Command_CloseSession) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_Register) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_Register) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -284,10 +211,6 @@ func (m *Command_Register) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x4a
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_SaveBook) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_SaveBook) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -304,10 +227,6 @@ func (m *Command_SaveBook) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_UpdateFlow) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_UpdateFlow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -322,10 +241,6 @@ func (m *Command_UpdateFlow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x5a
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_DestroyBook) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_DestroyBook) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -342,10 +257,6 @@ func (m *Command_DestroyBook) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_Suspend) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_Suspend) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -360,10 +271,6 @@ func (m *Command_Suspend) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x6a
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_Resume) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_Resume) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -380,10 +287,6 @@ func (m *Command_Resume) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_Cancel) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_Cancel) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -398,10 +301,6 @@ func (m *Command_Cancel) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x7a
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_CreateBoard) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_CreateBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -420,10 +319,6 @@ func (m *Command_CreateBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_LimitBoard) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_LimitBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -440,10 +335,6 @@ func (m *Command_LimitBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x8a
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_PauseBoard) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_PauseBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -462,10 +353,6 @@ func (m *Command_PauseBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_ResumeBoard) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_ResumeBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -482,10 +369,6 @@ func (m *Command_ResumeBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x9a
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_Change) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_Change) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -504,10 +387,6 @@ func (m *Command_Change) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_Intervene) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_Intervene) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -524,10 +403,6 @@ func (m *Command_Intervene) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xaa
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_DrainConductor) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_DrainConductor) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -546,10 +421,6 @@ func (m *Command_DrainConductor) MarshalToSizedBufferVT(dAtA []byte) (int, error
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_UndrainConductor) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_UndrainConductor) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -566,10 +437,6 @@ func (m *Command_UndrainConductor) MarshalToSizedBufferVT(dAtA []byte) (int, err
 		dAtA[i] = 0xba
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_Restore) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_Restore) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -588,10 +455,6 @@ func (m *Command_Restore) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_Purge) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_Purge) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -608,10 +471,6 @@ func (m *Command_Purge) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xca
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_ExtendClaim) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_ExtendClaim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -630,10 +489,6 @@ func (m *Command_ExtendClaim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_AgeBoard) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_AgeBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -650,10 +505,6 @@ func (m *Command_AgeBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xda
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_DeleteSchedule) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_DeleteSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -672,10 +523,6 @@ func (m *Command_DeleteSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_PauseSchedule) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_PauseSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -692,10 +539,6 @@ func (m *Command_PauseSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 		dAtA[i] = 0xea
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_DeleteBoard) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_DeleteBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -714,10 +557,6 @@ func (m *Command_DeleteBoard) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_BeginLeadership) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_BeginLeadership) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -734,10 +573,6 @@ func (m *Command_BeginLeadership) MarshalToSizedBufferVT(dAtA []byte) (int, erro
 		dAtA[i] = 0x82
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_ExpireSession) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_ExpireSession) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -756,10 +591,6 @@ func (m *Command_ExpireSession) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_WakeDue) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_WakeDue) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -776,10 +607,6 @@ func (m *Command_WakeDue) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x92
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_Sweep) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_Sweep) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -798,10 +625,6 @@ func (m *Command_Sweep) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_ExpireClaim) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_ExpireClaim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -818,10 +641,6 @@ func (m *Command_ExpireClaim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xf2
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_SaveSchedule) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_SaveSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -840,10 +659,6 @@ func (m *Command_SaveSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_ResumeSchedule) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_ResumeSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -860,10 +675,6 @@ func (m *Command_ResumeSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error
 		dAtA[i] = 0xea
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Command_FireSchedule) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Command_FireSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -882,10 +693,6 @@ func (m *Command_FireSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_RunSchedule) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_RunSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -903,10 +710,6 @@ func (m *Command_RunSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Command_BackfillSchedule) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Command_BackfillSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -923,23 +726,6 @@ func (m *Command_BackfillSchedule) MarshalToSizedBufferVT(dAtA []byte) (int, err
 		dAtA[i] = 0x82
 	}
 	return len(dAtA) - i, nil
-}
-func (m *PostCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *PostCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *PostCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -967,24 +753,6 @@ func (m *PostCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *ClaimCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *ClaimCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *ClaimCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1021,24 +789,6 @@ func (m *ClaimCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *ClaimNextCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *ClaimNextCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *ClaimNextCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1122,24 +872,6 @@ func (m *ClaimNextCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *ExtendClaimCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *ExtendClaimCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *ExtendClaimCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -1182,24 +914,6 @@ func (m *ExtendClaimCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *CloseSessionCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *CloseSessionCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *CloseSessionCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -1220,24 +934,6 @@ func (m *CloseSessionCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *RegisterCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *RegisterCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *RegisterCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1272,24 +968,6 @@ func (m *RegisterCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *DestroyBookCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *DestroyBookCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *DestroyBookCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -1310,24 +988,6 @@ func (m *DestroyBookCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *OrderCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *OrderCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *OrderCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1376,24 +1036,6 @@ func (m *OrderCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *BeginLeadershipCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *BeginLeadershipCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *BeginLeadershipCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -1414,24 +1056,6 @@ func (m *BeginLeadershipCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *ExpireSessionCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *ExpireSessionCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *ExpireSessionCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1474,24 +1098,6 @@ func (m *ExpireSessionCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *ExpireClaimCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *ExpireClaimCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *ExpireClaimCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1551,24 +1157,6 @@ func (m *ExpireClaimCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *WakeDueCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *WakeDueCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *WakeDueCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -1592,24 +1180,6 @@ func (m *WakeDueCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x8
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *SweepCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *SweepCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *SweepCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1652,24 +1222,6 @@ func (m *SweepCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *DeleteScheduleCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *DeleteScheduleCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *DeleteScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -1697,24 +1249,6 @@ func (m *DeleteScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *BoardCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *BoardCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *BoardCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1753,24 +1287,6 @@ func (m *BoardCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *AgeBoardCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *AgeBoardCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *AgeBoardCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -1801,24 +1317,6 @@ func (m *AgeBoardCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *DrainCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *DrainCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *DrainCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1877,24 +1375,6 @@ func (m *DrainCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *LimitBoardCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *LimitBoardCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *LimitBoardCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -1925,24 +1405,6 @@ func (m *LimitBoardCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *PauseScheduleCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *PauseScheduleCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *PauseScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -1986,24 +1448,6 @@ func (m *PauseScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *SaveScheduleCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *SaveScheduleCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *SaveScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -2066,24 +1510,6 @@ func (m *SaveScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *ResumeScheduleCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *ResumeScheduleCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *ResumeScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -2136,24 +1562,6 @@ func (m *ResumeScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *FireScheduleCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *FireScheduleCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *FireScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -2210,24 +1618,6 @@ func (m *FireScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *RunScheduleCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *RunScheduleCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *RunScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -2269,24 +1659,6 @@ func (m *RunScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *BackfillScheduleCommand) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *BackfillScheduleCommand) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *BackfillScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -2349,24 +1721,6 @@ func (m *BackfillScheduleCommand) MarshalToSizedBufferVT(dAtA []byte) (int, erro
 	return len(dAtA) - i, nil
 }
 
-func (m *Result) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *Result) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *Result) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -2401,11 +1755,6 @@ func (m *Result) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Result_Post) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *Result_Post) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
 	if m.Post != nil {
@@ -2419,10 +1768,6 @@ func (m *Result_Post) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x12
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Result_Claim) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Result_Claim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -2439,10 +1784,6 @@ func (m *Result_Claim) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Result_Session) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Result_Session) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -2457,10 +1798,6 @@ func (m *Result_Session) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x22
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Result_Count) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Result_Count) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -2477,10 +1814,6 @@ func (m *Result_Count) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Result_Intervene) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Result_Intervene) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	i := len(dAtA)
@@ -2495,10 +1828,6 @@ func (m *Result_Intervene) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x32
 	}
 	return len(dAtA) - i, nil
-}
-func (m *Result_Schedule) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Result_Schedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -2515,23 +1844,6 @@ func (m *Result_Schedule) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	}
 	return len(dAtA) - i, nil
 }
-func (m *Done) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *Done) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
 
 func (m *Done) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
@@ -2546,24 +1858,6 @@ func (m *Done) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		copy(dAtA[i:], m.unknownFields)
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *PostResult) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *PostResult) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *PostResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -2591,24 +1885,6 @@ func (m *PostResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *Posted) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *Posted) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Posted) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -2663,24 +1939,6 @@ func (m *Posted) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *ClaimResult) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *ClaimResult) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *ClaimResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -2706,24 +1964,6 @@ func (m *ClaimResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *Granted) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *Granted) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *Granted) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
@@ -2758,24 +1998,6 @@ func (m *Granted) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *CountResult) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *CountResult) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *CountResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -2806,24 +2028,6 @@ func (m *CountResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *InterveneResult) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *InterveneResult) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
-}
-
 func (m *InterveneResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
@@ -2844,24 +2048,6 @@ func (m *InterveneResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
-}
-
-func (m *ScheduleResult) MarshalVT() (dAtA []byte, err error) {
-	if m == nil {
-		return nil, nil
-	}
-	size := m.SizeVT()
-	dAtA = make([]byte, size)
-	n, err := m.MarshalToSizedBufferVT(dAtA[:size])
-	if err != nil {
-		return nil, err
-	}
-	return dAtA[:n], nil
-}
-
-func (m *ScheduleResult) MarshalToVT(dAtA []byte) (int, error) {
-	size := m.SizeVT()
-	return m.MarshalToSizedBufferVT(dAtA[:size])
 }
 
 func (m *ScheduleResult) MarshalToSizedBufferVT(dAtA []byte) (int, error) {

@@ -105,7 +105,7 @@ func (x *JobRow) GetLag() int64 {
 type PostingRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Details       *Value                 `protobuf:"bytes,1,opt,name=details,proto3" json:"details,omitempty"`
-	Store         map[string]*Value      `protobuf:"bytes,2,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Store         []*NamedValue          `protobuf:"bytes,2,rep,name=store,proto3" json:"store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,9 +147,458 @@ func (x *PostingRow) GetDetails() *Value {
 	return nil
 }
 
-func (x *PostingRow) GetStore() map[string]*Value {
+func (x *PostingRow) GetStore() []*NamedValue {
 	if x != nil {
 		return x.Store
+	}
+	return nil
+}
+
+// FlowRow is the small, changing part of a flow.
+type FlowRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Book          []byte                 `protobuf:"bytes,1,opt,name=book,proto3" json:"book,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Factory       string                 `protobuf:"bytes,3,opt,name=factory,proto3" json:"factory,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	Fence         *Token                 `protobuf:"bytes,7,opt,name=fence,proto3" json:"fence,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Ended         *Token                 `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	Begun         *Token                 `protobuf:"bytes,10,opt,name=begun,proto3" json:"begun,omitempty"`
+	Intervened    bool                   `protobuf:"varint,11,opt,name=intervened,proto3" json:"intervened,omitempty"`          // there are interventions
+	Intervention  *Token                 `protobuf:"bytes,12,opt,name=intervention,proto3" json:"intervention,omitempty"`       // of the last intervention that waits to be carried out
+	Job           uint64                 `protobuf:"varint,13,opt,name=job,proto3" json:"job,omitempty"`                        // sequence of the unfinished job that refers to the flow; 0: none
+	LastJob       uint64                 `protobuf:"varint,14,opt,name=last_job,json=lastJob,proto3" json:"last_job,omitempty"` // sequence of the last job that referred to it; 0: none ever did
+	Atoms         uint32                 `protobuf:"varint,15,opt,name=atoms,proto3" json:"atoms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlowRow) Reset() {
+	*x = FlowRow{}
+	mi := &file_conductord_v1_store_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowRow) ProtoMessage() {}
+
+func (x *FlowRow) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_store_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowRow.ProtoReflect.Descriptor instead.
+func (*FlowRow) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *FlowRow) GetBook() []byte {
+	if x != nil {
+		return x.Book
+	}
+	return nil
+}
+
+func (x *FlowRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FlowRow) GetFactory() string {
+	if x != nil {
+		return x.Factory
+	}
+	return ""
+}
+
+func (x *FlowRow) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *FlowRow) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *FlowRow) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *FlowRow) GetFence() *Token {
+	if x != nil {
+		return x.Fence
+	}
+	return nil
+}
+
+func (x *FlowRow) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *FlowRow) GetEnded() *Token {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *FlowRow) GetBegun() *Token {
+	if x != nil {
+		return x.Begun
+	}
+	return nil
+}
+
+func (x *FlowRow) GetIntervened() bool {
+	if x != nil {
+		return x.Intervened
+	}
+	return false
+}
+
+func (x *FlowRow) GetIntervention() *Token {
+	if x != nil {
+		return x.Intervention
+	}
+	return nil
+}
+
+func (x *FlowRow) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *FlowRow) GetLastJob() uint64 {
+	if x != nil {
+		return x.LastJob
+	}
+	return 0
+}
+
+func (x *FlowRow) GetAtoms() uint32 {
+	if x != nil {
+		return x.Atoms
+	}
+	return 0
+}
+
+// FlowBodyRow is what was planned of a flow, and why it reverts or has failed.
+type FlowBodyRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Args          *Value                 `protobuf:"bytes,1,opt,name=args,proto3" json:"args,omitempty"`
+	Store         []*NamedValue          `protobuf:"bytes,2,rep,name=store,proto3" json:"store,omitempty"`
+	Meta          []*NamedValue          `protobuf:"bytes,3,rep,name=meta,proto3" json:"meta,omitempty"`
+	Cause         *Failure               `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
+	Targets       []string               `protobuf:"bytes,5,rep,name=targets,proto3" json:"targets,omitempty"`
+	OnChange      string                 `protobuf:"bytes,6,opt,name=on_change,json=onChange,proto3" json:"on_change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlowBodyRow) Reset() {
+	*x = FlowBodyRow{}
+	mi := &file_conductord_v1_store_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowBodyRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowBodyRow) ProtoMessage() {}
+
+func (x *FlowBodyRow) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_store_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowBodyRow.ProtoReflect.Descriptor instead.
+func (*FlowBodyRow) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *FlowBodyRow) GetArgs() *Value {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *FlowBodyRow) GetStore() []*NamedValue {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
+func (x *FlowBodyRow) GetMeta() []*NamedValue {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *FlowBodyRow) GetCause() *Failure {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
+}
+
+func (x *FlowBodyRow) GetTargets() []string {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *FlowBodyRow) GetOnChange() string {
+	if x != nil {
+		return x.OnChange
+	}
+	return ""
+}
+
+// BoardRow is a board without what is counted of it.
+type BoardRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Limits        *BoardLimits           `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	Pause         *BoardPause            `protobuf:"bytes,3,opt,name=pause,proto3" json:"pause,omitempty"`
+	Ageing        *BoardAgeing           `protobuf:"bytes,4,opt,name=ageing,proto3" json:"ageing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoardRow) Reset() {
+	*x = BoardRow{}
+	mi := &file_conductord_v1_store_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardRow) ProtoMessage() {}
+
+func (x *BoardRow) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_store_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
+func (*BoardRow) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BoardRow) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *BoardRow) GetLimits() *BoardLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *BoardRow) GetPause() *BoardPause {
+	if x != nil {
+		return x.Pause
+	}
+	return nil
+}
+
+func (x *BoardRow) GetAgeing() *BoardAgeing {
+	if x != nil {
+		return x.Ageing
+	}
+	return nil
+}
+
+// Counters are the numbers of a board or of a part of it. Counts by state are in the
+// order of jobs.States.
+type Counters struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []uint64               `protobuf:"varint,1,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Posted        *CountersRate          `protobuf:"bytes,3,opt,name=posted,proto3" json:"posted,omitempty"`
+	Finished      *CountersRate          `protobuf:"bytes,4,opt,name=finished,proto3" json:"finished,omitempty"`
+	Debt          uint64                 `protobuf:"varint,5,opt,name=debt,proto3" json:"debt,omitempty"`       // of the bucket that bounds postings a second
+	Charged       int64                  `protobuf:"varint,6,opt,name=charged,proto3" json:"charged,omitempty"` // when the debt was what it is; Unix nanoseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Counters) Reset() {
+	*x = Counters{}
+	mi := &file_conductord_v1_store_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Counters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Counters) ProtoMessage() {}
+
+func (x *Counters) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_store_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Counters.ProtoReflect.Descriptor instead.
+func (*Counters) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Counters) GetJobs() []uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *Counters) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Counters) GetPosted() *CountersRate {
+	if x != nil {
+		return x.Posted
+	}
+	return nil
+}
+
+func (x *Counters) GetFinished() *CountersRate {
+	if x != nil {
+		return x.Finished
+	}
+	return nil
+}
+
+func (x *Counters) GetDebt() uint64 {
+	if x != nil {
+		return x.Debt
+	}
+	return 0
+}
+
+func (x *Counters) GetCharged() int64 {
+	if x != nil {
+		return x.Charged
+	}
+	return 0
+}
+
+type CountersRate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          int64                  `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`            // the latest one
+	Counts        []uint64               `protobuf:"varint,2,rep,packed,name=counts,proto3" json:"counts,omitempty"` // a ring, by the slot's number
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountersRate) Reset() {
+	*x = CountersRate{}
+	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountersRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountersRate) ProtoMessage() {}
+
+func (x *CountersRate) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountersRate.ProtoReflect.Descriptor instead.
+func (*CountersRate) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CountersRate) GetSlot() int64 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *CountersRate) GetCounts() []uint64 {
+	if x != nil {
+		return x.Counts
 	}
 	return nil
 }
@@ -166,15 +615,55 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"coolsUntil\x12)\n" +
 	"\x10deadline_watched\x18\x04 \x01(\bR\x0fdeadlineWatched\x12\x15\n" +
 	"\x03lag\x18\x05 \x01(\x12H\x00R\x03lag\x88\x01\x01B\x06\n" +
-	"\x04_lag\"\xc8\x01\n" +
+	"\x04_lag\"m\n" +
 	"\n" +
 	"PostingRow\x12.\n" +
-	"\adetails\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12:\n" +
-	"\x05store\x18\x02 \x03(\v2$.conductord.v1.PostingRow.StoreEntryR\x05store\x1aN\n" +
+	"\adetails\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12/\n" +
+	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\"\x94\x04\n" +
+	"\aFlowRow\x12\x12\n" +
+	"\x04book\x18\x01 \x01(\fR\x04book\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\afactory\x18\x03 \x01(\tR\afactory\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x129\n" +
 	"\n" +
-	"StoreEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01BAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"updated_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12*\n" +
+	"\x05fence\x18\a \x01(\v2\x14.conductord.v1.TokenR\x05fence\x12\x1a\n" +
+	"\bsequence\x18\b \x01(\x04R\bsequence\x12*\n" +
+	"\x05ended\x18\t \x01(\v2\x14.conductord.v1.TokenR\x05ended\x12*\n" +
+	"\x05begun\x18\n" +
+	" \x01(\v2\x14.conductord.v1.TokenR\x05begun\x12\x1e\n" +
+	"\n" +
+	"intervened\x18\v \x01(\bR\n" +
+	"intervened\x128\n" +
+	"\fintervention\x18\f \x01(\v2\x14.conductord.v1.TokenR\fintervention\x12\x10\n" +
+	"\x03job\x18\r \x01(\x04R\x03job\x12\x19\n" +
+	"\blast_job\x18\x0e \x01(\x04R\alastJob\x12\x14\n" +
+	"\x05atoms\x18\x0f \x01(\rR\x05atoms\"\xfc\x01\n" +
+	"\vFlowBodyRow\x12(\n" +
+	"\x04args\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x04args\x12/\n" +
+	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12-\n" +
+	"\x04meta\x18\x03 \x03(\v2\x19.conductord.v1.NamedValueR\x04meta\x12,\n" +
+	"\x05cause\x18\x04 \x01(\v2\x16.conductord.v1.FailureR\x05cause\x12\x18\n" +
+	"\atargets\x18\x05 \x03(\tR\atargets\x12\x1b\n" +
+	"\ton_change\x18\x06 \x01(\tR\bonChange\"\xde\x01\n" +
+	"\bBoardRow\x129\n" +
+	"\n" +
+	"created_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +
+	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\x12/\n" +
+	"\x05pause\x18\x03 \x01(\v2\x19.conductord.v1.BoardPauseR\x05pause\x122\n" +
+	"\x06ageing\x18\x04 \x01(\v2\x1a.conductord.v1.BoardAgeingR\x06ageing\"\xd0\x01\n" +
+	"\bCounters\x12\x12\n" +
+	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x123\n" +
+	"\x06posted\x18\x03 \x01(\v2\x1b.conductord.v1.CountersRateR\x06posted\x127\n" +
+	"\bfinished\x18\x04 \x01(\v2\x1b.conductord.v1.CountersRateR\bfinished\x12\x12\n" +
+	"\x04debt\x18\x05 \x01(\x04R\x04debt\x12\x18\n" +
+	"\acharged\x18\x06 \x01(\x03R\acharged\":\n" +
+	"\fCountersRate\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\x03R\x04slot\x12\x16\n" +
+	"\x06counts\x18\x02 \x03(\x04R\x06countsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_store_proto_rawDescOnce sync.Once
@@ -188,26 +677,51 @@ func file_conductord_v1_store_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_store_proto_rawDescData
 }
 
-var file_conductord_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_conductord_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_conductord_v1_store_proto_goTypes = []any{
 	(*JobRow)(nil),                // 0: conductord.v1.JobRow
 	(*PostingRow)(nil),            // 1: conductord.v1.PostingRow
-	nil,                           // 2: conductord.v1.PostingRow.StoreEntry
-	(*Job)(nil),                   // 3: conductord.v1.Job
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
-	(*Value)(nil),                 // 5: conductord.v1.Value
+	(*FlowRow)(nil),               // 2: conductord.v1.FlowRow
+	(*FlowBodyRow)(nil),           // 3: conductord.v1.FlowBodyRow
+	(*BoardRow)(nil),              // 4: conductord.v1.BoardRow
+	(*Counters)(nil),              // 5: conductord.v1.Counters
+	(*CountersRate)(nil),          // 6: conductord.v1.CountersRate
+	(*Job)(nil),                   // 7: conductord.v1.Job
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*Value)(nil),                 // 9: conductord.v1.Value
+	(*NamedValue)(nil),            // 10: conductord.v1.NamedValue
+	(*Token)(nil),                 // 11: conductord.v1.Token
+	(*Failure)(nil),               // 12: conductord.v1.Failure
+	(*BoardLimits)(nil),           // 13: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 14: conductord.v1.BoardPause
+	(*BoardAgeing)(nil),           // 15: conductord.v1.BoardAgeing
 }
 var file_conductord_v1_store_proto_depIdxs = []int32{
-	3, // 0: conductord.v1.JobRow.job:type_name -> conductord.v1.Job
-	4, // 1: conductord.v1.JobRow.cools_until:type_name -> google.protobuf.Timestamp
-	5, // 2: conductord.v1.PostingRow.details:type_name -> conductord.v1.Value
-	2, // 3: conductord.v1.PostingRow.store:type_name -> conductord.v1.PostingRow.StoreEntry
-	5, // 4: conductord.v1.PostingRow.StoreEntry.value:type_name -> conductord.v1.Value
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	7,  // 0: conductord.v1.JobRow.job:type_name -> conductord.v1.Job
+	8,  // 1: conductord.v1.JobRow.cools_until:type_name -> google.protobuf.Timestamp
+	9,  // 2: conductord.v1.PostingRow.details:type_name -> conductord.v1.Value
+	10, // 3: conductord.v1.PostingRow.store:type_name -> conductord.v1.NamedValue
+	8,  // 4: conductord.v1.FlowRow.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 5: conductord.v1.FlowRow.updated_at:type_name -> google.protobuf.Timestamp
+	11, // 6: conductord.v1.FlowRow.fence:type_name -> conductord.v1.Token
+	11, // 7: conductord.v1.FlowRow.ended:type_name -> conductord.v1.Token
+	11, // 8: conductord.v1.FlowRow.begun:type_name -> conductord.v1.Token
+	11, // 9: conductord.v1.FlowRow.intervention:type_name -> conductord.v1.Token
+	9,  // 10: conductord.v1.FlowBodyRow.args:type_name -> conductord.v1.Value
+	10, // 11: conductord.v1.FlowBodyRow.store:type_name -> conductord.v1.NamedValue
+	10, // 12: conductord.v1.FlowBodyRow.meta:type_name -> conductord.v1.NamedValue
+	12, // 13: conductord.v1.FlowBodyRow.cause:type_name -> conductord.v1.Failure
+	8,  // 14: conductord.v1.BoardRow.created_at:type_name -> google.protobuf.Timestamp
+	13, // 15: conductord.v1.BoardRow.limits:type_name -> conductord.v1.BoardLimits
+	14, // 16: conductord.v1.BoardRow.pause:type_name -> conductord.v1.BoardPause
+	15, // 17: conductord.v1.BoardRow.ageing:type_name -> conductord.v1.BoardAgeing
+	6,  // 18: conductord.v1.Counters.posted:type_name -> conductord.v1.CountersRate
+	6,  // 19: conductord.v1.Counters.finished:type_name -> conductord.v1.CountersRate
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_store_proto_init() }
@@ -223,7 +737,7 @@ func file_conductord_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_store_proto_rawDesc), len(file_conductord_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

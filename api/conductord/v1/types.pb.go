@@ -74,6 +74,60 @@ func (x *Value) GetJson() []byte {
 	return nil
 }
 
+// NamedValue is one of several values, each with a name of its own; the last of a name
+// counts. In the JSON form a list of them stands as an object: {"a": 1, "b": 2}.
+type NamedValue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         *Value                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamedValue) Reset() {
+	*x = NamedValue{}
+	mi := &file_conductord_v1_types_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamedValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamedValue) ProtoMessage() {}
+
+func (x *NamedValue) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamedValue.ProtoReflect.Descriptor instead.
+func (*NamedValue) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NamedValue) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NamedValue) GetValue() *Value {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 // Token is the fence of a claim.
 type Token struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -85,7 +139,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_conductord_v1_types_proto_msgTypes[1]
+	mi := &file_conductord_v1_types_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -97,7 +151,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[1]
+	mi := &file_conductord_v1_types_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -110,7 +164,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{1}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Token) GetGeneration() uint64 {
@@ -142,7 +196,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_conductord_v1_types_proto_msgTypes[2]
+	mi := &file_conductord_v1_types_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -154,7 +208,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[2]
+	mi := &file_conductord_v1_types_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -167,7 +221,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Failure) GetKind() string {
@@ -223,7 +277,7 @@ type Book struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Meta          map[string]*Value      `protobuf:"bytes,3,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Meta          []*NamedValue          `protobuf:"bytes,3,rep,name=meta,proto3" json:"meta,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	Flows         []*FlowDetail          `protobuf:"bytes,6,rep,name=flows,proto3" json:"flows,omitempty"`
@@ -233,7 +287,7 @@ type Book struct {
 
 func (x *Book) Reset() {
 	*x = Book{}
-	mi := &file_conductord_v1_types_proto_msgTypes[3]
+	mi := &file_conductord_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -245,7 +299,7 @@ func (x *Book) String() string {
 func (*Book) ProtoMessage() {}
 
 func (x *Book) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[3]
+	mi := &file_conductord_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -258,7 +312,7 @@ func (x *Book) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Book.ProtoReflect.Descriptor instead.
 func (*Book) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Book) GetId() string {
@@ -275,7 +329,7 @@ func (x *Book) GetName() string {
 	return ""
 }
 
-func (x *Book) GetMeta() map[string]*Value {
+func (x *Book) GetMeta() []*NamedValue {
 	if x != nil {
 		return x.Meta
 	}
@@ -313,7 +367,7 @@ type Factory struct {
 
 func (x *Factory) Reset() {
 	*x = Factory{}
-	mi := &file_conductord_v1_types_proto_msgTypes[4]
+	mi := &file_conductord_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +379,7 @@ func (x *Factory) String() string {
 func (*Factory) ProtoMessage() {}
 
 func (x *Factory) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[4]
+	mi := &file_conductord_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +392,7 @@ func (x *Factory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Factory.ProtoReflect.Descriptor instead.
 func (*Factory) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Factory) GetName() string {
@@ -361,8 +415,8 @@ type FlowDetail struct {
 	Book          string                 `protobuf:"bytes,2,opt,name=book,proto3" json:"book,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Factory       *Factory               `protobuf:"bytes,4,opt,name=factory,proto3" json:"factory,omitempty"`
-	Store         map[string]*Value      `protobuf:"bytes,5,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Meta          map[string]*Value      `protobuf:"bytes,6,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Store         []*NamedValue          `protobuf:"bytes,5,rep,name=store,proto3" json:"store,omitempty"`
+	Meta          []*NamedValue          `protobuf:"bytes,6,rep,name=meta,proto3" json:"meta,omitempty"`
 	State         string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
 	Cause         *Failure               `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
@@ -382,7 +436,7 @@ type FlowDetail struct {
 
 func (x *FlowDetail) Reset() {
 	*x = FlowDetail{}
-	mi := &file_conductord_v1_types_proto_msgTypes[5]
+	mi := &file_conductord_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -394,7 +448,7 @@ func (x *FlowDetail) String() string {
 func (*FlowDetail) ProtoMessage() {}
 
 func (x *FlowDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[5]
+	mi := &file_conductord_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -407,7 +461,7 @@ func (x *FlowDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowDetail.ProtoReflect.Descriptor instead.
 func (*FlowDetail) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FlowDetail) GetId() string {
@@ -438,14 +492,14 @@ func (x *FlowDetail) GetFactory() *Factory {
 	return nil
 }
 
-func (x *FlowDetail) GetStore() map[string]*Value {
+func (x *FlowDetail) GetStore() []*NamedValue {
 	if x != nil {
 		return x.Store
 	}
 	return nil
 }
 
-func (x *FlowDetail) GetMeta() map[string]*Value {
+func (x *FlowDetail) GetMeta() []*NamedValue {
 	if x != nil {
 		return x.Meta
 	}
@@ -554,7 +608,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	mi := &file_conductord_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +620,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	mi := &file_conductord_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +633,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Definition) GetHash() string {
@@ -615,7 +669,7 @@ type Intervention struct {
 
 func (x *Intervention) Reset() {
 	*x = Intervention{}
-	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	mi := &file_conductord_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +681,7 @@ func (x *Intervention) String() string {
 func (*Intervention) ProtoMessage() {}
 
 func (x *Intervention) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	mi := &file_conductord_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +694,7 @@ func (x *Intervention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intervention.ProtoReflect.Descriptor instead.
 func (*Intervention) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Intervention) GetId() string {
@@ -730,7 +784,7 @@ type AtomDetail struct {
 
 func (x *AtomDetail) Reset() {
 	*x = AtomDetail{}
-	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +796,7 @@ func (x *AtomDetail) String() string {
 func (*AtomDetail) ProtoMessage() {}
 
 func (x *AtomDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +809,7 @@ func (x *AtomDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomDetail.ProtoReflect.Descriptor instead.
 func (*AtomDetail) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AtomDetail) GetName() string {
@@ -835,7 +889,7 @@ type Folded struct {
 
 func (x *Folded) Reset() {
 	*x = Folded{}
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +901,7 @@ func (x *Folded) String() string {
 func (*Folded) ProtoMessage() {}
 
 func (x *Folded) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +914,7 @@ func (x *Folded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Folded.ProtoReflect.Descriptor instead.
 func (*Folded) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Folded) GetExecutions() uint32 {
@@ -911,7 +965,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +977,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +990,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -992,7 +1046,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1058,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1071,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Attempt) GetAction() string {
@@ -1127,7 +1181,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1193,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1206,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Update) GetFlow() string {
@@ -1220,7 +1274,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1286,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1299,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AtomChange) GetName() string {
@@ -1316,7 +1370,7 @@ type Posting struct {
 	Flow          string                 `protobuf:"bytes,7,opt,name=flow,proto3" json:"flow,omitempty"`
 	Kind          string                 `protobuf:"bytes,8,opt,name=kind,proto3" json:"kind,omitempty"`
 	Details       *Value                 `protobuf:"bytes,9,opt,name=details,proto3" json:"details,omitempty"`
-	Store         map[string]*Value      `protobuf:"bytes,10,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Store         []*NamedValue          `protobuf:"bytes,10,rep,name=store,proto3" json:"store,omitempty"`
 	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	Hold          bool                   `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"`   // nobody gets the job until it is released
 	Key           string                 `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`      // at most one unfinished job of a board has it
@@ -1333,7 +1387,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1399,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1412,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Posting) GetId() string {
@@ -1424,7 +1478,7 @@ func (x *Posting) GetDetails() *Value {
 	return nil
 }
 
-func (x *Posting) GetStore() map[string]*Value {
+func (x *Posting) GetStore() []*NamedValue {
 	if x != nil {
 		return x.Store
 	}
@@ -1519,7 +1573,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1585,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1598,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -1616,7 +1670,7 @@ type Job struct {
 	BookName    string                 `protobuf:"bytes,9,opt,name=book_name,json=bookName,proto3" json:"book_name,omitempty"`
 	Flow        string                 `protobuf:"bytes,10,opt,name=flow,proto3" json:"flow,omitempty"`
 	Details     *Value                 `protobuf:"bytes,11,opt,name=details,proto3" json:"details,omitempty"`
-	Store       map[string]*Value      `protobuf:"bytes,12,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Store       []*NamedValue          `protobuf:"bytes,12,rep,name=store,proto3" json:"store,omitempty"`
 	NotBefore   *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	PostedAt    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=posted_at,json=postedAt,proto3" json:"posted_at,omitempty"`
 	ModifiedAt  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
@@ -1654,7 +1708,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1720,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1733,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Job) GetId() string {
@@ -1759,7 +1813,7 @@ func (x *Job) GetDetails() *Value {
 	return nil
 }
 
-func (x *Job) GetStore() map[string]*Value {
+func (x *Job) GetStore() []*NamedValue {
 	if x != nil {
 		return x.Store
 	}
@@ -1992,7 +2046,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2058,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2071,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -2136,7 +2190,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2202,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2215,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Change) GetJob() string {
@@ -2241,7 +2295,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2307,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2320,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Order) GetKind() string {
@@ -2319,7 +2373,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2385,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2398,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Claim) GetSession() string {
@@ -2414,7 +2468,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2480,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2493,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -2513,7 +2567,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2579,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2592,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -2586,7 +2640,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2652,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2665,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Ending) GetJob() string {
@@ -2683,7 +2737,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2749,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2762,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Opening) GetId() string {
@@ -2761,7 +2815,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2827,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2840,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Session) GetId() string {
@@ -2847,7 +2901,7 @@ type Entity struct {
 	MaxJobs       uint32                 `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
 	Host          string                 `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`
 	Pid           int32                  `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
-	Metadata      map[string]*Value      `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Metadata      []*NamedValue          `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty"`
 	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`
 	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	Labels        []string               `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty"`
@@ -2857,7 +2911,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2923,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2936,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Entity) GetKind() string {
@@ -2934,7 +2988,7 @@ func (x *Entity) GetPid() int32 {
 	return 0
 }
 
-func (x *Entity) GetMetadata() map[string]*Value {
+func (x *Entity) GetMetadata() []*NamedValue {
 	if x != nil {
 		return x.Metadata
 	}
@@ -2976,7 +3030,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3042,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3055,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Drain) GetConductor() string {
@@ -3049,7 +3103,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3115,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3128,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -3119,7 +3173,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3131,7 +3185,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3144,7 +3198,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -3297,7 +3351,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3309,7 +3363,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3322,7 +3376,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StepEvent) GetName() string {
@@ -3372,7 +3426,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3438,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3397,7 +3451,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -3572,7 +3626,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +3638,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +3651,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -3642,7 +3696,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +3708,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +3721,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -3761,7 +3815,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3827,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3840,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -3834,7 +3888,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3846,7 +3900,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3859,7 +3913,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Error) GetCode() string {
@@ -3927,7 +3981,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3939,7 +3993,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3952,7 +4006,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Board) GetName() string {
@@ -4009,7 +4063,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4075,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4088,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -4070,7 +4124,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +4136,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +4149,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -4131,7 +4185,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4143,7 +4197,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4156,7 +4210,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -4198,7 +4252,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4210,7 +4264,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4223,7 +4277,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -4308,7 +4362,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +4374,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4333,7 +4387,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -4367,7 +4421,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4433,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4446,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -4421,7 +4475,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4433,7 +4487,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4446,7 +4500,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -4470,151 +4524,17 @@ func (x *BoardHolder) GetJobs() uint64 {
 	return 0
 }
 
-// Counters is what a state machine counts, of a board or of a part of it; it never
-// travels. Counts by state are in the order of jobs.States.
-type Counters struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Jobs          []uint64               `protobuf:"varint,1,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
-	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Posted        *TallyRate             `protobuf:"bytes,3,opt,name=posted,proto3" json:"posted,omitempty"`
-	Finished      *TallyRate             `protobuf:"bytes,4,opt,name=finished,proto3" json:"finished,omitempty"`
-	Debt          uint64                 `protobuf:"varint,5,opt,name=debt,proto3" json:"debt,omitempty"`       // of the bucket that bounds postings a second
-	Charged       int64                  `protobuf:"varint,6,opt,name=charged,proto3" json:"charged,omitempty"` // when the debt was what it is; Unix nanoseconds
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Counters) Reset() {
-	*x = Counters{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Counters) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Counters) ProtoMessage() {}
-
-func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Counters.ProtoReflect.Descriptor instead.
-func (*Counters) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
-}
-
-func (x *Counters) GetJobs() []uint64 {
-	if x != nil {
-		return x.Jobs
-	}
-	return nil
-}
-
-func (x *Counters) GetBytes() uint64 {
-	if x != nil {
-		return x.Bytes
-	}
-	return 0
-}
-
-func (x *Counters) GetPosted() *TallyRate {
-	if x != nil {
-		return x.Posted
-	}
-	return nil
-}
-
-func (x *Counters) GetFinished() *TallyRate {
-	if x != nil {
-		return x.Finished
-	}
-	return nil
-}
-
-func (x *Counters) GetDebt() uint64 {
-	if x != nil {
-		return x.Debt
-	}
-	return 0
-}
-
-func (x *Counters) GetCharged() int64 {
-	if x != nil {
-		return x.Charged
-	}
-	return 0
-}
-
-type TallyRate struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Slot          int64                  `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`            // the latest one
-	Counts        []uint64               `protobuf:"varint,2,rep,packed,name=counts,proto3" json:"counts,omitempty"` // a ring, by the slot's number
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TallyRate) Reset() {
-	*x = TallyRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TallyRate) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TallyRate) ProtoMessage() {}
-
-func (x *TallyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TallyRate.ProtoReflect.Descriptor instead.
-func (*TallyRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
-}
-
-func (x *TallyRate) GetSlot() int64 {
-	if x != nil {
-		return x.Slot
-	}
-	return 0
-}
-
-func (x *TallyRate) GetCounts() []uint64 {
-	if x != nil {
-		return x.Counts
-	}
-	return nil
-}
-
 var File_conductord_v1_types_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"\x19conductord/v1/types.proto\x12\rconductord.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x1b\n" +
 	"\x05Value\x12\x12\n" +
-	"\x04json\x18\x01 \x01(\fR\x04json\"=\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"L\n" +
+	"\n" +
+	"NamedValue\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value\"=\n" +
 	"\x05Token\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -4627,30 +4547,27 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04code\x18\x04 \x01(\x05R\x04code\x12\x1c\n" +
 	"\tpermanent\x18\x05 \x01(\bR\tpermanent\x12\x14\n" +
 	"\x05stack\x18\x06 \x01(\tR\x05stack\x12.\n" +
-	"\x06causes\x18\a \x03(\v2\x16.conductord.v1.FailureR\x06causes\"\xd3\x02\n" +
+	"\x06causes\x18\a \x03(\v2\x16.conductord.v1.FailureR\x06causes\"\x80\x02\n" +
 	"\x04Book\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x121\n" +
-	"\x04meta\x18\x03 \x03(\v2\x1d.conductord.v1.Book.MetaEntryR\x04meta\x129\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12-\n" +
+	"\x04meta\x18\x03 \x03(\v2\x19.conductord.v1.NamedValueR\x04meta\x129\n" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12/\n" +
-	"\x05flows\x18\x06 \x03(\v2\x19.conductord.v1.FlowDetailR\x05flows\x1aM\n" +
-	"\tMetaEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"G\n" +
+	"\x05flows\x18\x06 \x03(\v2\x19.conductord.v1.FlowDetailR\x05flows\"G\n" +
 	"\aFactory\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
-	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xca\a\n" +
+	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\x96\x06\n" +
 	"\n" +
 	"FlowDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04book\x18\x02 \x01(\tR\x04book\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x120\n" +
-	"\afactory\x18\x04 \x01(\v2\x16.conductord.v1.FactoryR\afactory\x12:\n" +
-	"\x05store\x18\x05 \x03(\v2$.conductord.v1.FlowDetail.StoreEntryR\x05store\x127\n" +
-	"\x04meta\x18\x06 \x03(\v2#.conductord.v1.FlowDetail.MetaEntryR\x04meta\x12\x14\n" +
+	"\afactory\x18\x04 \x01(\v2\x16.conductord.v1.FactoryR\afactory\x12/\n" +
+	"\x05store\x18\x05 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12-\n" +
+	"\x04meta\x18\x06 \x03(\v2\x19.conductord.v1.NamedValueR\x04meta\x12\x14\n" +
 	"\x05state\x18\a \x01(\tR\x05state\x12,\n" +
 	"\x05cause\x18\b \x01(\v2\x16.conductord.v1.FailureR\x05cause\x129\n" +
 	"\n" +
@@ -4668,14 +4585,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"definition\x12A\n" +
 	"\rinterventions\x18\x11 \x03(\v2\x1b.conductord.v1.InterventionR\rinterventions\x12*\n" +
 	"\x05ended\x18\x12 \x01(\v2\x14.conductord.v1.TokenR\x05ended\x12*\n" +
-	"\x05begun\x18\x13 \x01(\v2\x14.conductord.v1.TokenR\x05begun\x1aN\n" +
-	"\n" +
-	"StoreEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\x1aM\n" +
-	"\tMetaEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"8\n" +
+	"\x05begun\x18\x13 \x01(\v2\x14.conductord.v1.TokenR\x05begun\"8\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x16\n" +
@@ -4751,7 +4661,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xe9\x05\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\x91\x05\n" +
 	"\aPosting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4761,9 +4671,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\abook_id\x18\x06 \x01(\tR\x06bookId\x12\x12\n" +
 	"\x04flow\x18\a \x01(\tR\x04flow\x12\x12\n" +
 	"\x04kind\x18\b \x01(\tR\x04kind\x12.\n" +
-	"\adetails\x18\t \x01(\v2\x14.conductord.v1.ValueR\adetails\x127\n" +
+	"\adetails\x18\t \x01(\v2\x14.conductord.v1.ValueR\adetails\x12/\n" +
 	"\x05store\x18\n" +
-	" \x03(\v2!.conductord.v1.Posting.StoreEntryR\x05store\x129\n" +
+	" \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x129\n" +
 	"\n" +
 	"not_before\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x12\n" +
 	"\x04hold\x18\f \x01(\bR\x04hold\x12\x10\n" +
@@ -4775,11 +4685,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06labels\x18\x11 \x03(\tR\x06labels\x126\n" +
 	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x120\n" +
 	"\x05retry\x18\x1e \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x127\n" +
-	"\tretention\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tretention\x1aN\n" +
-	"\n" +
-	"StoreEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\xbc\x02\n" +
+	"\tretention\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tretention\"\xbc\x02\n" +
 	"\vRetryPolicy\x12\x1a\n" +
 	"\battempts\x18\x01 \x01(\rR\battempts\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12'\n" +
@@ -4789,7 +4695,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\x8e\f\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xba\v\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4802,8 +4708,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tbook_name\x18\t \x01(\tR\bbookName\x12\x12\n" +
 	"\x04flow\x18\n" +
 	" \x01(\tR\x04flow\x12.\n" +
-	"\adetails\x18\v \x01(\v2\x14.conductord.v1.ValueR\adetails\x123\n" +
-	"\x05store\x18\f \x03(\v2\x1d.conductord.v1.Job.StoreEntryR\x05store\x129\n" +
+	"\adetails\x18\v \x01(\v2\x14.conductord.v1.ValueR\adetails\x12/\n" +
+	"\x05store\x18\f \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x129\n" +
 	"\n" +
 	"not_before\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x127\n" +
 	"\tposted_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bpostedAt\x12;\n" +
@@ -4836,11 +4742,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tattempted\x184 \x01(\tR\tattempted\x12\x16\n" +
 	"\x06parked\x185 \x01(\bR\x06parked\x127\n" +
 	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x122\n" +
-	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01\x1aN\n" +
-	"\n" +
-	"StoreEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01B\x15\n" +
+	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01B\x15\n" +
 	"\x13_effective_priority\"\x9b\x03\n" +
 	"\bJobError\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x10\n" +
@@ -4923,7 +4825,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12+\n" +
 	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x127\n" +
 	"\topened_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bopenedAt\x12\x16\n" +
-	"\x06claims\x18\a \x01(\rR\x06claims\"\xad\x03\n" +
+	"\x06claims\x18\a \x01(\rR\x06claims\"\xd0\x02\n" +
 	"\x06Entity\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -4931,15 +4833,12 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tjob_kinds\x18\x04 \x03(\tR\bjobKinds\x12\x19\n" +
 	"\bmax_jobs\x18\x05 \x01(\rR\amaxJobs\x12\x12\n" +
 	"\x04host\x18\x06 \x01(\tR\x04host\x12\x10\n" +
-	"\x03pid\x18\a \x01(\x05R\x03pid\x12?\n" +
-	"\bmetadata\x18\b \x03(\v2#.conductord.v1.Entity.MetadataEntryR\bmetadata\x12\x18\n" +
+	"\x03pid\x18\a \x01(\x05R\x03pid\x125\n" +
+	"\bmetadata\x18\b \x03(\v2\x19.conductord.v1.NamedValueR\bmetadata\x12\x18\n" +
 	"\asession\x18\t \x01(\tR\asession\x12?\n" +
 	"\rregistered_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12\x16\n" +
-	"\x06labels\x18\v \x03(\tR\x06labels\x1aQ\n" +
-	"\rMetadataEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x028\x01\"\x91\x01\n" +
+	"\x06labels\x18\v \x03(\tR\x06labels\"\x91\x01\n" +
 	"\x05Drain\x12\x1c\n" +
 	"\tconductor\x18\x01 \x01(\tR\tconductor\x12\x16\n" +
 	"\x06finish\x18\x02 \x01(\bR\x06finish\x12\x0e\n" +
@@ -5084,17 +4983,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vBoardHolder\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x12\n" +
-	"\x04jobs\x18\x03 \x01(\x04R\x04jobs\"\xca\x01\n" +
-	"\bCounters\x12\x12\n" +
-	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x120\n" +
-	"\x06posted\x18\x03 \x01(\v2\x18.conductord.v1.TallyRateR\x06posted\x124\n" +
-	"\bfinished\x18\x04 \x01(\v2\x18.conductord.v1.TallyRateR\bfinished\x12\x12\n" +
-	"\x04debt\x18\x05 \x01(\x04R\x04debt\x12\x18\n" +
-	"\acharged\x18\x06 \x01(\x03R\acharged\"7\n" +
-	"\tTallyRate\x12\x12\n" +
-	"\x04slot\x18\x01 \x01(\x03R\x04slot\x12\x16\n" +
-	"\x06counts\x18\x02 \x03(\x04R\x06countsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x04jobs\x18\x03 \x01(\x04R\x04jobsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_types_proto_rawDescOnce sync.Once
@@ -5108,206 +4997,192 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
-	(*Token)(nil),                 // 1: conductord.v1.Token
-	(*Failure)(nil),               // 2: conductord.v1.Failure
-	(*Book)(nil),                  // 3: conductord.v1.Book
-	(*Factory)(nil),               // 4: conductord.v1.Factory
-	(*FlowDetail)(nil),            // 5: conductord.v1.FlowDetail
-	(*Definition)(nil),            // 6: conductord.v1.Definition
-	(*Intervention)(nil),          // 7: conductord.v1.Intervention
-	(*AtomDetail)(nil),            // 8: conductord.v1.AtomDetail
-	(*Folded)(nil),                // 9: conductord.v1.Folded
-	(*Progress)(nil),              // 10: conductord.v1.Progress
-	(*Attempt)(nil),               // 11: conductord.v1.Attempt
-	(*Update)(nil),                // 12: conductord.v1.Update
-	(*AtomChange)(nil),            // 13: conductord.v1.AtomChange
-	(*Posting)(nil),               // 14: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 15: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 16: conductord.v1.Job
-	(*JobError)(nil),              // 17: conductord.v1.JobError
-	(*Change)(nil),                // 18: conductord.v1.Change
-	(*Order)(nil),                 // 19: conductord.v1.Order
-	(*Claim)(nil),                 // 20: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 21: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 22: conductord.v1.Claimed
-	(*Ending)(nil),                // 23: conductord.v1.Ending
-	(*Opening)(nil),               // 24: conductord.v1.Opening
-	(*Session)(nil),               // 25: conductord.v1.Session
-	(*Entity)(nil),                // 26: conductord.v1.Entity
-	(*Drain)(nil),                 // 27: conductord.v1.Drain
-	(*Position)(nil),              // 28: conductord.v1.Position
-	(*Event)(nil),                 // 29: conductord.v1.Event
-	(*StepEvent)(nil),             // 30: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 31: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 32: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 33: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 34: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 35: conductord.v1.Error
-	(*Board)(nil),                 // 36: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 37: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 38: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 39: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 40: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 41: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 42: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 43: conductord.v1.BoardHolder
-	(*Counters)(nil),              // 44: conductord.v1.Counters
-	(*TallyRate)(nil),             // 45: conductord.v1.TallyRate
-	nil,                           // 46: conductord.v1.Book.MetaEntry
-	nil,                           // 47: conductord.v1.FlowDetail.StoreEntry
-	nil,                           // 48: conductord.v1.FlowDetail.MetaEntry
-	nil,                           // 49: conductord.v1.Posting.StoreEntry
-	nil,                           // 50: conductord.v1.Job.StoreEntry
-	nil,                           // 51: conductord.v1.Entity.MetadataEntry
-	nil,                           // 52: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 53: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
+	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
+	(*Token)(nil),                 // 2: conductord.v1.Token
+	(*Failure)(nil),               // 3: conductord.v1.Failure
+	(*Book)(nil),                  // 4: conductord.v1.Book
+	(*Factory)(nil),               // 5: conductord.v1.Factory
+	(*FlowDetail)(nil),            // 6: conductord.v1.FlowDetail
+	(*Definition)(nil),            // 7: conductord.v1.Definition
+	(*Intervention)(nil),          // 8: conductord.v1.Intervention
+	(*AtomDetail)(nil),            // 9: conductord.v1.AtomDetail
+	(*Folded)(nil),                // 10: conductord.v1.Folded
+	(*Progress)(nil),              // 11: conductord.v1.Progress
+	(*Attempt)(nil),               // 12: conductord.v1.Attempt
+	(*Update)(nil),                // 13: conductord.v1.Update
+	(*AtomChange)(nil),            // 14: conductord.v1.AtomChange
+	(*Posting)(nil),               // 15: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 16: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 17: conductord.v1.Job
+	(*JobError)(nil),              // 18: conductord.v1.JobError
+	(*Change)(nil),                // 19: conductord.v1.Change
+	(*Order)(nil),                 // 20: conductord.v1.Order
+	(*Claim)(nil),                 // 21: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 22: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 23: conductord.v1.Claimed
+	(*Ending)(nil),                // 24: conductord.v1.Ending
+	(*Opening)(nil),               // 25: conductord.v1.Opening
+	(*Session)(nil),               // 26: conductord.v1.Session
+	(*Entity)(nil),                // 27: conductord.v1.Entity
+	(*Drain)(nil),                 // 28: conductord.v1.Drain
+	(*Position)(nil),              // 29: conductord.v1.Position
+	(*Event)(nil),                 // 30: conductord.v1.Event
+	(*StepEvent)(nil),             // 31: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 32: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 33: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 34: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 35: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 36: conductord.v1.Error
+	(*Board)(nil),                 // 37: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 38: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 39: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 40: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 41: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 42: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 43: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 44: conductord.v1.BoardHolder
+	nil,                           // 45: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 46: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 48: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
-	2,   // 0: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	46,  // 1: conductord.v1.Book.meta:type_name -> conductord.v1.Book.MetaEntry
-	54,  // 2: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 3: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
-	5,   // 4: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
-	0,   // 5: conductord.v1.Factory.args:type_name -> conductord.v1.Value
-	4,   // 6: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	47,  // 7: conductord.v1.FlowDetail.store:type_name -> conductord.v1.FlowDetail.StoreEntry
-	48,  // 8: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.FlowDetail.MetaEntry
-	2,   // 9: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	54,  // 10: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 11: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
-	1,   // 12: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
-	8,   // 13: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
-	6,   // 14: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
-	7,   // 15: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
-	1,   // 16: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
-	1,   // 17: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
-	0,   // 18: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	54,  // 19: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
-	1,   // 20: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	54,  // 21: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	11,  // 22: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	10,  // 23: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	9,   // 24: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
-	0,   // 25: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	54,  // 26: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	1,   // 27: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	54,  // 28: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	54,  // 29: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 30: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	2,   // 31: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	2,   // 32: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	1,   // 33: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	2,   // 34: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	13,  // 35: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	6,   // 36: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	54,  // 37: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	11,  // 38: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	10,  // 39: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	3,   // 40: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 41: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	49,  // 42: conductord.v1.Posting.store:type_name -> conductord.v1.Posting.StoreEntry
-	54,  // 43: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 44: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	15,  // 45: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	55,  // 46: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	55,  // 47: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	55,  // 48: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 49: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	50,  // 50: conductord.v1.Job.store:type_name -> conductord.v1.Job.StoreEntry
-	54,  // 51: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 52: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	54,  // 53: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	54,  // 54: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	54,  // 55: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	20,  // 56: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	1,   // 57: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	2,   // 58: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	19,  // 59: conductord.v1.Job.order:type_name -> conductord.v1.Order
-	54,  // 60: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 61: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	15,  // 62: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	55,  // 63: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	28,  // 64: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	54,  // 65: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	1,   // 66: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	2,   // 67: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	54,  // 68: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 69: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 70: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
-	1,   // 71: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	54,  // 72: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	55,  // 73: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	20,  // 74: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	55,  // 75: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	55,  // 76: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	16,  // 77: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	3,   // 78: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	5,   // 79: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	1,   // 80: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	12,  // 81: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	2,   // 82: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	55,  // 83: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	55,  // 84: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	55,  // 85: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	54,  // 86: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	51,  // 87: conductord.v1.Entity.metadata:type_name -> conductord.v1.Entity.MetadataEntry
-	54,  // 88: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	54,  // 89: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	28,  // 90: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	54,  // 91: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	1,   // 92: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	30,  // 93: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	19,  // 94: conductord.v1.Event.order:type_name -> conductord.v1.Order
-	14,  // 95: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	55,  // 96: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	54,  // 97: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	54,  // 98: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	54,  // 99: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 100: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	54,  // 101: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	54,  // 102: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	32,  // 103: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	54,  // 104: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	54,  // 105: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	54,  // 106: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	54,  // 107: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	54,  // 108: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	54,  // 109: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	28,  // 110: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	54,  // 111: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	38,  // 112: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	39,  // 113: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	40,  // 114: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	37,  // 115: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	55,  // 116: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	54,  // 117: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	54,  // 118: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	52,  // 119: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	54,  // 120: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	54,  // 121: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	41,  // 122: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	41,  // 123: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	42,  // 124: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	43,  // 125: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	53,  // 126: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	45,  // 127: conductord.v1.Counters.posted:type_name -> conductord.v1.TallyRate
-	45,  // 128: conductord.v1.Counters.finished:type_name -> conductord.v1.TallyRate
-	0,   // 129: conductord.v1.Book.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 130: conductord.v1.FlowDetail.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 131: conductord.v1.FlowDetail.MetaEntry.value:type_name -> conductord.v1.Value
-	0,   // 132: conductord.v1.Posting.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 133: conductord.v1.Job.StoreEntry.value:type_name -> conductord.v1.Value
-	0,   // 134: conductord.v1.Entity.MetadataEntry.value:type_name -> conductord.v1.Value
-	135, // [135:135] is the sub-list for method output_type
-	135, // [135:135] is the sub-list for method input_type
-	135, // [135:135] is the sub-list for extension type_name
-	135, // [135:135] is the sub-list for extension extendee
-	0,   // [0:135] is the sub-list for field type_name
+	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
+	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
+	1,   // 2: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
+	47,  // 3: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	47,  // 4: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 5: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
+	0,   // 6: conductord.v1.Factory.args:type_name -> conductord.v1.Value
+	5,   // 7: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
+	1,   // 8: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
+	1,   // 9: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
+	3,   // 10: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
+	47,  // 11: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	47,  // 12: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	2,   // 13: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
+	9,   // 14: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
+	7,   // 15: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
+	8,   // 16: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
+	2,   // 17: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
+	2,   // 18: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
+	0,   // 19: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
+	47,  // 20: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	2,   // 21: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
+	47,  // 22: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	12,  // 23: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	11,  // 24: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	10,  // 25: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
+	0,   // 26: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	47,  // 27: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	2,   // 28: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	47,  // 29: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	47,  // 30: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 31: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	3,   // 32: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	3,   // 33: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	2,   // 34: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 35: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	14,  // 36: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	7,   // 37: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	47,  // 38: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	12,  // 39: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	11,  // 40: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 41: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 42: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 43: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	47,  // 44: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	47,  // 45: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	16,  // 46: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	48,  // 47: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	48,  // 48: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	48,  // 49: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 50: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 51: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	47,  // 52: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	47,  // 53: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	47,  // 54: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	47,  // 55: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	47,  // 56: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	21,  // 57: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 58: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 59: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	20,  // 60: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	47,  // 61: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	47,  // 62: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	16,  // 63: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	48,  // 64: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	29,  // 65: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	47,  // 66: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 67: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 68: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	47,  // 69: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	47,  // 70: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	47,  // 71: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	2,   // 72: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	47,  // 73: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	48,  // 74: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	21,  // 75: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	48,  // 76: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	48,  // 77: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	17,  // 78: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 79: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	6,   // 80: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 81: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	13,  // 82: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 83: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	48,  // 84: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	48,  // 85: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	48,  // 86: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	47,  // 87: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 88: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	47,  // 89: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	47,  // 90: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	29,  // 91: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	47,  // 92: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 93: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	31,  // 94: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	20,  // 95: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	15,  // 96: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	48,  // 97: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	47,  // 98: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	47,  // 99: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	47,  // 100: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	47,  // 101: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	47,  // 102: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	47,  // 103: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	33,  // 104: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	47,  // 105: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	47,  // 106: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	47,  // 107: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	47,  // 108: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	47,  // 109: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	47,  // 110: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	29,  // 111: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	47,  // 112: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	39,  // 113: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	40,  // 114: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	41,  // 115: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	38,  // 116: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	48,  // 117: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	47,  // 118: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	47,  // 119: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	45,  // 120: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	47,  // 121: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	47,  // 122: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	42,  // 123: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	42,  // 124: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	43,  // 125: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	44,  // 126: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	46,  // 127: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	128, // [128:128] is the sub-list for method output_type
+	128, // [128:128] is the sub-list for method input_type
+	128, // [128:128] is the sub-list for extension type_name
+	128, // [128:128] is the sub-list for extension extendee
+	0,   // [0:128] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -5315,15 +5190,15 @@ func file_conductord_v1_types_proto_init() {
 	if File_conductord_v1_types_proto != nil {
 		return
 	}
-	file_conductord_v1_types_proto_msgTypes[16].OneofWrappers = []any{}
-	file_conductord_v1_types_proto_msgTypes[18].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[17].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

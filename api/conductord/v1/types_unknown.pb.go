@@ -15,6 +15,21 @@ func (m *Value) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
+func (m *NamedValue) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.NamedValue", true
+	}
+	if name, found = m.GetValue().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
 func (m *Token) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
