@@ -149,7 +149,7 @@ func TestUnrecordedEffectsAreUndone(t *testing.T) {
 				job := post(t, d.cluster, "work", nil)
 				until(t, "the step has run", func() bool { return e.done.Load() == 1 })
 				cancel := func() {
-					if err := d.Cancel(t.Context(), jobs.Order{Job: job.ID, Revert: true}); err != nil {
+					if err := d.Cancel(t.Context(), jobs.JobCommand{Job: job.ID, Revert: true}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -240,7 +240,7 @@ func TestJobsThatNeverBeganAreCancelledAtOnce(t *testing.T) {
 			now, err := c.Job(t.Context(), job.ID)
 			return err == nil && now.State == jobs.StateCooling
 		})
-		if err := c.Cancel(t.Context(), jobs.Order{Job: job.ID, Revert: true}); err != nil {
+		if err := c.Cancel(t.Context(), jobs.JobCommand{Job: job.ID, Revert: true}); err != nil {
 			t.Fatal(err)
 		}
 		if now, err := c.Job(t.Context(), job.ID); err != nil || now.Outcome != jobs.OutcomeCancelled {

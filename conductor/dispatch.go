@@ -40,7 +40,7 @@ func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed, unwanted error) {
 	r.logger.Debug("job claimed", "kind", claimed.Job.Kind, "claims", claimed.Job.Claims)
 	r.notify(Notice{Moment: MomentClaimed})
 
-	r.steer(claimed.Job.Order)
+	r.steer(claimed.Job.StopRequest)
 	t.claims.join(r)
 	defer t.claims.leave(r)
 	ctx, stop := context.WithCancelCause(t.working())
@@ -58,15 +58,15 @@ func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed, unwanted error) {
 	// The last update is written with the job's ending, so all before it must
 	// have been.
 	journal.flush(r.alive)
-	result.order = r.standing()
+	result.stopRequest = r.standing()
 	r.end(s.options.decide(&r.claimed.Job, r.token, result), result)
 }
 
 // hear acts on an event of the run's claim.
 func (r *run) hear(event *jobs.Event) {
 	switch event.Kind {
-	case jobs.EventOrdered:
-		r.steer(event.Order)
+	case jobs.EventStopRequested:
+		r.steer(event.Request)
 	case jobs.EventResumed:
 		r.steer(nil)
 	default:
@@ -74,13 +74,13 @@ func (r *run) hear(event *jobs.Event) {
 	}
 }
 
-// steer follows an order; nil lifts the one before.
-func (r *run) steer(order *jobs.StandingOrder) {
-	if !r.take(order) {
+// steer follows a stop request; nil lifts the one before.
+func (r *run) steer(request *jobs.OperatorRequest) {
+	if !r.take(request) {
 		return
 	}
-	r.logger.Info("job is under an order", "order", saidOf(order))
-	r.notify(Notice{Moment: MomentOrdered, Order: order})
+	r.logger.Info("job has a stop request", "request", saidOf(request))
+	r.notify(Notice{Moment: MomentStopRequested, StopRequest: request})
 }
 
 // handOver gives the job back for another conductor, as a conductor that stops
@@ -239,7 +239,7 @@ func (r *run) now() time.Time {
 	return r.claimed.Job.ModifiedAt.Add(boottime.Since(r.began))
 }
 
-// revertCause is why the flow reverts after an order to cancel.
+// revertCause is why the flow reverts after a request to cancel.
 func (r *run) revertCause() *logbook.Failure {
 	failure := &logbook.Failure{Kind: logbook.FailureOperator, Message: saidOf(r.standing()), Permanent: true}
 	return flow.FitFailure(failure, r.shift.options.Limits)

@@ -13,7 +13,7 @@ import (
 
 // ordered drains the conductor of a name on the board, and waits until it has
 // heard of it.
-func ordered(t *testing.T, c cluster, notices *diary, order jobs.DrainOrder) {
+func ordered(t *testing.T, c cluster, notices *diary, order jobs.DrainCommand) {
 	t.Helper()
 	order.Conductor, order.By, order.Reason = "tester", "ann", "a new kernel"
 	before := notices.count(conductor.MomentDrained)
@@ -25,7 +25,7 @@ func ordered(t *testing.T, c cluster, notices *diary, order jobs.DrainOrder) {
 
 func undrained(t *testing.T, c cluster) {
 	t.Helper()
-	if err := c.UndrainConductor(t.Context(), jobs.DrainOrder{Conductor: "tester"}); err != nil {
+	if err := c.UndrainConductor(t.Context(), jobs.DrainCommand{Conductor: "tester"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -74,7 +74,7 @@ func TestDrainedConductorHandsOver(t *testing.T) {
 		}
 		another := running(t, other)
 		began := time.Now()
-		ordered(t, c, notices, jobs.DrainOrder{})
+		ordered(t, c, notices, jobs.DrainCommand{})
 		if took := (<-claimed).Sub(began); took > time.Second {
 			t.Errorf("handed over after %s", took)
 		}
@@ -107,14 +107,14 @@ func TestDrainedConductorFinishes(t *testing.T) {
 			running(t, o)
 			job := post(t, c, "work", nil)
 			synctest.Wait()
-			ordered(t, c, notices, jobs.DrainOrder{Finish: true})
+			ordered(t, c, notices, jobs.DrainCommand{Finish: true})
 			time.Sleep(time.Minute)
 			if got := under(t, c, job.ID, jobs.StateClaimed); got.Claims != 1 {
 				t.Errorf("claimed %d times", got.Claims)
 			}
 			more := post(t, c, "work", nil)
 			if hurried {
-				ordered(t, c, notices, jobs.DrainOrder{})
+				ordered(t, c, notices, jobs.DrainCommand{})
 				under(t, c, job.ID, jobs.StateClaimable)
 				undrained(t, c)
 			}
@@ -138,7 +138,7 @@ func TestDrainedBeforeItCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := openCluster(t), make(chan struct{})
 		close(free)
-		if err := c.DrainConductor(t.Context(), jobs.DrainOrder{Conductor: "tester", Absent: true, By: "ann"}); err != nil {
+		if err := c.DrainConductor(t.Context(), jobs.DrainCommand{Conductor: "tester", Absent: true, By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		job := post(t, c, "work", nil)
@@ -166,7 +166,7 @@ func TestDrainDuringABrokenWatch(t *testing.T) {
 			job := held(t, c, p)
 			c.broken <- fault
 			<-c.ended
-			if err := c.DrainConductor(t.Context(), jobs.DrainOrder{Conductor: "tester"}); err != nil {
+			if err := c.DrainConductor(t.Context(), jobs.DrainCommand{Conductor: "tester"}); err != nil {
 				t.Fatal(err)
 			}
 			c.whole <- struct{}{}
@@ -186,7 +186,7 @@ func TestDrainedWhileAClaimIsOnItsWay(t *testing.T) {
 		r := &path{cluster: c}
 		o, notices := noticed(r, p.registry(t))
 		r.claimed = func(context.Context) error {
-			ordered(t, c, notices, jobs.DrainOrder{})
+			ordered(t, c, notices, jobs.DrainCommand{})
 			return nil
 		}
 		running(t, o)

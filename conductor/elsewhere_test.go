@@ -78,7 +78,7 @@ func TestFlowsThatADrainedOneCanBuild(t *testing.T) {
 			present, err := c.Entities(t.Context(), jobs.EntityConductor)
 			return err == nil && len(present) == 1
 		})
-		drain := jobs.DrainOrder{Conductor: "there", By: "ann", Reason: "a new disk"}
+		drain := jobs.DrainCommand{Conductor: "there", By: "ann", Reason: "a new disk"}
 		if err := c.DrainConductor(t.Context(), drain); err != nil {
 			t.Fatal(err)
 		}

@@ -50,10 +50,10 @@ func Decide(o Options, job jobs.Job, end engine.End, err error) (string, jobs.En
 	return string(d.verb), d.ending
 }
 
-// DecideUnder is Decide for a job that is under an order.
-func DecideUnder(o Options, job jobs.Job, end engine.End, err error, order *jobs.StandingOrder) (string, jobs.Ending) {
+// DecideUnder is Decide for a job that is under a stop request.
+func DecideUnder(o Options, job jobs.Job, end engine.End, err error, request *jobs.OperatorRequest) (string, jobs.Ending) {
 	o = o.withDefaults()
-	d := o.decide(&job, job.Token, result{end: end, err: err, order: order})
+	d := o.decide(&job, job.Token, result{end: end, err: err, stopRequest: request})
 	return string(d.verb), d.ending
 }
 

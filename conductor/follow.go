@@ -18,7 +18,7 @@ import (
 const maxEarly = 256
 
 // follower watches the board for what others do to the claims of one session:
-// orders on their jobs, and claims that have ended. It passes that to the runs.
+// stop requests on their jobs, and claims that have ended. It passes that to the runs.
 //
 // When its watch breaks, another one resumes after the last event. When a watch
 // begins without a last event, it reads what it can have missed: the jobs of all
@@ -104,7 +104,7 @@ func (f *follower) listen(ctx context.Context) (heard bool, err error) {
 // hear passes an event to the run of its claim.
 func (f *follower) hear(event jobs.Event) {
 	switch event.Kind {
-	case jobs.EventOrdered, jobs.EventResumed, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
+	case jobs.EventStopRequested, jobs.EventResumed, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
 		jobs.EventRetried, jobs.EventParked:
 	default:
 		return
@@ -212,7 +212,7 @@ func (f *follower) readDrain(ctx context.Context) error {
 
 func handsOver(drain *jobs.Drain) bool { return drain != nil && !drain.Finish }
 
-// look reads the job of a run, and passes on an order or the end of its claim.
+// look reads the job of a run, and passes on a stop request or the end of its claim.
 func (f *follower) look(ctx context.Context, r *run) error {
 	var job jobs.Job
 	err := repeat(ctx, func(ctx context.Context) (err error) {
@@ -228,12 +228,12 @@ func (f *follower) look(ctx context.Context, r *run) error {
 	case job.Claim == nil || job.Claim.Token != r.token:
 		r.over(fmt.Sprintf("the job is %s", job.State))
 	default:
-		r.steer(job.Order)
+		r.steer(job.StopRequest)
 	}
 	return nil
 }
 
-// steering passes orders from outside to a run.
+// steering passes stop requests from outside to a run.
 type steering struct {
 	suspend context.CancelFunc      // no more steps start
 	turn    context.CancelFunc      // the flow reverts
@@ -243,10 +243,10 @@ type steering struct {
 	// The same, as the run sees it. Working ends with alive.
 	suspended, turned, working, alive context.Context
 
-	mu    sync.Mutex
-	order *jobs.StandingOrder // the latest; nil: none, or it was lifted
-	limit *time.Timer         // of a hand-over: stops steps that still run then; nil: none was asked for
-	ended bool                // the run is over
+	mu          sync.Mutex
+	stopRequest *jobs.OperatorRequest // the latest; nil: none, or it was lifted
+	limit       *time.Timer           // of a hand-over: stops steps that still run then; nil: none was asked for
+	ended       bool                  // the run is over
 }
 
 // newSteering makes the steering of a run whose claim ends with alive. The run is
@@ -290,30 +290,30 @@ func (s *steering) givenUp() bool {
 	return s.limit != nil
 }
 
-// take follows an order; nil lifts the one before. A flow that was suspended by it
+// take follows a stop request; nil lifts the one before. A flow that was suspended by it
 // still stops then: its job is given back, and goes on at once under another
 // claim. It reports whether the order is new.
-func (s *steering) take(order *jobs.StandingOrder) bool {
+func (s *steering) take(request *jobs.OperatorRequest) bool {
 	s.mu.Lock()
-	last := s.order
-	s.order = order
+	last := s.stopRequest
+	s.stopRequest = request
 	s.mu.Unlock()
 	switch {
-	case order == nil:
+	case request == nil:
 		return last != nil
-	case order.Kind == jobs.OrderCancel && order.Revert:
+	case request.Kind == jobs.RequestCancel && request.Revert:
 		s.turn()
 	default:
 		s.suspend()
 	}
-	return last == nil || *last != *order
+	return last == nil || *last != *request
 }
 
-// standing is the latest order.
-func (s *steering) standing() *jobs.StandingOrder {
+// standing is the latest stop request.
+func (s *steering) standing() *jobs.OperatorRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.order
+	return s.stopRequest
 }
 
 // over stops the run, which may write nothing any more. It is harmless after the

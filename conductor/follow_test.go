@@ -87,13 +87,13 @@ func under(t *testing.T, c cluster, id jobs.JobID, state jobs.State) jobs.Job {
 
 // steered gives an order by a call of the board, and waits until the conductor
 // has heard of it.
-func steered(t *testing.T, notices *diary, give func(context.Context, jobs.Order) error, o jobs.Order) {
+func steered(t *testing.T, notices *diary, give func(context.Context, jobs.JobCommand) error, o jobs.JobCommand) {
 	t.Helper()
-	before := notices.count(conductor.MomentOrdered)
+	before := notices.count(conductor.MomentStopRequested)
 	if err := give(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the order is heard", func() bool { return notices.count(conductor.MomentOrdered) > before })
+	until(t, "the order is heard", func() bool { return notices.count(conductor.MomentStopRequested) > before })
 }
 
 // noticed are options with a diary.
@@ -104,8 +104,8 @@ func noticed(c cluster, registry *flow.Registry) (conductor.Options, *diary) {
 	return o, notices
 }
 
-func order(job jobs.Job, revert bool) jobs.Order {
-	return jobs.Order{Job: job.ID, Revert: revert, By: "ann", Reason: "it rains"}
+func order(job jobs.Job, revert bool) jobs.JobCommand {
+	return jobs.JobCommand{Job: job.ID, Revert: revert, By: "ann", Reason: "it rains"}
 }
 
 // held is a job of the kind trip whose second step runs.
@@ -136,14 +136,14 @@ func TestSuspendedJobRunsTheRestWhenResumed(t *testing.T) {
 		if state := detailOf(t, c, job).State; state != logbook.FlowSuspended {
 			t.Errorf("the flow is %s", state)
 		}
-		if !strings.Contains(suspended.Reason, "it rains") || suspended.Order == nil || suspended.Order.By != "ann" {
-			t.Errorf("reason %q, order %+v", suspended.Reason, suspended.Order)
+		if !strings.Contains(suspended.Reason, "it rains") || suspended.StopRequest == nil || suspended.StopRequest.By != "ann" {
+			t.Errorf("reason %q, order %+v", suspended.Reason, suspended.StopRequest)
 		}
 		if err := c.Resume(t.Context(), order(job, false)); err != nil {
 			t.Fatal(err)
 		}
-		if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeSuccess || got.Claims != 2 || got.Crashes != 0 || got.Order != nil {
-			t.Errorf("outcome %q after %d claims, %d crashes, order %+v", got.Outcome, got.Claims, got.Crashes, got.Order)
+		if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeSuccess || got.Claims != 2 || got.Crashes != 0 || got.StopRequest != nil {
+			t.Errorf("outcome %q after %d claims, %d crashes, order %+v", got.Outcome, got.Claims, got.Crashes, got.StopRequest)
 		}
 		if got := p.noted(); got != "fly, stay, drive" {
 			t.Errorf("in all: %s", got)
@@ -371,7 +371,7 @@ func TestBrokenWatches(t *testing.T) {
 				}
 				before := c.looks.Load()
 				c.whole <- struct{}{}
-				until(t, "the order is heard", func() bool { return notices.count(conductor.MomentOrdered) == 1 })
+				until(t, "the order is heard", func() bool { return notices.count(conductor.MomentStopRequested) == 1 })
 				close(p.free)
 				if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled {
 					t.Errorf("outcome %q, done: %s", got.Outcome, p.noted())
@@ -417,7 +417,7 @@ func (s *slow) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event
 			switch event.Kind {
 			case jobs.EventBegun:
 				close(s.begun)
-			case jobs.EventOrdered, jobs.EventResumed:
+			case jobs.EventStopRequested, jobs.EventResumed:
 				s.told <- event.Kind
 			}
 		}
@@ -427,9 +427,9 @@ func (s *slow) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event
 func (s *slow) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
 	claimed, err := s.cluster.ClaimNext(ctx, request)
 	for _, one := range claimed {
-		give := func(calls ...func(context.Context, jobs.Order) error) {
+		give := func(calls ...func(context.Context, jobs.JobCommand) error) {
 			for _, call := range calls {
-				if callErr := call(ctx, jobs.Order{Job: one.Job.ID, Reason: "early", Revert: s.revert}); callErr != nil {
+				if callErr := call(ctx, jobs.JobCommand{Job: one.Job.ID, Reason: "early", Revert: s.revert}); callErr != nil {
 					err = callErr
 					return
 				}

@@ -16,9 +16,9 @@ const (
 	MomentSessionOpened Moment = "session opened"
 	MomentRegistered    Moment = "registered" // the board knows what it can do
 	MomentClaimed       Moment = "claimed"
-	MomentStarted       Moment = "started"    // its flow was built and is given to an engine
-	MomentOrdered       Moment = "ordered"    // a person has given the job an order, or lifted it: then Order is nil
-	MomentFlowEnded     Moment = "flow ended" // or was suspended, or could not go on; FlowState and Err say which
+	MomentStarted       Moment = "started"        // its flow was built and is given to an engine
+	MomentStopRequested Moment = "stop_requested" // the job has a stop request, or it was lifted: then StopRequest is nil
+	MomentFlowEnded     Moment = "flow ended"     // or was suspended, or could not go on; FlowState and Err say which
 	MomentConsumed      Moment = "consumed"
 	MomentAbandoned     Moment = "abandoned"
 	MomentTrashed       Moment = "trashed"
@@ -36,17 +36,17 @@ const (
 
 // Notice is one moment.
 type Notice struct {
-	Moment    Moment
-	Session   jobs.SessionID
-	Job       jobs.JobID // zero where the moment is of the session
-	Name      string     // of the job
-	Token     jobs.Token
-	Claims    int                 // how often the job has been claimed, this claim included
-	FlowState logbook.FlowState   // from MomentFlowEnded on
-	Outcome   jobs.Outcome        // MomentConsumed
-	Order     *jobs.StandingOrder // MomentOrdered
-	Drain     *jobs.Drain         // MomentDrained
-	Err       error               // what was wrong, if anything
+	Moment      Moment
+	Session     jobs.SessionID
+	Job         jobs.JobID // zero where the moment is of the session
+	Name        string     // of the job
+	Token       jobs.Token
+	Claims      int                   // how often the job has been claimed, this claim included
+	FlowState   logbook.FlowState     // from MomentFlowEnded on
+	Outcome     jobs.Outcome          // MomentConsumed
+	StopRequest *jobs.OperatorRequest // MomentStopRequested
+	Drain       *jobs.Drain           // MomentDrained
+	Err         error                 // what was wrong, if anything
 }
 
 // notify calls the program's function. A panic in it must not harm a job.

@@ -18,9 +18,9 @@ import (
 // result is what has become of a job's run.
 type result struct {
 	end         engine.End
-	err         error               // why the run could not go on; nil if it came to an end
-	unbuildable *logbook.Failure    // why it could not begin
-	order       *jobs.StandingOrder // the latest that its job is under; nil: none
+	err         error                 // why the run could not go on; nil if it came to an end
+	unbuildable *logbook.Failure      // why it could not begin
+	stopRequest *jobs.OperatorRequest // the latest that its job is under; nil: none
 }
 
 // verb is how a conductor ends its claim on a job.
@@ -56,13 +56,13 @@ var errElsewhere = errors.New("its flow cannot be built here")
 //	──────────────────────────────────────────  ───────────  ─────────────────────────────────
 //	flow SUCCESS                                consumed     outcome success, the last update
 //	flow REVERTED                               consumed     outcome reverted, the last update, the cause;
-//	                                                         cancelled if that was ordered
+//	                                                         cancelled if that was requested
 //	flow FAILURE (an undo failed)               consumed     outcome failed, the last update, the cause
 //	one of these three already when loaded      consumed     the same, without an update
-//	flow SUSPENDED, ordered to be left so       consumed     outcome cancelled, the last update
+//	flow SUSPENDED, requested to be left so       consumed     outcome cancelled, the last update
 //	flow only waits for longer than Park        abandoned    the last update, until its step is due; the
-//	                                                         board sees to orders that came meanwhile
-//	flow SUSPENDED                              abandoned    the last update, no delay: where an order has
+//	                                                         board sees to stop requests that came meanwhile
+//	flow SUSPENDED                              abandoned    the last update, no delay: where a stop request has
 //	                                                         suspended the job, the board keeps it so
 //	stopped for a hand-over, a drain or doubt   abandoned    no update, no delay: steps that ran
 //	about the session                                        stand as RUNNING, as after a crash
@@ -120,17 +120,17 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		ending.Outcome = jobs.OutcomeSuccess
 	case logbook.FlowReverted:
 		ending.Outcome, ending.Failure = jobs.OutcomeReverted, r.end.Cause
-		if cancelled(r.order) {
-			ending.Outcome, ending.Reason = jobs.OutcomeCancelled, r.order.Reason
+		if cancelled(r.stopRequest) {
+			ending.Outcome, ending.Reason = jobs.OutcomeCancelled, r.stopRequest.Reason
 		}
 	case logbook.FlowFailure:
 		ending.Outcome, ending.Failure = jobs.OutcomeFailed, r.end.Cause
 	case logbook.FlowSuspended:
-		if !cancelled(r.order) || r.order.Revert {
-			ending.Reason = clip("its flow was suspended" + suffix(r.order))
+		if !cancelled(r.stopRequest) || r.stopRequest.Revert {
+			ending.Reason = clip("its flow was suspended" + suffix(r.stopRequest))
 			return decision{abandon, ending}
 		}
-		ending.Outcome, ending.Reason = jobs.OutcomeCancelled, r.order.Reason
+		ending.Outcome, ending.Reason = jobs.OutcomeCancelled, r.stopRequest.Reason
 	default:
 		ending.Update, ending.Recorded = nil, false
 		return o.trouble(job, ending, fmt.Errorf("the engine ended a flow in state %q", r.end.State))
@@ -147,30 +147,30 @@ func waiting(ending jobs.Ending, r result) decision {
 	return decision{abandon, ending}
 }
 
-func cancelled(order *jobs.StandingOrder) bool {
-	return order != nil && order.Kind == jobs.OrderCancel
+func cancelled(request *jobs.OperatorRequest) bool {
+	return request != nil && request.Kind == jobs.RequestCancel
 }
 
-// saidOf is an order as a sentence for people.
-func saidOf(order *jobs.StandingOrder) string {
+// saidOf is a stop request as a sentence for people.
+func saidOf(request *jobs.OperatorRequest) string {
 	said := "none"
-	if order != nil {
-		said = string(order.Kind) + " was ordered"
-		if order.By != "" {
-			said += " by " + order.By
+	if request != nil {
+		said = string(request.Kind) + " was requested"
+		if request.By != "" {
+			said += " by " + request.By
 		}
-		if order.Reason != "" {
-			said += ": " + order.Reason
+		if request.Reason != "" {
+			said += ": " + request.Reason
 		}
 	}
 	return said
 }
 
-func suffix(order *jobs.StandingOrder) string {
-	if order == nil {
+func suffix(request *jobs.OperatorRequest) string {
+	if request == nil {
 		return ""
 	}
-	return ": " + saidOf(order)
+	return ": " + saidOf(request)
 }
 
 // trouble is the ending of a job after an error that is not its flow's fault.

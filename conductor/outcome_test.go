@@ -23,7 +23,7 @@ func TestOutcomes(t *testing.T) {
 		update   *logbook.Update
 		cause    *logbook.Failure
 		err      error
-		order    *jobs.StandingOrder
+		order    *jobs.OperatorRequest
 		claims   int
 		failures int
 		verb     string
@@ -37,13 +37,13 @@ func TestOutcomes(t *testing.T) {
 		{name: "success when loaded", state: logbook.FlowSuccess, verb: "consume", outcome: jobs.OutcomeSuccess},
 		{name: "reverted when loaded", state: logbook.FlowReverted, cause: cause, verb: "consume", outcome: jobs.OutcomeReverted, failure: "error"},
 		{name: "suspended", state: logbook.FlowSuspended, update: last, verb: "abandon"},
-		{name: "suspended by an order", state: logbook.FlowSuspended, update: last, order: &jobs.StandingOrder{Kind: jobs.OrderSuspend}, verb: "abandon"},
-		{name: "stopped for good", state: logbook.FlowSuspended, update: last, order: &jobs.StandingOrder{Kind: jobs.OrderCancel}, verb: "consume", outcome: jobs.OutcomeCancelled},
-		{name: "suspended before it could be undone", state: logbook.FlowSuspended, update: last, order: &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true}, verb: "abandon"},
-		{name: "undone", state: logbook.FlowReverted, update: last, cause: cause, order: &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true}, verb: "consume", outcome: jobs.OutcomeCancelled, failure: "error"},
-		{name: "reverted under an order to suspend", state: logbook.FlowReverted, update: last, cause: cause, order: &jobs.StandingOrder{Kind: jobs.OrderSuspend}, verb: "consume", outcome: jobs.OutcomeReverted, failure: "error"},
-		{name: "cancelled too late", state: logbook.FlowSuccess, update: last, order: &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true}, verb: "consume", outcome: jobs.OutcomeSuccess},
-		{name: "cancelled, and the undo failed", state: logbook.FlowFailure, update: last, cause: cause, order: &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true}, verb: "consume", outcome: jobs.OutcomeFailed, failure: "error"},
+		{name: "suspended by an order", state: logbook.FlowSuspended, update: last, order: &jobs.OperatorRequest{Kind: jobs.RequestSuspend}, verb: "abandon"},
+		{name: "stopped for good", state: logbook.FlowSuspended, update: last, order: &jobs.OperatorRequest{Kind: jobs.RequestCancel}, verb: "consume", outcome: jobs.OutcomeCancelled},
+		{name: "suspended before it could be undone", state: logbook.FlowSuspended, update: last, order: &jobs.OperatorRequest{Kind: jobs.RequestCancel, Revert: true}, verb: "abandon"},
+		{name: "undone", state: logbook.FlowReverted, update: last, cause: cause, order: &jobs.OperatorRequest{Kind: jobs.RequestCancel, Revert: true}, verb: "consume", outcome: jobs.OutcomeCancelled, failure: "error"},
+		{name: "reverted under an order to suspend", state: logbook.FlowReverted, update: last, cause: cause, order: &jobs.OperatorRequest{Kind: jobs.RequestSuspend}, verb: "consume", outcome: jobs.OutcomeReverted, failure: "error"},
+		{name: "cancelled too late", state: logbook.FlowSuccess, update: last, order: &jobs.OperatorRequest{Kind: jobs.RequestCancel, Revert: true}, verb: "consume", outcome: jobs.OutcomeSuccess},
+		{name: "cancelled, and the undo failed", state: logbook.FlowFailure, update: last, cause: cause, order: &jobs.OperatorRequest{Kind: jobs.RequestCancel, Revert: true}, verb: "consume", outcome: jobs.OutcomeFailed, failure: "error"},
 		{name: "claim ended by another", err: fmt.Errorf("%w: trashed", conductor.ErrClaimEnded), verb: "let go"},
 		{name: "handed over", err: conductor.ErrHandOver, verb: "abandon"},
 		{name: "session in doubt", err: conductor.ErrDoubt, verb: "abandon"},

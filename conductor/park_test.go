@@ -57,7 +57,7 @@ func TestWaitingJobsAreGivenBack(t *testing.T) {
 
 func TestDecidingAboutWaitingJobs(t *testing.T) {
 	last := &logbook.Update{}
-	for name, order := range map[string]*jobs.StandingOrder{"no order": nil, "an order": {Kind: jobs.OrderCancel, Revert: true}} {
+	for name, order := range map[string]*jobs.OperatorRequest{"no order": nil, "an order": {Kind: jobs.RequestCancel, Revert: true}} {
 		end := engine.End{State: logbook.FlowRunning, Update: last, WaitUntil: time.Now(), Wait: time.Hour, WaitFor: "a"}
 		verb, ending := conductor.DecideUnder(conductor.Options{}, jobs.Job{ID: jobs.NewJobID()}, end, nil, order)
 		if verb != "abandon" || ending.Delay != time.Hour || ending.Failure != nil || ending.Update != last {

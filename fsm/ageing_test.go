@@ -80,12 +80,12 @@ func (r *rig) ageingWord(word string) {
 		token := r.claimedAgain("ann", id(word[:1]))
 		r.ok(abandon(&v1.Ending{Job: id(word[:1]), Token: command.TokenToProto(token)}))
 	case strings.HasSuffix(word, "|"):
-		r.ok(suspend(&v1.OrderCommand{Job: id(word[:1])}))
-		r.ok(resume(&v1.OrderCommand{Job: id(word[:1])}))
+		r.ok(suspend(&v1.JobCommand{Job: id(word[:1])}))
+		r.ok(resume(&v1.JobCommand{Job: id(word[:1])}))
 	case strings.HasSuffix(word, "^"):
 		token := r.claimedAgain("ann", id(word[:1]))
 		r.ok(trash(&v1.Ending{Job: id(word[:1]), Token: command.TokenToProto(token)}))
-		r.ok(restore(&v1.OrderCommand{Job: id(word[:1])}))
+		r.ok(restore(&v1.JobCommand{Job: id(word[:1])}))
 	case strings.Contains(word, "="):
 		priority := number(word[2:])
 		r.ok(&v1.Command{Kind: &v1.Command_Change{Change: &v1.Change{Job: id(word[:1]), Priority: &priority}}})

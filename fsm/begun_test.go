@@ -114,7 +114,7 @@ func TestFlowsThatMayHaveBegun(t *testing.T) {
 				return
 			}
 			if r.job(id("a")).State == jobs.StateTrashed {
-				r.ok(restore(&v1.OrderCommand{Job: id("a")}))
+				r.ok(restore(&v1.JobCommand{Job: id("a")}))
 			}
 			r.ok(orders["undo"]())
 			if got := r.job(id("a")).State; string(got) != row.undone {
@@ -218,7 +218,7 @@ func TestPlanOfAFlowThatMayHaveBegun(t *testing.T) {
 	if r.flow("flow of a").Begun.IsZero() {
 		t.Error("the next job's owner is not told that the flow may have begun")
 	}
-	r.ok(cancel(&v1.OrderCommand{Job: id("b"), Revert: true}))
+	r.ok(cancel(&v1.JobCommand{Job: id("b"), Revert: true}))
 	r.ok(closing("bob"))
 	if got := r.job(id("b")).State; got != jobs.StateClaimable {
 		t.Errorf("the next job is %s, and is to be undone", got)

@@ -143,7 +143,7 @@ func (t *txn) pauseBoard(c *v1.BoardCommand) error {
 	}
 	board.Pause = &jobs.BoardPause{By: c.GetBy(), Reason: c.GetReason(), At: t.now}
 	t.saveBoard(&board)
-	t.tellOfBoard(jobs.EventBoardPaused, jobs.OrderSuspend, c)
+	t.tellOfBoard(jobs.EventBoardPaused, jobs.RequestSuspend, c)
 	return nil
 }
 
@@ -161,14 +161,14 @@ func (t *txn) resumeBoard(c *v1.BoardCommand) error {
 	for _, queue := range t.boardQueues(board.Name) {
 		t.becameClaimable(queue)
 	}
-	t.tellOfBoard(jobs.EventBoardResumed, jobs.OrderResume, c)
+	t.tellOfBoard(jobs.EventBoardResumed, jobs.RequestResume, c)
 	return nil
 }
 
-func (t *txn) tellOfBoard(kind jobs.EventKind, order jobs.OrderKind, c *v1.BoardCommand) {
+func (t *txn) tellOfBoard(kind jobs.EventKind, request jobs.RequestKind, c *v1.BoardCommand) {
 	t.record(jobs.Event{
 		Kind: kind, Board: cmp.Or(c.GetBoard(), jobs.DefaultBoard), Reason: c.GetReason(),
-		Order: &jobs.StandingOrder{Kind: order, By: c.GetBy(), Reason: c.GetReason(), At: t.now},
+		Request: &jobs.OperatorRequest{Kind: request, By: c.GetBy(), Reason: c.GetReason(), At: t.now},
 	})
 }
 
@@ -263,7 +263,7 @@ func roomIn(limits *jobs.BoardLimits, counted *counters, j *jobRecord) error {
 // roomAgain refuses a finished job that is to be put back on a board without
 // room for it. One that only is to be undone further needs none.
 func (t *txn) roomAgain(j *jobRecord) error {
-	if j.isUnder(jobs.OrderCancel) {
+	if j.isUnder(jobs.RequestCancel) {
 		return nil
 	}
 	board, _, err := t.board(j.Board)

@@ -42,8 +42,8 @@ func (t *txn) change(c *v1.Change) error {
 	takeOver(j, &change)
 	t.placeJob(j)
 	t.keepChange(j, &change)
-	said := &jobs.StandingOrder{Kind: jobs.OrderChange, By: change.By, Reason: change.Reason, At: t.now}
-	t.event(jobs.EventChanged, j, jobs.Event{Order: said, Reason: change.Reason})
+	said := &jobs.OperatorRequest{Kind: jobs.RequestChange, By: change.By, Reason: change.Reason, At: t.now}
+	t.event(jobs.EventChanged, j, jobs.Event{Request: said, Reason: change.Reason})
 	return nil
 }
 
@@ -56,9 +56,9 @@ func (t *txn) checkChange(j *jobRecord, c *jobs.Change) error {
 	switch delayed, moved := !c.NotBefore.IsZero() && !c.NotBefore.Equal(j.NotBefore), c.AltersDeadline(&j.Job); {
 	case j.State.Finished():
 		return fmt.Errorf("cannot change job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
-	case j.isUnder(jobs.OrderCancel) && delayed:
+	case j.isUnder(jobs.RequestCancel) && delayed:
 		return fmt.Errorf("cannot change when job %s is due: %w: it is being cancelled", j.ID, jobs.ErrConflict)
-	case j.isUnder(jobs.OrderCancel) && moved:
+	case j.isUnder(jobs.RequestCancel) && moved:
 		return fmt.Errorf("cannot change the deadline of job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
 	case !moved || c.NoDeadline:
 		return nil

@@ -87,7 +87,7 @@ func (r *rig) has(c *v1.Change, state string) {
 		r.Fatal(err)
 	}
 	last := events[len(events)-1]
-	if last.Kind != jobs.EventChanged || last.Order == nil || last.Order.Kind != jobs.OrderChange || last.Order.By != "ann@desk" || last.Reason != "so it is to be" {
+	if last.Kind != jobs.EventChanged || last.Request == nil || last.Request.Kind != jobs.RequestChange || last.Request.By != "ann@desk" || last.Reason != "so it is to be" {
 		r.Errorf("the change is told as %+v", last)
 	}
 }
@@ -102,7 +102,7 @@ func TestChangedTimesOutlast(t *testing.T) {
 		want  jobs.State
 	}{
 		{"a held job, released", jobs.StateHeld, func(r *rig) { r.ok(r.changed("release")) }, jobs.StateDelayed},
-		{"a suspended job, resumed", jobs.StateSuspended, func(r *rig) { r.ok(resume(&v1.OrderCommand{Job: id("a")})) }, jobs.StateDelayed},
+		{"a suspended job, resumed", jobs.StateSuspended, func(r *rig) { r.ok(resume(&v1.JobCommand{Job: id("a")})) }, jobs.StateDelayed},
 		{"a claimed job, given back", jobs.StateClaimed, func(r *rig) { r.ok(abandon(ending("a", r.job(id("a")).Token))) }, jobs.StateDelayed},
 		{"a claimed job, given back for a short time", jobs.StateClaimed, func(r *rig) {
 			e := ending("a", r.job(id("a")).Token)
@@ -116,9 +116,9 @@ func TestChangedTimesOutlast(t *testing.T) {
 		}, jobs.StateCooling},
 		{"a claimed job, lost", jobs.StateClaimed, func(r *rig) { r.ok(expire("bob", r.TimerEpoch(), time.Second, 0)) }, jobs.StateDelayed},
 		{"a claimed job, suspended and given back", jobs.StateClaimed, func(r *rig) {
-			r.ok(suspend(&v1.OrderCommand{Job: id("a")}))
+			r.ok(suspend(&v1.JobCommand{Job: id("a")}))
 			r.ok(abandon(ending("a", r.job(id("a")).Token)))
-			r.ok(resume(&v1.OrderCommand{Job: id("a")}))
+			r.ok(resume(&v1.JobCommand{Job: id("a")}))
 		}, jobs.StateDelayed},
 		{"a delayed job, brought forward", jobs.StateDelayed, func(r *rig) { r.ok(r.changed("soon")) }, jobs.StateClaimable},
 		{"a claimable job, due", jobs.StateClaimable, func(r *rig) {

@@ -26,30 +26,30 @@ func (t *txn) expireJob(j *jobRecord) error {
 		// job, or for those behind it.
 		t.becameClaimable(queueOf(&j.jobFacts))
 	}
-	if j.isUnder(jobs.OrderCancel) {
+	if j.isUnder(jobs.RequestCancel) {
 		t.putJob(j)
 		return nil
 	}
-	order := &jobs.StandingOrder{
-		Kind: jobs.OrderCancel, Revert: true, By: jobs.ByDeadline,
+	request := &jobs.OperatorRequest{
+		Kind: jobs.RequestCancel, Revert: true, By: jobs.ByDeadline,
 		Reason: "its deadline, " + deadlineText(j) + ", has passed", At: t.now,
 	}
 	if j.State == jobs.StateClaimed {
-		j.Order = order
-		t.tellOwner(jobs.EventOrdered, j, order)
+		j.StopRequest = request
+		t.tellOwner(jobs.EventStopRequested, j, request)
 		return nil
 	}
-	remains, flow, err := t.remains(j, order)
+	remains, flow, err := t.remains(j, request)
 	switch {
 	case err != nil:
 		return err
 	case remains == nothing:
-		j.Order = order
+		j.StopRequest = request
 		return t.closeCancelled(j, flow, "")
 	case remains == undoing:
-		t.haveUndone(j, order)
+		t.haveUndone(j, request)
 	case remains == ended:
-		err := t.cancelReopened(j, flow, order)
+		err := t.cancelReopened(j, flow, request)
 		if isFault(err) {
 			return err
 		}

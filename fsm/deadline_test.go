@@ -43,8 +43,8 @@ func TestDeadlines(t *testing.T) {
 				}
 				r.ok(wake(r.TimerEpoch(), 10))
 				job := r.job(id("a"))
-				if string(job.State) != want || job.Order == nil || job.Order.Kind != jobs.OrderCancel || !job.Order.Revert || job.Order.By != jobs.ByDeadline {
-					t.Fatalf("the job is %s under %+v", job.State, job.Order)
+				if string(job.State) != want || job.StopRequest == nil || job.StopRequest.Kind != jobs.RequestCancel || !job.StopRequest.Revert || job.StopRequest.By != jobs.ByDeadline {
+					t.Fatalf("the job is %s under %+v", job.State, job.StopRequest)
 				}
 				if want == "completed" && (job.Outcome != jobs.OutcomeCancelled || !strings.Contains(job.Reason, "deadline, 2030-01-03T03:04:05Z, has passed")) {
 					t.Errorf("the job ended as %s: %s", job.Outcome, job.Reason)
@@ -62,8 +62,8 @@ func TestDeadlines(t *testing.T) {
 func (r *rig) harmlessDeadline() {
 	r.Helper()
 	r.ok(wake(r.TimerEpoch(), 10))
-	if job := r.job(id("a")); job.Order != nil && job.Order.By == jobs.ByDeadline {
-		r.Errorf("cancelled before the deadline: %+v", job.Order)
+	if job := r.job(id("a")); job.StopRequest != nil && job.StopRequest.By == jobs.ByDeadline {
+		r.Errorf("cancelled before the deadline: %+v", job.StopRequest)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestADeadlineOfACancelledJob(t *testing.T) {
 	withDeadline(p)
 	token := r.begin(p, "flow of a")
 	r.ok(abandon(ending("a", token)))
-	r.ok(cancel(&v1.OrderCommand{Job: id("a"), Revert: true}))
+	r.ok(cancel(&v1.JobCommand{Job: id("a"), Revert: true}))
 	r.now = tomorrow
 	r.wakesWhoPassedBy()
 }
@@ -195,8 +195,8 @@ func TestADeadlineOfAReopenedJob(t *testing.T) {
 		r.now = tomorrow
 		r.ok(wake(r.TimerEpoch(), 10))
 		job := r.job(id("a"))
-		if got := fmt.Sprint(job.State, " ", job.Outcome); got != want || job.Order == nil || job.Order.By != jobs.ByDeadline {
-			t.Errorf("after %s the job is %s under %+v; want %s", word.Kind, got, job.Order, want)
+		if got := fmt.Sprint(job.State, " ", job.Outcome); got != want || job.StopRequest == nil || job.StopRequest.By != jobs.ByDeadline {
+			t.Errorf("after %s the job is %s under %+v; want %s", word.Kind, got, job.StopRequest, want)
 		}
 		r.harmless(wake(r.TimerEpoch(), 10))
 	}

@@ -12,55 +12,55 @@ import (
 
 // drainConductor keeps the conductors of a name from claiming.
 func (t *txn) drainConductor(c *v1.DrainCommand) error {
-	order := command.DrainOrderFromProto(c)
-	if err := roomForConductor(order.Conductor); err != nil {
+	request := command.DrainCommandFromProto(c)
+	if err := roomForConductor(request.Conductor); err != nil {
 		return err
 	}
-	standing, err := t.drain(order.Conductor)
+	standing, err := t.drain(request.Conductor)
 	switch {
 	case err != nil:
 		return err
-	case standing != nil && standing.Finish == order.Finish:
+	case standing != nil && standing.Finish == request.Finish:
 		return nil
-	case standing == nil && !order.Absent && !t.registered(order.Conductor):
+	case standing == nil && !request.Absent && !t.registered(request.Conductor):
 		return fmt.Errorf("cannot drain conductor %q: %w: none of that name lives; one that is to be drained when it comes must be named as absent",
-			order.Conductor, jobs.ErrNotFound)
+			request.Conductor, jobs.ErrNotFound)
 	}
 	if standing == nil {
 		if standing := len(t.keys(tableDrain, nil)); standing >= jobs.MaxDrains {
 			return &logbook.LimitError{Field: "drains", Limit: jobs.MaxDrains, Size: int64(standing) + 1, Unit: "drains"}
 		}
 	}
-	drain := jobs.Drain{Conductor: order.Conductor, Finish: order.Finish, By: order.By, Reason: order.Reason, At: t.now}
+	drain := jobs.Drain{Conductor: request.Conductor, Finish: request.Finish, By: request.By, Reason: request.Reason, At: t.now}
 	t.putMessage(tableDrain, []byte(drain.Conductor), nil, command.DrainToProto(&drain))
-	t.tellOfDrain(jobs.EventDrained, jobs.OrderSuspend, &order)
+	t.tellOfDrain(jobs.EventDrained, jobs.RequestSuspend, &request)
 	return nil
 }
 
 // undrainConductor ends that, and lets whoever waits look again.
 func (t *txn) undrainConductor(c *v1.DrainCommand) error {
-	order := command.DrainOrderFromProto(c)
-	if err := roomForConductor(order.Conductor); err != nil {
+	request := command.DrainCommandFromProto(c)
+	if err := roomForConductor(request.Conductor); err != nil {
 		return err
 	}
-	if t.get(tableDrain, []byte(order.Conductor)) == nil {
-		if t.registered(order.Conductor) {
+	if t.get(tableDrain, []byte(request.Conductor)) == nil {
+		if t.registered(request.Conductor) {
 			return nil
 		}
-		return fmt.Errorf("cannot undrain conductor %q: %w: none of that name is drained or lives", order.Conductor, jobs.ErrNotFound)
+		return fmt.Errorf("cannot undrain conductor %q: %w: none of that name is drained or lives", request.Conductor, jobs.ErrNotFound)
 	}
-	t.delete(tableDrain, []byte(order.Conductor))
-	t.tellOfDrain(jobs.EventUndrained, jobs.OrderResume, &order)
+	t.delete(tableDrain, []byte(request.Conductor))
+	t.tellOfDrain(jobs.EventUndrained, jobs.RequestResume, &request)
 	t.changes.Undrained = true
 	return nil
 }
 
 // tellOfDrain names the conductors as owners too, so that they hear of it among
 // what concerns their claims.
-func (t *txn) tellOfDrain(kind jobs.EventKind, said jobs.OrderKind, order *jobs.DrainOrder) {
+func (t *txn) tellOfDrain(kind jobs.EventKind, said jobs.RequestKind, request *jobs.DrainCommand) {
 	t.record(jobs.Event{
-		Kind: kind, EntityKind: jobs.EntityConductor, Entity: order.Conductor, Owner: order.Conductor, Reason: order.Reason,
-		Order: &jobs.StandingOrder{Kind: said, By: order.By, Reason: order.Reason, At: t.now},
+		Kind: kind, EntityKind: jobs.EntityConductor, Entity: request.Conductor, Owner: request.Conductor, Reason: request.Reason,
+		Request: &jobs.OperatorRequest{Kind: said, By: request.By, Reason: request.Reason, At: t.now},
 	})
 }
 

@@ -39,7 +39,7 @@ func (t *txn) consume(c *v1.Ending) error {
 		p.job.Attempts++
 	}
 	if outcome == jobs.OutcomeCancelled && p.Reason == "" {
-		p.Reason = p.job.Order.Reason
+		p.Reason = p.job.StopRequest.Reason
 	}
 	if err := t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted); err != nil {
 		return err
@@ -91,12 +91,12 @@ func (t *txn) abandon(c *v1.Ending) error {
 	return t.recordError(p.job, jobs.HowAbandoned, p.owner, p.Failure)
 }
 
-// undoneSince tells whether somebody has ordered a claimed job to be undone
+// undoneSince tells whether somebody has asked to undo a claimed job
 // under its present claim. Its owner may not know that yet, and give the job
-// back for a time that does not count any more. The next owner gets the order
+// back for a time that does not count any more. The next owner gets the stop request
 // with the job, so that a delay which it asks for is meant.
 func undoneSince(j *jobRecord) bool {
-	return j.isUnder(jobs.OrderCancel) && j.Order.Revert && !j.Order.At.Before(j.Claim.Since)
+	return j.isUnder(jobs.RequestCancel) && j.StopRequest.Revert && !j.StopRequest.At.Before(j.Claim.Since)
 }
 
 func prefixed(what string, err error) error {
@@ -157,8 +157,8 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	switch {
 	case p.Outcome == "":
 		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "unset"}
-	case p.Outcome == jobs.OutcomeCancelled && !p.job.isUnder(jobs.OrderCancel):
-		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "cancelled, and nobody has ordered that"}
+	case p.Outcome == jobs.OutcomeCancelled && !p.job.isUnder(jobs.RequestCancel):
+		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "cancelled, and nobody has requested that"}
 	}
 	if p.job.Flow.IsZero() {
 		return p.Outcome, nil
@@ -175,7 +175,7 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 		return "", &logbook.InvalidError{
 			Field: "ending outcome", Reason: fmt.Sprintf("%s, but flow %s is %s", p.Outcome, p.job.Flow, record.State),
 		}
-	case p.Outcome == jobs.OutcomeCancelled && p.job.Order.Revert && record.mayHaveBegun(p.job.Claim, p.Recorded):
+	case p.Outcome == jobs.OutcomeCancelled && p.job.StopRequest.Revert && record.mayHaveBegun(p.job.Claim, p.Recorded):
 		return "", &logbook.InvalidError{
 			Field: "ending outcome", Reason: fmt.Sprintf("%s, but flow %s may have begun, and is not undone", p.Outcome, p.job.Flow),
 		}

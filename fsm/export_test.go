@@ -414,15 +414,15 @@ func (c *census) checkError(key, value []byte) error {
 func (c *census) checkOrder(j *jobRecord) error {
 	unowned := j.State != jobs.StateClaimed && !j.State.Finished()
 	switch {
-	case (j.State == jobs.StateHeld) != (unowned && j.Held && !j.isUnder(jobs.OrderSuspend)):
+	case (j.State == jobs.StateHeld) != (unowned && j.Held && !j.isUnder(jobs.RequestSuspend)):
 		return fmt.Errorf("job %s is %s, and held: %t", j.ID, j.State, j.Held)
-	case (j.State == jobs.StateSuspended) != (unowned && j.isUnder(jobs.OrderSuspend)):
-		return fmt.Errorf("job %s is %s under the order %+v", j.ID, j.State, j.Order)
-	case j.Outcome == jobs.OutcomeCancelled && !j.isUnder(jobs.OrderCancel):
+	case (j.State == jobs.StateSuspended) != (unowned && j.isUnder(jobs.RequestSuspend)):
+		return fmt.Errorf("job %s is %s under the order %+v", j.ID, j.State, j.StopRequest)
+	case j.Outcome == jobs.OutcomeCancelled && !j.isUnder(jobs.RequestCancel):
 		return fmt.Errorf("job %s is cancelled, and nobody has ordered that", j.ID)
-	case unowned && j.isUnder(jobs.OrderCancel):
+	case unowned && j.isUnder(jobs.RequestCancel):
 		flow, err := c.flow(j.Flow)
-		if err != nil || flow == nil || flow.State == logbook.FlowReverted || !j.Order.Revert && !flow.State.Finished() {
+		if err != nil || flow == nil || flow.State == logbook.FlowReverted || !j.StopRequest.Revert && !flow.State.Finished() {
 			return fmt.Errorf("job %s is %s, cancelled, and there is nothing to undo (%v)", j.ID, j.State, err)
 		}
 	}

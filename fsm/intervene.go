@@ -82,7 +82,7 @@ func (t *txn) keepIntervention(record *flowRecord, detail *logbook.FlowDetail, s
 
 // takeBack records in the name of who cancels a job that nothing is to be
 // carried out of what is pending in its flow. The error is a fault.
-func (t *txn) takeBack(record *flowRecord, order *jobs.StandingOrder) error {
+func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) error {
 	if len(record.Pending()) == 0 {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (t *txn) takeBack(record *flowRecord, order *jobs.StandingOrder) error {
 	token := t.token()
 	t.keepIntervention(record, &detail, &logbook.Intervention{
 		ID: uuid.NewSHA1(record.ID.UUID, []byte(token.String())), Flow: record.ID, Kind: logbook.InterveneTakeBack,
-		By: cmp.Or(order.By, "somebody"), Reason: order.Reason, At: t.now, Token: token,
+		By: cmp.Or(request.By, "somebody"), Reason: request.Reason, At: t.now, Token: token,
 	})
 	return nil
 }
@@ -204,7 +204,7 @@ func interventionSize(i *logbook.Intervention) int {
 func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.Intervention, record *flowRecord, released bool) {
 	evidence := jobs.Event{
 		Token: last.Token, Reason: saidOf(last),
-		Order: &jobs.StandingOrder{Kind: jobs.OrderIntervene, By: last.By, Reason: last.Reason, At: last.At},
+		Request: &jobs.OperatorRequest{Kind: jobs.RequestIntervene, By: last.By, Reason: last.Reason, At: last.At},
 	}
 	switch back := last.Kind == logbook.InterveneTakeBack; {
 	case back && released && !j.State.Finished() && !logbook.Released(pending):
@@ -267,14 +267,14 @@ func saidOf(i *logbook.Intervention) string {
 }
 
 // lift takes from a job the order that what a person has said since gainsays.
-// Only an order to cancel and undo stands, where the flow is to go on
+// Only a request to cancel and undo stands, where the flow is to go on
 // backwards; a job that is suspended waits until it is resumed.
 func lift(j *jobRecord, pending []logbook.Intervention) {
 	switch {
 	case j.State == jobs.StateSuspended:
-	case j.isUnder(jobs.OrderCancel) && j.Order.Revert && !logbook.Forwards(pending):
+	case j.isUnder(jobs.RequestCancel) && j.StopRequest.Revert && !logbook.Forwards(pending):
 	default:
-		j.Order = nil
+		j.StopRequest = nil
 	}
 }
 

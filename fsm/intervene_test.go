@@ -153,8 +153,8 @@ func (r *rig) reopened(before jobs.Job, flow logbook.FlowDetail, kind, step stri
 		r.Fatal(err)
 	}
 	last := events[len(events)-1]
-	if last.Kind != jobs.EventReopened || last.State != jobs.StateClaimable || last.Order == nil || last.Order.Kind != jobs.OrderIntervene ||
-		last.Order.By != "ann@desk" || !last.Order.At.Equal(r.now) || !strings.HasPrefix(last.Reason, kind) {
+	if last.Kind != jobs.EventReopened || last.State != jobs.StateClaimable || last.Request == nil || last.Request.Kind != jobs.RequestIntervene ||
+		last.Request.By != "ann@desk" || !last.Request.At.Equal(r.now) || !strings.HasPrefix(last.Reason, kind) {
 		r.Errorf("the event is %+v", last)
 	}
 }
@@ -225,7 +225,7 @@ func TestInterventionsThatHold(t *testing.T) {
 
 // TestInterventionMeetsTheJob: how the flow's last job stands decides.
 func TestInterventionMeetsTheJob(t *testing.T) {
-	undo := &v1.OrderCommand{Job: id("a"), By: "eve", Revert: true}
+	undo := &v1.JobCommand{Job: id("a"), By: "eve", Revert: true}
 	for _, row := range []struct {
 		name string
 		make func(*testing.T) *rig
@@ -272,16 +272,16 @@ func TestInterventionMeetsTheJob(t *testing.T) {
 		{"a job that is suspended", func(t *testing.T) *rig {
 			r := stuck(t, "FAILURE")
 			r.ok(intervene(asked("retry-revert", "")))
-			r.ok(suspend(&v1.OrderCommand{Job: id("a"), By: "eve"}))
+			r.ok(suspend(&v1.JobCommand{Job: id("a"), By: "eve"}))
 			return r
 		}, asked("rerun", ""), "suspended suspend"},
 		{"a cancelled job, undone further", func(t *testing.T) *rig { return stuckUnder(t, cancel(undo)) }, asked("skip", "x"), "claimable cancel"},
 		{"a cancelled job, run again", func(t *testing.T) *rig { return stuckUnder(t, cancel(undo)) }, asked("rerun", ""), "claimable -"},
 		{"a job under an order to stop", func(t *testing.T) *rig {
-			return stuckUnder(t, cancel(&v1.OrderCommand{Job: id("a"), By: "eve"}))
+			return stuckUnder(t, cancel(&v1.JobCommand{Job: id("a"), By: "eve"}))
 		}, asked("retry-revert", ""), "claimable -"},
 		{"a job under an order to suspend", func(t *testing.T) *rig {
-			return stuckUnder(t, suspend(&v1.OrderCommand{Job: id("a"), By: "eve"}))
+			return stuckUnder(t, suspend(&v1.JobCommand{Job: id("a"), By: "eve"}))
 		}, asked("retry-revert", ""), "claimable -"},
 		{"a job whose owner has just let it go", func(t *testing.T) *rig {
 			r := newRig(t)
@@ -303,8 +303,8 @@ func TestInterventionMeetsTheJob(t *testing.T) {
 			r.ok(intervene(row.ask))
 			r.harmless(intervene(row.ask))
 			job, under := r.job(id("a")), "-"
-			if job.Order != nil {
-				under = string(job.Order.Kind)
+			if job.StopRequest != nil {
+				under = string(job.StopRequest.Kind)
 			}
 			if got := fmt.Sprint(job.State, " ", under); got != row.want || job.Outcome != "" || job.Crashes+job.Failures > 0 && job.State == jobs.StateClaimable {
 				t.Errorf("the job is %s: %+v", got, job)
@@ -366,7 +366,7 @@ func TestInterventionInOneEntry(t *testing.T) {
 // reopen, by the name of its limit, as it refuses what is restored; but neither
 // what only is to be undone further, nor what reopens nothing.
 func TestReopenedJobsNeedRoom(t *testing.T) {
-	undo := &v1.OrderCommand{Job: id("a"), By: "eve", Revert: true}
+	undo := &v1.JobCommand{Job: id("a"), By: "eve", Revert: true}
 	ended := func(t *testing.T) *rig { return stuck(t, "FAILURE") }
 	cancelled := func(t *testing.T) *rig { return stuckUnder(t, cancel(undo)) }
 	heard := func(t *testing.T) *rig {

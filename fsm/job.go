@@ -52,7 +52,7 @@ type jobFacts struct {
 // this allows are drawn at jobs.State.
 func (j *jobFacts) standing(now time.Time) (jobs.State, time.Time) {
 	waits, due := jobs.StateCooling, j.cooled
-	if !j.NotBefore.Before(due) && !j.isUnder(jobs.OrderCancel) {
+	if !j.NotBefore.Before(due) && !j.isUnder(jobs.RequestCancel) {
 		waits, due = jobs.StateDelayed, j.NotBefore
 	}
 	if !due.After(now) {
@@ -63,7 +63,7 @@ func (j *jobFacts) standing(now time.Time) (jobs.State, time.Time) {
 		return j.final, time.Time{}
 	case j.Claim != nil:
 		return jobs.StateClaimed, time.Time{}
-	case j.isUnder(jobs.OrderSuspend):
+	case j.isUnder(jobs.RequestSuspend):
 		return jobs.StateSuspended, due
 	case j.Held:
 		return jobs.StateHeld, due
@@ -71,7 +71,9 @@ func (j *jobFacts) standing(now time.Time) (jobs.State, time.Time) {
 	return waits, due
 }
 
-func (j *jobFacts) isUnder(kind jobs.OrderKind) bool { return j.Order != nil && j.Order.Kind == kind }
+func (j *jobFacts) isUnder(kind jobs.RequestKind) bool {
+	return j.StopRequest != nil && j.StopRequest.Kind == kind
+}
 
 // isParked tells whether a job is to be counted as parked: one that has been
 // let go, to be undone for example, is not, whatever its policy has said.

@@ -172,7 +172,7 @@ func (m *model) comes(s *modelSchedule, r *jobs.SlotRecord, overlap jobs.Overlap
 		}
 		for _, j := range slices.Clone(s.running) {
 			// One whose flow has come to its end is left for its owner to consume.
-			_ = m.cancel(&v1.OrderCommand{Job: j.ID.String(), By: s.Name, Reason: "the next slot", Revert: true})
+			_ = m.cancel(&v1.JobCommand{Job: j.ID.String(), By: s.Name, Reason: "the next slot", Revert: true})
 		}
 	}
 	switch free := len(s.running) == 0 && len(s.waiting()) == 0; {

@@ -269,7 +269,9 @@ func (m *model) raise(j *modelJob, p *jobs.Posting) {
 
 // Where jobs stand.
 
-func under(j *modelJob, kind jobs.OrderKind) bool { return j.Order != nil && j.Order.Kind == kind }
+func under(j *modelJob, kind jobs.RequestKind) bool {
+	return j.StopRequest != nil && j.StopRequest.Kind == kind
+}
 
 // place puts a job that nobody owns where its order, its hold and its times say.
 func (m *model) place(j *modelJob) {
@@ -278,14 +280,14 @@ func (m *model) place(j *modelJob) {
 		j.cooled = time.Time{}
 	}
 	j.State, j.DueAt = jobs.StateCooling, j.cooled
-	if !under(j, jobs.OrderCancel) && !j.NotBefore.Before(j.cooled) {
+	if !under(j, jobs.RequestCancel) && !j.NotBefore.Before(j.cooled) {
 		j.State, j.DueAt = jobs.StateDelayed, j.NotBefore
 	}
 	if !j.DueAt.After(m.now) {
 		j.State, j.DueAt = jobs.StateClaimable, time.Time{}
 	}
 	switch {
-	case under(j, jobs.OrderSuspend):
+	case under(j, jobs.RequestSuspend):
 		j.State = jobs.StateSuspended
 	case j.Held:
 		j.State = jobs.StateHeld
@@ -328,7 +330,7 @@ func (m *model) settle(j *modelJob, delay time.Duration) {
 	if delay > 0 {
 		j.cooled = m.now.Add(delay)
 	}
-	if under(j, jobs.OrderCancel) && m.remains(j, j.Order.Revert) == "nothing" {
+	if under(j, jobs.RequestCancel) && m.remains(j, j.StopRequest.Revert) == "nothing" {
 		m.closeCancelled(j)
 		return
 	}
@@ -349,7 +351,7 @@ func (m *model) remains(j *modelJob, revert bool) string {
 }
 
 func (m *model) closeCancelled(j *modelJob) {
-	j.Outcome, j.Reason, j.gaveUp = jobs.OutcomeCancelled, j.Order.Reason, true
+	j.Outcome, j.Reason, j.gaveUp = jobs.OutcomeCancelled, j.StopRequest.Reason, true
 	j.Held, j.Parked = j.Held && !j.Parked, false
 	if flow := m.flowOf(j); flow != nil {
 		switch {
@@ -528,7 +530,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 		*flow = *after
 	}
 	delay := c.GetDelay().AsDuration()
-	if under(j, jobs.OrderCancel) && j.Order.Revert && !j.Order.At.Before(j.Claim.Since) {
+	if under(j, jobs.RequestCancel) && j.StopRequest.Revert && !j.StopRequest.At.Before(j.Claim.Since) {
 		delay = 0 // its owner may not have known that it is to be undone
 	}
 	if !c.GetRecorded() {
@@ -539,7 +541,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 	switch how {
 	case "consumed":
 		if j.Outcome == jobs.OutcomeCancelled && j.Reason == "" {
-			j.Reason = j.Order.Reason
+			j.Reason = j.StopRequest.Reason
 		}
 		m.finish(j, jobs.StateCompleted)
 	case "trashed":
@@ -572,8 +574,8 @@ func outcomeFits(j *modelJob, flow *modelFlow, c *v1.Ending) error {
 		jobs.OutcomeCancelled: {logbook.FlowReverted, logbook.FlowSuspended, logbook.FlowPending},
 	}
 	switch {
-	case outcome == jobs.OutcomeCancelled && !under(j, jobs.OrderCancel),
-		outcome == jobs.OutcomeCancelled && unrecorded && j.Order.Revert,
+	case outcome == jobs.OutcomeCancelled && !under(j, jobs.RequestCancel),
+		outcome == jobs.OutcomeCancelled && unrecorded && j.StopRequest.Revert,
 		flow != nil && !slices.Contains(fits[outcome], flow.State):
 		return jobs.ErrInvalid
 	}
@@ -693,13 +695,13 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 // been said of its flow that is to be.
 func (m *model) onlyUndone(j *modelJob, flow *modelFlow, all []logbook.Intervention) bool {
 	said := logbook.FlowDetail{Fence: flow.Fence, Interventions: all}
-	return under(j, jobs.OrderCancel) && j.Order.Revert && !logbook.Forwards(said.Pending())
+	return under(j, jobs.RequestCancel) && j.StopRequest.Revert && !logbook.Forwards(said.Pending())
 }
 
 // steer has a job carry out what was said of its flow.
 func (m *model) steer(j *modelJob, flow *modelFlow) {
 	if j.State != jobs.StateSuspended && !m.onlyUndone(j, flow, flow.Interventions) {
-		j.Order = nil
+		j.StopRequest = nil
 	}
 	j.ModifiedAt = m.now
 	parked := j.Parked && j.State == jobs.StateHeld
@@ -728,8 +730,8 @@ func (m *model) reopen(j *modelJob) {
 	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures, j.Attempts, j.FinishedAt = "", "", nil, 0, 0, 0, time.Time{}
 }
 
-func (m *model) restore(c *v1.OrderCommand) error {
-	j, _, err := m.ordered(c, jobs.OrderRestore)
+func (m *model) restore(c *v1.JobCommand) error {
+	j, _, err := m.ordered(c, jobs.RequestRestore)
 	if err != nil || !j.State.Finished() {
 		return err
 	}
@@ -740,7 +742,7 @@ func (m *model) restore(c *v1.OrderCommand) error {
 	if !j.Flow.IsZero() && (flow == nil || flow.busy != nil || !m.ownBook(j)) {
 		return jobs.ErrConflict
 	}
-	if !under(j, jobs.OrderCancel) { // one that is only to be undone further needs no room
+	if !under(j, jobs.RequestCancel) { // one that is only to be undone further needs no room
 		if err := m.room(j.Board, j.Size); err != nil {
 			return err
 		}
@@ -749,8 +751,8 @@ func (m *model) restore(c *v1.OrderCommand) error {
 	if strings.HasPrefix(j.ended, "consumed") {
 		j.ended = "" // its outcome is gone, so that a repeat of that ending is not known
 	}
-	if under(j, jobs.OrderSuspend) {
-		j.Order = nil
+	if under(j, jobs.RequestSuspend) {
+		j.StopRequest = nil
 	}
 	if flow != nil {
 		flow.busy, flow.last = j, j
@@ -760,8 +762,8 @@ func (m *model) restore(c *v1.OrderCommand) error {
 	return nil
 }
 
-func (m *model) purge(c *v1.OrderCommand) error {
-	j, _, err := m.ordered(c, jobs.OrderPurge)
+func (m *model) purge(c *v1.JobCommand) error {
+	j, _, err := m.ordered(c, jobs.RequestPurge)
 	switch {
 	case err != nil:
 		return err
@@ -782,56 +784,56 @@ func (m *model) forget(j *modelJob) {
 
 // Orders and changes.
 
-func (m *model) ordered(c *v1.OrderCommand, kind jobs.OrderKind) (*modelJob, *jobs.StandingOrder, error) {
-	order := &jobs.StandingOrder{Kind: kind, Revert: c.Revert, By: c.By, Reason: c.Reason, At: m.now}
+func (m *model) ordered(c *v1.JobCommand, kind jobs.RequestKind) (*modelJob, *jobs.OperatorRequest, error) {
+	order := &jobs.OperatorRequest{Kind: kind, Revert: c.Revert, By: c.By, Reason: c.Reason, At: m.now}
 	if m.jobs[c.Job] == nil {
 		return nil, nil, jobs.ErrNotFound
 	}
 	return m.jobs[c.Job], order, nil
 }
 
-func (m *model) suspend(c *v1.OrderCommand) error {
-	j, order, err := m.ordered(c, jobs.OrderSuspend)
+func (m *model) suspend(c *v1.JobCommand) error {
+	j, order, err := m.ordered(c, jobs.RequestSuspend)
 	switch {
 	case err != nil:
 		return err
-	case j.State.Finished(), under(j, jobs.OrderCancel):
+	case j.State.Finished(), under(j, jobs.RequestCancel):
 		return jobs.ErrConflict
-	case under(j, jobs.OrderSuspend):
+	case under(j, jobs.RequestSuspend):
 		return nil
 	}
-	j.Order, j.ModifiedAt = order, m.now
+	j.StopRequest, j.ModifiedAt = order, m.now
 	m.touch(j)
 	return nil
 }
 
-func (m *model) resume(c *v1.OrderCommand) error {
-	j, _, err := m.ordered(c, jobs.OrderResume)
+func (m *model) resume(c *v1.JobCommand) error {
+	j, _, err := m.ordered(c, jobs.RequestResume)
 	switch {
 	case err != nil:
 		return err
-	case j.State.Finished(), under(j, jobs.OrderCancel):
+	case j.State.Finished(), under(j, jobs.RequestCancel):
 		return jobs.ErrConflict
-	case under(j, jobs.OrderSuspend):
-		j.Order = nil
+	case under(j, jobs.RequestSuspend):
+		j.StopRequest = nil
 		m.touch(j)
 	}
 	return nil
 }
 
-func (m *model) cancel(c *v1.OrderCommand) error {
-	j, order, err := m.ordered(c, jobs.OrderCancel)
+func (m *model) cancel(c *v1.JobCommand) error {
+	j, order, err := m.ordered(c, jobs.RequestCancel)
 	if err != nil {
 		return err
 	}
-	again := under(j, jobs.OrderCancel) && j.Order.Revert == order.Revert
+	again := under(j, jobs.RequestCancel) && j.StopRequest.Revert == order.Revert
 	switch {
 	case again && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled || j.gaveUp):
 		return nil
 	case j.State.Finished():
 		return jobs.ErrConflict
 	case j.Parked && m.remains(j, order.Revert) == "to consume":
-		j.Order, j.Outcome, j.Held, j.Parked, j.gaveUp = order, jobs.OutcomeFailed, false, false, true
+		j.StopRequest, j.Outcome, j.Held, j.Parked, j.gaveUp = order, jobs.OutcomeFailed, false, false, true
 		if flow := m.flowOf(j); len(flow.Pending()) > 0 {
 			m.takeBack(flow)
 		}
@@ -842,17 +844,17 @@ func (m *model) cancel(c *v1.OrderCommand) error {
 }
 
 // carryOut has a job cancelled: at once, by its owner, or by the next one.
-func (m *model) carryOut(j *modelJob, order *jobs.StandingOrder) error {
+func (m *model) carryOut(j *modelJob, order *jobs.OperatorRequest) error {
 	remains := m.remains(j, order.Revert)
 	switch {
 	case j.State == jobs.StateClaimed:
-		j.Order, j.ModifiedAt = order, m.now
+		j.StopRequest, j.ModifiedAt = order, m.now
 	case remains == "to consume" && !m.reopened(j):
 		return jobs.ErrConflict
 	case remains == "to consume" && order.Revert && !logbook.Forwards(m.flowOf(j).Pending()):
 		m.haveUndone(j, order)
 	case remains == "nothing", remains == "to consume":
-		j.Order = order
+		j.StopRequest = order
 		m.closeCancelled(j)
 	default:
 		m.haveUndone(j, order)
@@ -860,11 +862,11 @@ func (m *model) carryOut(j *modelJob, order *jobs.StandingOrder) error {
 	return nil
 }
 
-func (m *model) haveUndone(j *modelJob, order *jobs.StandingOrder) {
+func (m *model) haveUndone(j *modelJob, order *jobs.OperatorRequest) {
 	if j.ended != "lost" {
 		j.cooled = time.Time{}
 	}
-	j.Order, j.Held = order, false
+	j.StopRequest, j.Held = order, false
 	m.place(j)
 }
 
@@ -894,9 +896,9 @@ func (m *model) change(c *v1.Change) error {
 	case !change.Alters(&j.Job):
 		j.learn(c)
 		return nil
-	case j.State.Finished(), under(j, jobs.OrderCancel) && !change.NotBefore.IsZero() && !change.NotBefore.Equal(j.NotBefore):
+	case j.State.Finished(), under(j, jobs.RequestCancel) && !change.NotBefore.IsZero() && !change.NotBefore.Equal(j.NotBefore):
 		return jobs.ErrConflict
-	case moved && under(j, jobs.OrderCancel):
+	case moved && under(j, jobs.RequestCancel):
 		return jobs.ErrConflict
 	case moved && !change.NoDeadline && (!change.Deadline.After(m.now) || !change.Deadline.After(due)):
 		return jobs.ErrInvalid
@@ -933,9 +935,9 @@ func (m *model) wake(c *v1.WakeDueCommand) (string, error) {
 	late = late[:min(len(late), most)]
 	for _, j := range late {
 		j.watched = false
-		if !under(j, jobs.OrderCancel) {
+		if !under(j, jobs.RequestCancel) {
 			// One whose flow has come to its end is left for its owner to consume.
-			_ = m.carryOut(j, &jobs.StandingOrder{Kind: jobs.OrderCancel, Revert: true, By: jobs.ByDeadline, Reason: "late", At: m.now})
+			_ = m.carryOut(j, &jobs.OperatorRequest{Kind: jobs.RequestCancel, Revert: true, By: jobs.ByDeadline, Reason: "late", At: m.now})
 		}
 	}
 	due := m.list(func(j *modelJob) bool {

@@ -18,7 +18,7 @@ import (
 // it ends. The flow is as the ending leaves it.
 func (m *model) goesOn(j *modelJob, flow *modelFlow, c *v1.Ending) (next jobs.OnFailure, due time.Time) {
 	outcome := jobs.Outcome(c.Outcome)
-	if j.Retry == nil || under(j, jobs.OrderCancel) || outcome != jobs.OutcomeReverted && outcome != jobs.OutcomeFailed {
+	if j.Retry == nil || under(j, jobs.RequestCancel) || outcome != jobs.OutcomeReverted && outcome != jobs.OutcomeFailed {
 		return "", due
 	}
 	failure := command.FailureFromProto(c.Failure)

@@ -30,8 +30,8 @@ func jobLine(j jobs.Job) string {
 	if j.Claim != nil {
 		owner = fmt.Sprint(j.Claim.Owner, " since ", ago(j.Claim.Since), " under ", j.Claim.Token, " for ", j.Claim.Expiry, " after ", j.Claim.Extensions, " begins=", j.Claim.Begins)
 	}
-	if j.Order != nil {
-		order = fmt.Sprint(j.Order.Kind, " revert=", j.Order.Revert, " by ", j.Order.By, " at ", ago(j.Order.At))
+	if j.StopRequest != nil {
+		order = fmt.Sprint(j.StopRequest.Kind, " revert=", j.StopRequest.Revert, " by ", j.StopRequest.By, " at ", ago(j.StopRequest.At))
 	}
 	return fmt.Sprintf("%s #%d on %s, %s, priority %d, front %d, key %q, labels %v, is %s for %s; not before %s, held=%t, deadline %s, due %s; "+
 		"posted %s, %d bytes, modified %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
@@ -202,7 +202,7 @@ func (c *coverage) move(before, after map[string]jobs.State) {
 func (c *coverage) begun(m *model) {
 	for _, j := range m.jobs {
 		if flow := m.flowOf(j); flow != nil && !flow.Begun.IsZero() {
-			c.moves[strings.TrimSpace(fmt.Sprint("may have begun ", j.State, " ", map[bool]string{true: "to be undone"}[under(j, jobs.OrderCancel) && j.Order.Revert]))]++
+			c.moves[strings.TrimSpace(fmt.Sprint("may have begun ", j.State, " ", map[bool]string{true: "to be undone"}[under(j, jobs.RequestCancel) && j.StopRequest.Revert]))]++
 		}
 	}
 }
@@ -297,7 +297,7 @@ func (w *walker) undo() *v1.Command {
 		}
 	}
 	if slices.Sort(begun); len(begun) > 0 {
-		return cancel(&v1.OrderCommand{Job: begun[w.draw("begun", len(begun)-1)], Revert: true})
+		return cancel(&v1.JobCommand{Job: begun[w.draw("begun", len(begun)-1)], Revert: true})
 	}
 	return c
 }

@@ -193,7 +193,7 @@ func (a *author) ending() *v1.Command {
 // order draws an order for any job, mostly one that is held or suspended.
 func (a *author) order() *v1.Command {
 	job := a.held()
-	o := &v1.OrderCommand{Job: job.ID.String(), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "stop it")}
+	o := &v1.JobCommand{Job: job.ID.String(), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "stop it")}
 	switch a.draw("order", 4) {
 	case 0, 1:
 		return suspend(o)
@@ -252,7 +252,7 @@ func (a *author) correction() *v1.Command {
 	if err != nil {
 		a.Fatal(err)
 	}
-	o := &v1.OrderCommand{Job: id(fmt.Sprint("job ", a.draw("job", 11))), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "once more")}
+	o := &v1.JobCommand{Job: id(fmt.Sprint("job ", a.draw("job", 11))), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "once more")}
 	if len(page.Jobs) > 0 && a.draw("a trashed one", 3) > 0 {
 		o.Job = page.Jobs[a.draw("trashed job", len(page.Jobs)-1)].ID.String()
 	}

@@ -10,8 +10,8 @@ import (
 
 // restore puts a finished job back on its board; jobs.Historian holds the table
 // of that.
-func (t *txn) restore(c *v1.OrderCommand) error {
-	j, order, err := t.ordered(c, jobs.OrderRestore)
+func (t *txn) restore(c *v1.JobCommand) error {
+	j, request, err := t.target(c, jobs.RequestRestore)
 	if err != nil || !j.State.Finished() {
 		return err
 	}
@@ -25,8 +25,8 @@ func (t *txn) restore(c *v1.OrderCommand) error {
 	if err != nil {
 		return prefixed(fmt.Sprintf("cannot restore job %s", j.ID), err)
 	}
-	if j.isUnder(jobs.OrderSuspend) {
-		j.Order = nil
+	if j.isUnder(jobs.RequestSuspend) {
+		j.StopRequest = nil
 	}
 	if j.end == endConsumed {
 		j.end = endNone // its outcome is gone, and another one is not that which its owner said
@@ -41,7 +41,7 @@ func (t *txn) restore(c *v1.OrderCommand) error {
 	if err != nil || completed {
 		return err
 	}
-	t.event(jobs.EventRestored, j, jobs.Event{Order: order, Reason: order.Reason})
+	t.event(jobs.EventRestored, j, jobs.Event{Request: request, Reason: request.Reason})
 	return nil
 }
 
@@ -84,14 +84,14 @@ func (t *txn) flowToRestore(j *jobRecord) (*flowRecord, error) {
 }
 
 // purge removes a finished job before its time.
-func (t *txn) purge(c *v1.OrderCommand) error {
-	j, order, err := t.ordered(c, jobs.OrderPurge)
+func (t *txn) purge(c *v1.JobCommand) error {
+	j, request, err := t.target(c, jobs.RequestPurge)
 	if err != nil {
 		return err
 	}
 	if !j.State.Finished() {
 		return fmt.Errorf("cannot purge job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
 	}
-	t.event(jobs.EventPurged, j, jobs.Event{Order: order, Outcome: j.Outcome, Reason: cmp.Or(order.Reason, j.Reason)})
+	t.event(jobs.EventPurged, j, jobs.Event{Request: request, Outcome: j.Outcome, Reason: cmp.Or(request.Reason, j.Reason)})
 	return t.sweepJob(j)
 }

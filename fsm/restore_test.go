@@ -112,7 +112,7 @@ func TestRestoredDeadlineCounts(t *testing.T) {
 	r.ok(restore(said()))
 	r.now = start.Add(2 * time.Hour)
 	r.ok(wake(r.TimerEpoch(), 10))
-	if job := r.job(id("a")); job.Outcome != jobs.OutcomeCancelled || job.Order.By != jobs.ByDeadline {
+	if job := r.job(id("a")); job.Outcome != jobs.OutcomeCancelled || job.StopRequest.By != jobs.ByDeadline {
 		t.Errorf("after its deadline it is %+v", job)
 	}
 }
@@ -188,7 +188,7 @@ func TestRestoreRefusals(t *testing.T) {
 	if job := r.job(id("a")); job.State != jobs.StateClaimable || job.Outcome != "" {
 		t.Errorf("a failed job without a flow is restored as %+v", job)
 	}
-	r.refused(restore(&v1.OrderCommand{Job: id("nobody")}), "not_found")
+	r.refused(restore(&v1.JobCommand{Job: id("nobody")}), "not_found")
 }
 
 // TestPurgedJobsAreGone: with the book, if no other job refers to it, and not
@@ -201,9 +201,9 @@ func TestPurgedJobsAreGone(t *testing.T) {
 		t.Errorf("the book of another job: %v", err)
 	}
 	r.refused(purge(said()), "not_found")
-	r.refused(purge(&v1.OrderCommand{Job: id("b")}), "conflict")
+	r.refused(purge(&v1.JobCommand{Job: id("b")}), "conflict")
 	r.ok(trash(ending("b", r.claimedAgain("bob", id("b")))))
-	r.ok(purge(&v1.OrderCommand{Job: id("b")}))
+	r.ok(purge(&v1.JobCommand{Job: id("b")}))
 	if _, err := r.Book(bookID("book of a")); err == nil {
 		t.Error("the book has outlived its last job")
 	}

@@ -44,7 +44,7 @@ type sequel struct {
 func (t *txn) sequel(p *parting, outcome jobs.Outcome) (*sequel, error) {
 	j, policy := p.job, p.job.Retry
 	failed := outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed
-	if policy == nil || !failed || j.isUnder(jobs.OrderCancel) {
+	if policy == nil || !failed || j.isUnder(jobs.RequestCancel) {
 		return nil, nil
 	}
 	failure, err := t.failureOf(p)
@@ -209,15 +209,15 @@ func (t *txn) letRun(j *jobRecord, r *release) {
 // giveUp ends a parked job whose flow is half undone, as a person wants who
 // cancels it: there is nothing that an owner could do. What was said of the flow
 // and holds is taken back. The error is a fault.
-func (t *txn) giveUp(j *jobRecord, flow *flowRecord, order *jobs.StandingOrder) error {
-	if err := t.takeBack(flow, order); err != nil {
+func (t *txn) giveUp(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) error {
+	if err := t.takeBack(flow, request); err != nil {
 		return err
 	}
 	flow.job = 0
 	t.saveFlow(flow)
-	j.Order, j.Outcome = order, jobs.OutcomeFailed
+	j.StopRequest, j.Outcome = request, jobs.OutcomeFailed
 	j.Held, j.Parked = false, false
 	t.closeJob(j, jobs.StateCompleted)
-	t.event(jobs.EventCompleted, j, jobs.Event{Token: j.Token, Outcome: j.Outcome, Reason: order.Reason, Order: order})
+	t.event(jobs.EventCompleted, j, jobs.Event{Token: j.Token, Outcome: j.Outcome, Reason: request.Reason, Request: request})
 	return nil
 }

@@ -391,12 +391,12 @@ func TestParkedAreCounted(t *testing.T) {
 		command *v1.Command
 		want    uint64
 	}{
-		{"suspended", suspend(&v1.OrderCommand{Job: id("a")}), 3},
+		{"suspended", suspend(&v1.JobCommand{Job: id("a")}), 3},
 		{"released while it is suspended", change(&v1.Change{Job: id("a"), Release: true}), 2},
-		{"resumed", resume(&v1.OrderCommand{Job: id("a")}), 2},
+		{"resumed", resume(&v1.JobCommand{Job: id("a")}), 2},
 		{"released", change(&v1.Change{Job: id("b"), Release: true}), 1},
 		{"given another priority", change(&v1.Change{Job: id("c"), Priority: new(int32)}), 1},
-		{"cancelled", cancel(&v1.OrderCommand{Job: id("c")}), 0},
+		{"cancelled", cancel(&v1.JobCommand{Job: id("c")}), 0},
 	} {
 		r.ok(row.command)
 		if got := r.board("").Parked; got != row.want {

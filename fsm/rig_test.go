@@ -235,23 +235,23 @@ func consume(e *v1.Ending) *v1.Command { return &v1.Command{Kind: &v1.Command_Co
 func abandon(e *v1.Ending) *v1.Command { return &v1.Command{Kind: &v1.Command_Abandon{Abandon: e}} }
 func trash(e *v1.Ending) *v1.Command   { return &v1.Command{Kind: &v1.Command_Trash{Trash: e}} }
 
-func suspend(o *v1.OrderCommand) *v1.Command {
+func suspend(o *v1.JobCommand) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Suspend{Suspend: o}}
 }
 
-func resume(o *v1.OrderCommand) *v1.Command {
+func resume(o *v1.JobCommand) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Resume{Resume: o}}
 }
 
-func cancel(o *v1.OrderCommand) *v1.Command {
+func cancel(o *v1.JobCommand) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Cancel{Cancel: o}}
 }
 
-func restore(o *v1.OrderCommand) *v1.Command {
+func restore(o *v1.JobCommand) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Restore{Restore: o}}
 }
 
-func purge(o *v1.OrderCommand) *v1.Command {
+func purge(o *v1.JobCommand) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Purge{Purge: o}}
 }
 

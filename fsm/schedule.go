@@ -359,7 +359,7 @@ func (t *txn) clear(s *scheduleRecord) (*scheduleRecord, error) {
 			return s, err
 		}
 		before := t.writes
-		err = t.cancel(&v1.OrderCommand{
+		err = t.cancel(&v1.JobCommand{
 			Job: j.ID.String(), By: s.Name, Reason: "the next slot of its schedule has come", Revert: true,
 		})
 		// One that has come to its end, and waits to be consumed, is not to be

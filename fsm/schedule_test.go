@@ -182,8 +182,8 @@ func TestOverlap(t *testing.T) {
 			token := r.claimedAgain("ann", job)
 			r.ok(fire(epoch, "s", revision, 40, posting10(20), posting10(30)))
 			r.recorded("s", row.recorded)
-			if held := r.job(job); (held.Order != nil) != (row.policy == "cancel") {
-				t.Errorf("the order on the job: %+v", held.Order)
+			if held := r.job(job); (held.StopRequest != nil) != (row.policy == "cancel") {
+				t.Errorf("the order on the job: %+v", held.StopRequest)
 			}
 			outcome := "success"
 			if row.policy == "cancel" {
@@ -523,7 +523,7 @@ func (a *author) finishHeld(apply func(...*v1.Command) []*v1.Result) {
 	}
 	for _, job := range page.Jobs {
 		outcome := "success"
-		if job.Order != nil {
+		if job.StopRequest != nil {
 			outcome = "cancelled"
 		}
 		apply(consume(&v1.Ending{Job: job.ID.String(), Token: command.TokenToProto(job.Token), Outcome: outcome}))

@@ -143,7 +143,7 @@ func TestSweepCountsStuckJobsApart(t *testing.T) {
 			t.Errorf("keeping %d: %q is left, and %q is right", row.keep, got, row.want)
 		}
 	}
-	r.ok(restore(&v1.OrderCommand{Job: id("f"), By: "eve"}))
+	r.ok(restore(&v1.JobCommand{Job: id("f"), By: "eve"}))
 	if sweepable, err := r.Sweepable(r.Time(), 0, 1); err != nil || sweepable {
 		t.Errorf("after one went back to its board: sweepable %t, %v", sweepable, err)
 	}
@@ -218,7 +218,7 @@ func TestOwnRetention(t *testing.T) {
 					p.Retention = lasting(kept)
 				}
 				r.posted(p)
-				r.ok(cancel(&v1.OrderCommand{Job: id(name)}))
+				r.ok(cancel(&v1.JobCommand{Job: id(name)}))
 			}
 			p := posting("failed", "k")
 			p.Retention = lasting(time.Minute + 1) // the next after the short one

@@ -75,15 +75,15 @@ func TestAwaitKnowsWhatItHasSeen(t *testing.T) {
 }
 
 // ordered makes a command of an order to a job.
-func ordered(kind jobs.OrderKind) func(jobs.Job) *v1.Command {
+func ordered(kind jobs.RequestKind) func(jobs.Job) *v1.Command {
 	return func(job jobs.Job) *v1.Command {
-		order := command.OrderToProto(&jobs.Order{Job: job.ID, By: "ann"})
+		order := command.JobCommandToProto(&jobs.JobCommand{Job: job.ID, By: "ann"})
 		switch kind {
-		case jobs.OrderCancel:
+		case jobs.RequestCancel:
 			return &v1.Command{Kind: &v1.Command_Cancel{Cancel: order}}
-		case jobs.OrderRestore:
+		case jobs.RequestRestore:
 			return &v1.Command{Kind: &v1.Command_Restore{Restore: order}}
-		case jobs.OrderResume:
+		case jobs.RequestResume:
 			return &v1.Command{Kind: &v1.Command_Resume{Resume: order}}
 		}
 		return &v1.Command{Kind: &v1.Command_Suspend{Suspend: order}}
@@ -118,14 +118,14 @@ func postedAndClaimed(ctx context.Context, t *testing.T, board *fsmtest.Board, c
 // waiting, whatever is waited for. What is done for good in a later one does.
 func TestAwaitLooksAtWholeEntries(t *testing.T) {
 	type commands []func(jobs.Job) *v1.Command
-	suspend, resume := ordered(jobs.OrderSuspend), ordered(jobs.OrderResume)
+	suspend, resume := ordered(jobs.RequestSuspend), ordered(jobs.RequestResume)
 	for name, row := range map[string]struct {
 		waiting              jobs.Waiting
 		entry                commands // undone in itself
 		last                 func(jobs.Job) *v1.Command
 		left, gone, finished int // with what was undone
 	}{
-		"until none is unfinished": {jobs.Waiting{}, commands{trashed, ordered(jobs.OrderRestore)}, ordered(jobs.OrderCancel), 0, 2, 2},
+		"until none is unfinished": {jobs.Waiting{}, commands{trashed, ordered(jobs.RequestRestore)}, ordered(jobs.RequestCancel), 0, 2, 2},
 		"until none is claimable":  {jobs.Waiting{States: []jobs.State{jobs.StateClaimable}}, commands{suspend, resume}, suspend, 0, 2, 0},
 		"until one is suspended":   {jobs.Waiting{States: []jobs.State{jobs.StateSuspended}, Some: true}, commands{suspend, resume}, suspend, 1, 1, 0},
 	} {
@@ -174,7 +174,7 @@ func TestAwaitEndsWithItsEntry(t *testing.T) {
 			return
 		}
 		looked = true
-		for _, make := range []func(jobs.Job) *v1.Command{trashed, ordered(jobs.OrderRestore)} {
+		for _, make := range []func(jobs.Job) *v1.Command{trashed, ordered(jobs.RequestRestore)} {
 			if err := board.Entry(make(job)); err != nil {
 				t.Error(err)
 			}

@@ -120,8 +120,8 @@ type BoardHolder struct {
 	Jobs    uint64
 }
 
-// BoardOrder is how a person pauses or resumes a board.
-type BoardOrder struct {
+// BoardCommand is how a person pauses or resumes a board.
+type BoardCommand struct {
 	Board  string // empty: DefaultBoard
 	By     string // who, for people
 	Reason string // one sentence, for people
@@ -152,9 +152,9 @@ type Boards interface {
 	// cancelled and to be undone too, until it is resumed. Jobs that are claimed
 	// go on, and postings are accepted. A board that is paused already stays so,
 	// with its reason. ErrNotFound.
-	PauseBoard(ctx context.Context, order BoardOrder) error
+	PauseBoard(ctx context.Context, request BoardCommand) error
 	// ResumeBoard ends a pause; whoever waits for jobs gets them. ErrNotFound.
-	ResumeBoard(ctx context.Context, order BoardOrder) error
+	ResumeBoard(ctx context.Context, request BoardCommand) error
 	// DeleteBoard forgets a board with its limits and rates. ErrNotFound;
 	// ErrConflict while it has jobs, kept finished ones too, or schedules, and
 	// for DefaultBoard.
@@ -166,8 +166,8 @@ func CheckBoardName(l logbook.Limits, name string) error {
 	return checkOptionalName(l, "board", name)
 }
 
-// CheckBoardOrder checks what a person says about a board.
-func CheckBoardOrder(l logbook.Limits, o *BoardOrder) error {
+// CheckBoardCommand checks what a person says about a board.
+func CheckBoardCommand(l logbook.Limits, o *BoardCommand) error {
 	if err := CheckBoardName(l, o.Board); err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ type Drain struct {
 	At        time.Time
 }
 
-// DrainOrder is how a person drains the conductors of a name.
-type DrainOrder struct {
+// DrainCommand is how a person drains the conductors of a name.
+type DrainCommand struct {
 	Conductor string // name
 	Finish    bool   // let them see through what they hold, instead of handing it over at once
 	Absent    bool   // also if none of that name lives: they will be drained when they come
@@ -44,17 +44,17 @@ type Conductors interface {
 	// stands already stays, with its reason, unless Finish differs: then the
 	// later one counts. ErrNotFound if none of that name is registered, unless
 	// Absent is set; ErrLimit at MaxDrains.
-	DrainConductor(ctx context.Context, order DrainOrder) error
+	DrainConductor(ctx context.Context, order DrainCommand) error
 	// UndrainConductor ends a drain: whoever waits for jobs gets them. Conductors
 	// that are not drained stay so; ErrNotFound if there are none of that name
 	// either.
-	UndrainConductor(ctx context.Context, order DrainOrder) error
+	UndrainConductor(ctx context.Context, order DrainCommand) error
 	// Drains reads the drains that stand, by name.
 	Drains(ctx context.Context) ([]Drain, error)
 }
 
-// CheckDrainOrder checks what a person says about conductors.
-func CheckDrainOrder(l logbook.Limits, o *DrainOrder) error {
+// CheckDrainCommand checks what a person says about conductors.
+func CheckDrainCommand(l logbook.Limits, o *DrainCommand) error {
 	if err := l.CheckName("conductor", o.Conductor); err != nil {
 		return err
 	}

@@ -13,18 +13,18 @@ type EventKind string
 
 // The kinds of event.
 const (
-	EventPosted    EventKind = "posted"
-	EventDue       EventKind = "due"    // a delayed job became claimable
-	EventCooled    EventKind = "cooled" // a cooling job became claimable
-	EventClaimed   EventKind = "claimed"
-	EventAbandoned EventKind = "abandoned"
-	EventExpired   EventKind = "expired" // the owner vanished, or the claim's own time was up
-	EventCompleted EventKind = "completed"
-	EventTrashed   EventKind = "trashed"
-	EventSuspended EventKind = "suspended" // an unclaimed job, by an order
-	EventResumed   EventKind = "resumed"   // the order to suspend was lifted
-	EventOrdered   EventKind = "ordered"   // an order was given that an owner is to carry out
-	EventChanged   EventKind = "changed"   // priority or not-before time are new, or a held job was released
+	EventPosted        EventKind = "posted"
+	EventDue           EventKind = "due"    // a delayed job became claimable
+	EventCooled        EventKind = "cooled" // a cooling job became claimable
+	EventClaimed       EventKind = "claimed"
+	EventAbandoned     EventKind = "abandoned"
+	EventExpired       EventKind = "expired" // the owner vanished, or the claim's own time was up
+	EventCompleted     EventKind = "completed"
+	EventTrashed       EventKind = "trashed"
+	EventSuspended     EventKind = "suspended"      // an unclaimed job, by a stop request
+	EventResumed       EventKind = "resumed"        // the request to suspend was lifted
+	EventStopRequested EventKind = "stop_requested" // the job's owner has to suspend or to undo it
+	EventChanged       EventKind = "changed"        // priority or not-before time are new, or a held job was released
 	// EventIntervened: a person has intervened in the job's flow, and the job
 	// stays where it is: the intervention holds, or nobody has claimed the job
 	// since the one before.
@@ -59,7 +59,7 @@ const (
 // EventKinds are all kinds that a watch can ask for.
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
-	EventSuspended, EventResumed, EventOrdered, EventChanged, EventIntervened, EventReopened, EventRestored, EventPurged,
+	EventSuspended, EventResumed, EventStopRequested, EventChanged, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventRetried, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
@@ -85,13 +85,13 @@ type Event struct {
 	Job       JobID
 	Name      string // of the job
 	State     State  // of the job, after the event
-	Owner     string // of the claim that began, ended, or is under an order; of the session
+	Owner     string // of the claim that began, ended, or is under a stop request; of the session
 	Token     Token
 	Outcome   Outcome
 	Reason    string
-	Steps     []StepEvent    // EventFlow: what changed
-	FlowState string         // EventFlow: set if it changed
-	Order     *StandingOrder // of what a person has said: who, why and when
+	Steps     []StepEvent      // EventFlow: what changed
+	FlowState string           // EventFlow: set if it changed
+	Request   *OperatorRequest // what a person has asked for: who, why and when
 
 	JobKind string
 	Key     string   // of the job

@@ -124,12 +124,12 @@ func Example_steer() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := board.Suspend(ctx, jobs.Order{Job: job.ID, By: "ann", Reason: "it rains"}); err != nil {
+	if err := board.Suspend(ctx, jobs.JobCommand{Job: job.ID, By: "ann", Reason: "it rains"}); err != nil {
 		log.Fatal(err)
 	}
 	why, err := board.Explain(ctx, job.ID)
 	fmt.Println(why.Cause, err)
-	if err := board.Resume(ctx, jobs.Order{Job: job.ID, By: "ann"}); err != nil {
+	if err := board.Resume(ctx, jobs.JobCommand{Job: job.ID, By: "ann"}); err != nil {
 		log.Fatal(err)
 	}
 	for job, err := range jobs.All(ctx, board, jobs.Query{Kind: "paint"}) {

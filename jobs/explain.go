@@ -138,7 +138,7 @@ func (e *Explanation) does(verb RemedyVerb) Remedy { return Remedy{Verb: verb, T
 
 func showFlow(j *Job) Remedy { return Remedy{Verb: RemedyShowFlow, Target: j.Flow.String()} }
 
-func cancelling(j *Job) bool { return j.Order != nil && j.Order.Kind == OrderCancel }
+func cancelling(j *Job) bool { return j.StopRequest != nil && j.StopRequest.Kind == RequestCancel }
 
 func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
@@ -161,8 +161,8 @@ func (e *Explanation) finished(s *Situation) {
 func (e *Explanation) claimed(s *Situation) {
 	claim := s.Job.Claim
 	e.say(CauseClaimed, "%s has it since %s, under token %s", claim.Owner, moment(claim.Since), claim.Token)
-	if s.Job.Order != nil {
-		e.Text += fmt.Sprintf(", and is told to %s it", s.Job.Order.Kind)
+	if s.Job.StopRequest != nil {
+		e.Text += fmt.Sprintf(", and is told to %s it", s.Job.StopRequest.Kind)
 	}
 	if e.Remedy = e.does(RemedyCancel); !s.Job.Flow.IsZero() {
 		e.Remedy = showFlow(&s.Job)
@@ -179,10 +179,10 @@ func (e *Explanation) kept(s *Situation) {
 	switch s.Job.State {
 	case StateSuspended:
 		e.say(CauseSuspended, "it is suspended")
-		if order := s.Job.Order; order != nil {
-			e.Text += fmt.Sprintf(" by %s since %s", cmp.Or(order.By, "somebody"), moment(order.At))
-			if order.Reason != "" {
-				e.Text += ": " + order.Reason
+		if request := s.Job.StopRequest; request != nil {
+			e.Text += fmt.Sprintf(" by %s since %s", cmp.Or(request.By, "somebody"), moment(request.At))
+			if request.Reason != "" {
+				e.Text += ": " + request.Reason
 			}
 		}
 		e.Remedy = e.does(RemedyResume)

@@ -28,8 +28,8 @@ func conductors() []jobs.Entity {
 
 // TestExplain has a row for each reason.
 func TestExplain(t *testing.T) {
-	by := func(kind jobs.OrderKind) *jobs.StandingOrder {
-		return &jobs.StandingOrder{Kind: kind, By: "ann", Reason: "it rains", At: noon}
+	by := func(kind jobs.RequestKind) *jobs.OperatorRequest {
+		return &jobs.OperatorRequest{Kind: kind, By: "ann", Reason: "it rains", At: noon}
 	}
 	rows := []struct {
 		name   string
@@ -57,7 +57,7 @@ func TestExplain(t *testing.T) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 		}, jobs.CauseClaimed, "c1 has it since 2030-01-02T12:00:00Z, under token 1-7", "show_flow"},
 		{"claimed under an order", func(s *jobs.Situation) {
-			s.Job.State, s.Job.Claim, s.Job.Order = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.OrderCancel)
+			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestCancel)
 			s.Job.Flow = logbook.FlowID{}
 		}, jobs.CauseClaimed, "is told to cancel it", "cancel_job ID"},
 		{"held by a silent session", func(s *jobs.Situation) {
@@ -66,9 +66,9 @@ func TestExplain(t *testing.T) {
 		}, jobs.CauseSuspect, "has been silent for 3s; the job is free again soon after 2030-01-02T12:00:02Z", ""},
 		{"overdue", func(s *jobs.Situation) { s.Job.Deadline = noon }, jobs.CauseOverdue, "deadline, 2030-01-02T12:00:00Z, has passed", ""},
 		{"to be undone after its deadline", func(s *jobs.Situation) {
-			s.Job.Deadline, s.Job.Order = noon, by(jobs.OrderCancel)
+			s.Job.Deadline, s.Job.StopRequest = noon, by(jobs.RequestCancel)
 		}, jobs.CauseReady, "it is being cancelled, and whoever claims it undoes", ""},
-		{"suspended", func(s *jobs.Situation) { s.Job.State, s.Job.Order = jobs.StateSuspended, by(jobs.OrderSuspend) },
+		{"suspended", func(s *jobs.Situation) { s.Job.State, s.Job.StopRequest = jobs.StateSuspended, by(jobs.RequestSuspend) },
 			jobs.CauseSuspended, "suspended by ann since 2030-01-02T12:00:00Z: it rains", "resume_job ID"},
 		{"parked", func(s *jobs.Situation) {
 			s.Job.State, s.Job.Parked, s.Job.ModifiedAt, s.Job.Reason = jobs.StateHeld, true, noon, "attempt 2 of 2 has failed: snow"

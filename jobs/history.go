@@ -29,12 +29,12 @@ type Historian interface {
 	// undone; ErrConflict if its flow is gone, or is that of another unfinished
 	// job. A job with a flow that has failed or was undone goes on
 	// by Controller.Intervene.
-	Restore(ctx context.Context, order Order) error
+	Restore(ctx context.Context, command JobCommand) error
 
 	// Purge removes a finished job at once, as its retention would later: its
 	// book goes with the last job that refers to it. ErrNotFound, also to a
 	// repeat.
-	Purge(ctx context.Context, order Order) error
+	Purge(ctx context.Context, command JobCommand) error
 
 	// Errors reads a page of the attempts at jobs that did not succeed, the
 	// latest first. The latest MaxJobErrors of a job are kept, as long as the job

@@ -7,7 +7,7 @@
 // jobs cool down for a moment and are then claimable by others, under higher
 // tokens. A job ends by being consumed (its work is done, one way or another)
 // or trashed (nobody can do it); abandoning it gives it back. A person who owns
-// nothing can have a job suspended, resumed or cancelled by an Order.
+// nothing can have a job suspended, resumed or cancelled by a JobCommand.
 //
 // Guarantees, for every implementation (package jobstest checks them): a job
 // that was accepted is never lost; it has one owner at a time; the order is
@@ -89,10 +89,10 @@ const DefaultBoard = "default"
 //
 //	DELAYED, CLAIMABLE, COOLING ──(change of the not-before time)──► CLAIMABLE, DELAYED
 //	HELD, DELAYED, CLAIMABLE, COOLING ──(suspend)──► SUSPENDED ──(resume)──► as before
-//	CLAIMED, under an order to suspend ──(abandon, expiry)──► SUSPENDED
+//	CLAIMED, under a request to suspend ──(abandon, expiry)──► SUSPENDED
 //	CLAIMED, with a later not-before time ──(abandon, expiry)──► DELAYED
 //	HELD, DELAYED, CLAIMABLE, COOLING, SUSPENDED ──(cancel)──► COMPLETED
-//	CLAIMED, under an order to cancel ──(consume, abandon, expiry)──► COMPLETED
+//	CLAIMED, under a request to cancel ──(consume, abandon, expiry)──► COMPLETED
 //
 //	CLAIMED ──(consume of a failed attempt, by its RetryPolicy)──► COOLING, or parked: HELD
 //	HELD, parked ──(a person intervenes in its flow)──► CLAIMABLE
@@ -100,12 +100,12 @@ const DefaultBoard = "default"
 // A job's deadline cancels it too, and has undone what its flow has done.
 //
 // The lines about cancelling leave out a job whose flow is to be undone: it is CLAIMABLE
-// until an owner has done that. Controller has the whole tables of orders and changes.
+// until an owner has done that. Controller has the whole tables of requests and changes.
 //
 //	COMPLETED, TRASHED ──(a person intervenes in the failed flow)──► CLAIMABLE
 //	such a job, unclaimed ──(that is taken back; cancel)──► COMPLETED
 //	TRASHED; COMPLETED without a flow, and failed ──(restore)──► HELD, DELAYED or CLAIMABLE
-//	TRASHED, under an order to cancel that left nothing to undo ──(restore)──► COMPLETED
+//	TRASHED, under a request to cancel that left nothing to undo ──(restore)──► COMPLETED
 //	COMPLETED, TRASHED ──(purge)──► gone
 //
 // COMPLETED and TRASHED are final otherwise; they are kept until the retention
@@ -120,7 +120,7 @@ const (
 	StateClaimed   State = "claimed"   // has an owner
 	StateCompleted State = "completed" // consumed; Outcome says how it went
 	StateTrashed   State = "trashed"   // cannot be done; Failure says why
-	StateSuspended State = "suspended" // waits for a person to resume it; Order says who stopped it
+	StateSuspended State = "suspended" // waits for a person to resume it; StopRequest says who stopped it
 	StateHeld      State = "held"      // waits until a person releases it: it was posted so, or is parked
 )
 
@@ -190,7 +190,7 @@ type Posting struct {
 	Labels     []string // what an owner must offer, each once: ClaimNext gives the job only to who offers all
 	// Deadline is when the work must be done. A job that is not finished then
 	// is cancelled by the board, with what its flow has done undone, as by a
-	// person's order; see ByDeadline. Nobody can claim it after that for
+	// person's stop request; see ByDeadline. Nobody can claim it after that for
 	// anything else.
 	Deadline time.Time
 	// Retry says what becomes of the job when its work has failed; nil: it is
@@ -262,12 +262,12 @@ type Job struct {
 	// since it was posted or a person has had it begin anew.
 	Attempts int
 	// Attempted is how the last of these ended, if it has not ended the job.
-	Attempted Outcome
-	Parked    bool             // it is held by its retry policy, for a person
-	Outcome   Outcome          // of a completed job
-	Order     *StandingOrder   // the last order that was given, unless it was lifted
-	Reason    string           // why it was last abandoned, trashed or cancelled
-	Failure   *logbook.Failure // the evidence
+	Attempted   Outcome
+	Parked      bool             // it is held by its retry policy, for a person
+	Outcome     Outcome          // of a completed job
+	StopRequest *OperatorRequest // the last stop request that was given, unless it was lifted
+	Reason      string           // why it was last abandoned, trashed or cancelled
+	Failure     *logbook.Failure // the evidence
 }
 
 // Claim ties a job to a session.
@@ -325,7 +325,7 @@ type Ending struct {
 	// indivisible write as the ending: both happen, or neither.
 	Update  *logbook.Update
 	Outcome Outcome          // Consume only
-	Reason  string           // one sentence for a person; of a cancelled job, empty: that of the order
+	Reason  string           // one sentence for a person; of a cancelled job, empty: that of the stop request
 	Failure *logbook.Failure // the evidence
 	Delay   time.Duration    // Abandon only: how long the job cools before it is claimable again
 	// Recorded says that whatever the owner has begun of the flow is recorded,

@@ -137,10 +137,10 @@ func CheckEnding(l logbook.Limits, e *Ending) error {
 	return l.CheckUpdate(e.Update)
 }
 
-// CheckOrder checks an order before it is written. That only a cancellation
-// says Revert is checked by whoever knows the kind.
-func CheckOrder(l logbook.Limits, o *Order) error {
-	return checkDirective(l, "order", directive{o.Job, o.By, o.Reason})
+// CheckJobCommand checks what a person wants done with a job. That only a
+// cancellation says Revert is checked by the caller, who knows the command.
+func CheckJobCommand(l logbook.Limits, c *JobCommand) error {
+	return checkDirective(l, "command", directive{c.Job, c.By, c.Reason})
 }
 
 // directive is what everything has in common that a person says about a job.

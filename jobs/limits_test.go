@@ -130,24 +130,24 @@ func TestCheckEnding(t *testing.T) {
 	}
 }
 
-func TestCheckOrder(t *testing.T) {
+func TestCheckJobCommand(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		spoil func(*jobs.Order)
+		spoil func(*jobs.JobCommand)
 		want  check
 	}{
-		{"as it is", func(*jobs.Order) {}, fine},
-		{"no job", func(o *jobs.Order) { o.Job = jobs.JobID{} }, check{"order job", 0}},
-		{"nobody", func(o *jobs.Order) { o.By = "" }, fine},
-		{"by at the limit", func(o *jobs.Order) { o.By = text(8) }, fine},
-		{"by over it", func(o *jobs.Order) { o.By = text(9) }, check{"order by", 8}},
-		{"reason at the limit", func(o *jobs.Order) { o.Reason = text(jobs.MaxReason) }, fine},
-		{"reason over it", func(o *jobs.Order) { o.Reason = text(jobs.MaxReason + 1) }, check{"order reason", jobs.MaxReason}},
-		{"reason that is no text", func(o *jobs.Order) { o.Reason = "\xff" }, check{"order reason", 0}},
+		{"as it is", func(*jobs.JobCommand) {}, fine},
+		{"no job", func(o *jobs.JobCommand) { o.Job = jobs.JobID{} }, check{"command job", 0}},
+		{"nobody", func(o *jobs.JobCommand) { o.By = "" }, fine},
+		{"by at the limit", func(o *jobs.JobCommand) { o.By = text(8) }, fine},
+		{"by over it", func(o *jobs.JobCommand) { o.By = text(9) }, check{"command by", 8}},
+		{"reason at the limit", func(o *jobs.JobCommand) { o.Reason = text(jobs.MaxReason) }, fine},
+		{"reason over it", func(o *jobs.JobCommand) { o.Reason = text(jobs.MaxReason + 1) }, check{"command reason", jobs.MaxReason}},
+		{"reason that is no text", func(o *jobs.JobCommand) { o.Reason = "\xff" }, check{"command reason", 0}},
 	} {
-		o := jobs.Order{Job: jobs.NewJobID(), By: "ann"}
+		o := jobs.JobCommand{Job: jobs.NewJobID(), By: "ann"}
 		row.spoil(&o)
-		row.want.compare(t, row.name, jobs.CheckOrder(limits, &o))
+		row.want.compare(t, row.name, jobs.CheckJobCommand(limits, &o))
 	}
 }
 

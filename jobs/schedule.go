@@ -238,8 +238,8 @@ type ScheduleQuery struct {
 	Limit int          // 0 or over logbook.MaxPage: logbook.MaxPage
 }
 
-// ScheduleOrder is how a person steers a schedule.
-type ScheduleOrder struct {
+// ScheduleCommand is how a person steers a schedule.
+type ScheduleCommand struct {
 	ScheduleName
 	By     string // who, for people
 	Reason string // of a pause: one sentence, for people
@@ -275,15 +275,15 @@ type Scheduler interface {
 	Schedules(ctx context.Context, query ScheduleQuery) ([]Schedule, error)
 	// PauseSchedule stops a schedule from posting until it is resumed. A
 	// schedule that is paused already stays so, with its reason. ErrNotFound.
-	PauseSchedule(ctx context.Context, order ScheduleOrder) error
+	PauseSchedule(ctx context.Context, request ScheduleCommand) error
 	// ResumeSchedule ends a pause. The slots that it has covered are skipped.
 	// Nothing happens to one that is not paused. ErrNotFound.
-	ResumeSchedule(ctx context.Context, order ScheduleOrder) error
+	ResumeSchedule(ctx context.Context, request ScheduleCommand) error
 	// RunSchedule posts a job now, whatever the rule, the overlap policy and
 	// a pause say. What the board refuses is answered as a skipped slot with the
 	// reason, and a repeat with the same nonce is answered as the first call
 	// was. ErrNotFound.
-	RunSchedule(ctx context.Context, order ScheduleOrder) (SlotRecord, error)
+	RunSchedule(ctx context.Context, request ScheduleCommand) (SlotRecord, error)
 	// BackfillSchedule posts the slots of a time in the past that have no job,
 	// and answers with a record for each slot. Unless overlap is allowed they
 	// run one after the other. A slot that was skipped is posted, unless that is

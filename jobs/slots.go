@@ -238,8 +238,8 @@ func checkTemplate(l logbook.Limits, s *Schedule) error {
 	return CheckPosting(l, &expanded)
 }
 
-// CheckScheduleOrder checks an order about a schedule before it is written.
-func CheckScheduleOrder(l logbook.Limits, o *ScheduleOrder) error {
+// CheckScheduleCommand checks a command about a schedule before it is written.
+func CheckScheduleCommand(l logbook.Limits, o *ScheduleCommand) error {
 	switch {
 	case len(o.Reason) > MaxReason:
 		return &logbook.LimitError{Field: "schedule reason", Limit: MaxReason, Size: int64(len(o.Reason)), Unit: "bytes"}

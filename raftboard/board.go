@@ -188,18 +188,18 @@ func (c *Client) end(ctx context.Context, verb string, ending jobs.Ending, messa
 }
 
 // Suspend implements jobs.Controller.
-func (c *Client) Suspend(ctx context.Context, order jobs.Order) error {
-	return c.order(ctx, "suspend", order, &v1.Command{Kind: &v1.Command_Suspend{Suspend: command.OrderToProto(&order)}})
+func (c *Client) Suspend(ctx context.Context, request jobs.JobCommand) error {
+	return c.order(ctx, "suspend", request, &v1.Command{Kind: &v1.Command_Suspend{Suspend: command.JobCommandToProto(&request)}})
 }
 
 // Resume implements jobs.Controller.
-func (c *Client) Resume(ctx context.Context, order jobs.Order) error {
-	return c.order(ctx, "resume", order, &v1.Command{Kind: &v1.Command_Resume{Resume: command.OrderToProto(&order)}})
+func (c *Client) Resume(ctx context.Context, request jobs.JobCommand) error {
+	return c.order(ctx, "resume", request, &v1.Command{Kind: &v1.Command_Resume{Resume: command.JobCommandToProto(&request)}})
 }
 
 // Cancel implements jobs.Controller.
-func (c *Client) Cancel(ctx context.Context, order jobs.Order) error {
-	return c.order(ctx, "cancel", order, &v1.Command{Kind: &v1.Command_Cancel{Cancel: command.OrderToProto(&order)}})
+func (c *Client) Cancel(ctx context.Context, request jobs.JobCommand) error {
+	return c.order(ctx, "cancel", request, &v1.Command{Kind: &v1.Command_Cancel{Cancel: command.JobCommandToProto(&request)}})
 }
 
 // Change implements jobs.Controller.
@@ -224,8 +224,8 @@ func (c *Client) Intervene(ctx context.Context, intervention logbook.Interventio
 	return job, unreadable(err)
 }
 
-func (c *Client) order(ctx context.Context, verb string, order jobs.Order, message *v1.Command) error {
-	_, err := submit(ctx, c.others, verb+" job "+order.Job.String(), message)
+func (c *Client) order(ctx context.Context, verb string, request jobs.JobCommand, message *v1.Command) error {
+	_, err := submit(ctx, c.others, verb+" job "+request.Job.String(), message)
 	return err
 }
 

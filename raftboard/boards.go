@@ -27,15 +27,15 @@ func (c *Client) AgeBoard(ctx context.Context, name string, step time.Duration) 
 }
 
 // PauseBoard implements jobs.Boards.
-func (c *Client) PauseBoard(ctx context.Context, order jobs.BoardOrder) error {
-	pause := &v1.BoardCommand{Board: order.Board, By: order.By, Reason: order.Reason}
-	return c.aboutBoard(ctx, "pause board "+order.Board, &v1.Command{Kind: &v1.Command_PauseBoard{PauseBoard: pause}})
+func (c *Client) PauseBoard(ctx context.Context, request jobs.BoardCommand) error {
+	pause := &v1.BoardCommand{Board: request.Board, By: request.By, Reason: request.Reason}
+	return c.aboutBoard(ctx, "pause board "+request.Board, &v1.Command{Kind: &v1.Command_PauseBoard{PauseBoard: pause}})
 }
 
 // ResumeBoard implements jobs.Boards.
-func (c *Client) ResumeBoard(ctx context.Context, order jobs.BoardOrder) error {
-	resume := &v1.BoardCommand{Board: order.Board, By: order.By, Reason: order.Reason}
-	return c.aboutBoard(ctx, "resume board "+order.Board, &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: resume}})
+func (c *Client) ResumeBoard(ctx context.Context, request jobs.BoardCommand) error {
+	resume := &v1.BoardCommand{Board: request.Board, By: request.By, Reason: request.Reason}
+	return c.aboutBoard(ctx, "resume board "+request.Board, &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: resume}})
 }
 
 // aboutBoard sends a command about a board that can be repeated as it is.

@@ -152,7 +152,7 @@ func ExampleClient_Wait() {
 	defer done()
 	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "paint", Kind: "paint"}))
 	var person sync.WaitGroup
-	person.Go(func() { must(client.Cancel(ctx, jobs.Order{Job: job.ID, By: "ann"})) })
+	person.Go(func() { must(client.Cancel(ctx, jobs.JobCommand{Job: job.ID, By: "ann"})) })
 	finished, err := client.Wait(ctx, job.ID)
 	person.Wait()
 	fmt.Println(finished.State, finished.Outcome, err)
@@ -167,8 +167,8 @@ func ExampleClient_Watch() {
 	defer done()
 	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "paint", Kind: "paint", Hold: true}))
 	must(client.Change(ctx, jobs.Change{Job: job.ID, Release: true}))
-	must(client.Suspend(ctx, jobs.Order{Job: job.ID, By: "ann"}))
-	must(client.Resume(ctx, jobs.Order{Job: job.ID, By: "ann"}))
+	must(client.Suspend(ctx, jobs.JobCommand{Job: job.ID, By: "ann"}))
+	must(client.Resume(ctx, jobs.JobCommand{Job: job.ID, By: "ann"}))
 	for event, err := range client.Watch(ctx, jobs.Watch{After: &jobs.Position{}, Job: job.ID}) {
 		if err != nil {
 			log.Fatal(err) // a *jobs.CompactedError: list the jobs, and watch after its Since
@@ -241,10 +241,10 @@ func ExampleClient_Bulk() {
 	for _, e := range value(client.Errors(ctx, jobs.ErrorQuery{Job: last.ID})).Errors {
 		fmt.Println(e.How, e.Owner)
 	}
-	must(client.Restore(ctx, jobs.Order{Job: last.ID, By: "ann"}))
+	must(client.Restore(ctx, jobs.JobCommand{Job: last.ID, By: "ann"}))
 	report := value(client.Bulk(ctx, jobs.Bulk{Action: jobs.ActionCancel, Query: jobs.Query{Tags: []string{"eu"}}, By: "ann"}))
 	fmt.Println(report.Done)
-	must(client.Purge(ctx, jobs.Order{Job: last.ID, By: "ann"}))
+	must(client.Purge(ctx, jobs.JobCommand{Job: last.ID, By: "ann"}))
 	_, err := client.Job(ctx, last.ID)
 	fmt.Println(errors.Is(err, jobs.ErrNotFound))
 	for job, err := range jobs.All(ctx, client, jobs.Query{Outcomes: []jobs.Outcome{jobs.OutcomeCancelled}}) {
@@ -263,12 +263,12 @@ func ExampleClient_DrainConductor() {
 	ctx := context.Background()
 	client, done := dial(ctx)
 	defer done()
-	order := jobs.DrainOrder{Conductor: "node7", Absent: true, By: "ann", Reason: "a new disk"}
+	order := jobs.DrainCommand{Conductor: "node7", Absent: true, By: "ann", Reason: "a new disk"}
 	must(client.DrainConductor(ctx, order))
 	for _, drain := range value(client.Drains(ctx)) {
 		fmt.Println(drain.Conductor, drain.Reason)
 	}
-	must(client.UndrainConductor(ctx, jobs.DrainOrder{Conductor: "node7", By: "ann"}))
+	must(client.UndrainConductor(ctx, jobs.DrainCommand{Conductor: "node7", By: "ann"}))
 	fmt.Println(len(value(client.Drains(ctx))))
 	// Output:
 	// node7 a new disk
@@ -286,9 +286,9 @@ func ExampleClient_CreateBoard() {
 	_, err := jobs.PostOne(ctx, client, jobs.Posting{Name: "b", Kind: "k", Board: "night"})
 	var limit *logbook.LimitError
 	fmt.Println(errors.As(err, &limit), errors.Is(err, jobs.ErrLimit))
-	must(client.PauseBoard(ctx, jobs.BoardOrder{Board: "night", By: "ann", Reason: "stocktaking"}))
+	must(client.PauseBoard(ctx, jobs.BoardCommand{Board: "night", By: "ann", Reason: "stocktaking"}))
 	fmt.Println(value(client.Explain(ctx, job.ID)).Cause)
-	must(client.ResumeBoard(ctx, jobs.BoardOrder{Board: "night", By: "ann"}))
+	must(client.ResumeBoard(ctx, jobs.BoardCommand{Board: "night", By: "ann"}))
 	status := value(client.BoardStatus(ctx, "night"))
 	fmt.Println(status.Unfinished(), len(value(client.BoardList(ctx, "", 0))))
 	fmt.Println(errors.Is(client.DeleteBoard(ctx, "night"), jobs.ErrConflict)) // it has a job
@@ -320,7 +320,7 @@ func ExampleClient_SaveSchedule() {
 	saved := value(client.SaveSchedule(ctx, jobs.Schedule{
 		Board: name.Board, Name: name.Name, Rule: "0 6 * * *", Posting: jobs.Posting{Name: "report", Kind: "report"},
 	}))
-	order := jobs.ScheduleOrder{ScheduleName: name, By: "ann"}
+	order := jobs.ScheduleCommand{ScheduleName: name, By: "ann"}
 	must(client.PauseSchedule(ctx, order))
 	must(client.ResumeSchedule(ctx, order))
 	fmt.Println(saved.Name, value(client.RunSchedule(ctx, order)).State)

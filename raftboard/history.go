@@ -10,14 +10,14 @@ import (
 )
 
 // Restore implements jobs.Historian.
-func (c *Client) Restore(ctx context.Context, order jobs.Order) error {
-	return c.order(ctx, "restore", order, &v1.Command{Kind: &v1.Command_Restore{Restore: command.OrderToProto(&order)}})
+func (c *Client) Restore(ctx context.Context, request jobs.JobCommand) error {
+	return c.order(ctx, "restore", request, &v1.Command{Kind: &v1.Command_Restore{Restore: command.JobCommandToProto(&request)}})
 }
 
 // Purge implements jobs.Historian.
-func (c *Client) Purge(ctx context.Context, order jobs.Order) error {
-	message := &v1.Command{Kind: &v1.Command_Purge{Purge: command.OrderToProto(&order)}}
-	return c.remove(ctx, "purge job "+order.Job.String(), message, jobs.ErrNotFound)
+func (c *Client) Purge(ctx context.Context, request jobs.JobCommand) error {
+	message := &v1.Command{Kind: &v1.Command_Purge{Purge: command.JobCommandToProto(&request)}}
+	return c.remove(ctx, "purge job "+request.Job.String(), message, jobs.ErrNotFound)
 }
 
 // Errors implements jobs.Historian.

@@ -74,31 +74,31 @@ func (c *Client) Schedules(ctx context.Context, query jobs.ScheduleQuery) ([]job
 }
 
 // PauseSchedule implements jobs.Scheduler.
-func (c *Client) PauseSchedule(ctx context.Context, order jobs.ScheduleOrder) error {
-	op := operation{name: "pause schedule " + order.Name}
-	if err := jobs.CheckScheduleOrder(logbook.MaxLimits, &order); err != nil {
+func (c *Client) PauseSchedule(ctx context.Context, request jobs.ScheduleCommand) error {
+	op := operation{name: "pause schedule " + request.Name}
+	if err := jobs.CheckScheduleCommand(logbook.MaxLimits, &request); err != nil {
 		return fmt.Errorf("cannot %s: %w", op.name, err)
 	}
-	message := &v1.PauseScheduleCommand{Board: order.Board, Name: order.Name, By: order.By, Reason: order.Reason}
+	message := &v1.PauseScheduleCommand{Board: request.Board, Name: request.Name, By: request.By, Reason: request.Reason}
 	_, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.PauseScheduleCommand, v1.Done] { return p.schedule.Pause })
 	return err
 }
 
 // ResumeSchedule implements jobs.Scheduler.
-func (c *Client) ResumeSchedule(ctx context.Context, order jobs.ScheduleOrder) error {
-	op := operation{name: "resume schedule " + order.Name}
-	message := &v1.ResumeScheduleRequest{Board: order.Board, Name: order.Name}
+func (c *Client) ResumeSchedule(ctx context.Context, request jobs.ScheduleCommand) error {
+	op := operation{name: "resume schedule " + request.Name}
+	message := &v1.ResumeScheduleRequest{Board: request.Board, Name: request.Name}
 	_, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.ResumeScheduleRequest, v1.Done] { return p.schedule.Resume })
 	return err
 }
 
 // RunSchedule implements jobs.Scheduler.
-func (c *Client) RunSchedule(ctx context.Context, order jobs.ScheduleOrder) (jobs.SlotRecord, error) {
-	op := operation{name: "run schedule " + order.Name}
-	if order.Nonce.IsZero() {
-		order.Nonce = jobs.NewNonce()
+func (c *Client) RunSchedule(ctx context.Context, request jobs.ScheduleCommand) (jobs.SlotRecord, error) {
+	op := operation{name: "run schedule " + request.Name}
+	if request.Nonce.IsZero() {
+		request.Nonce = jobs.NewNonce()
 	}
-	message := &v1.RunScheduleRequest{Board: order.Board, Name: order.Name, Nonce: order.Nonce.String(), By: order.By}
+	message := &v1.RunScheduleRequest{Board: request.Board, Name: request.Name, Nonce: request.Nonce.String(), By: request.By}
 	answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.RunScheduleRequest, v1.RunScheduleResponse] { return p.schedule.Run })
 	if err != nil {
 		return jobs.SlotRecord{}, err

@@ -108,17 +108,17 @@ func (c *Client) Entities(ctx context.Context, kind string) ([]jobs.Entity, erro
 }
 
 // DrainConductor implements jobs.Conductors.
-func (c *Client) DrainConductor(ctx context.Context, order jobs.DrainOrder) error {
-	name := fmt.Sprintf("drain conductor %q", order.Conductor)
-	message := &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: command.DrainOrderToProto(&order)}}
+func (c *Client) DrainConductor(ctx context.Context, request jobs.DrainCommand) error {
+	name := fmt.Sprintf("drain conductor %q", request.Conductor)
+	message := &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: command.DrainCommandToProto(&request)}}
 	_, err := submit(ctx, c.others, name, message)
 	return err
 }
 
 // UndrainConductor implements jobs.Conductors.
-func (c *Client) UndrainConductor(ctx context.Context, order jobs.DrainOrder) error {
-	name := fmt.Sprintf("undrain conductor %q", order.Conductor)
-	message := &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: command.DrainOrderToProto(&order)}}
+func (c *Client) UndrainConductor(ctx context.Context, request jobs.DrainCommand) error {
+	name := fmt.Sprintf("undrain conductor %q", request.Conductor)
+	message := &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: command.DrainCommandToProto(&request)}}
 	return c.remove(ctx, name, message, jobs.ErrNotFound)
 }
 

@@ -239,7 +239,7 @@ func TestCancelledFlowIsUndoneFurther(t *testing.T) {
 	w.mark("jammed", false)
 	w.says("flow", "retry-revert", job.ID.String(), "--wait")
 	job = w.ends(job.ID, jobs.OutcomeCancelled, logbook.FlowReverted)
-	if job.Order == nil || job.Order.Kind != jobs.OrderCancel {
-		t.Errorf("the job is under the order %+v", job.Order)
+	if job.StopRequest == nil || job.StopRequest.Kind != jobs.RequestCancel {
+		t.Errorf("the job is under the order %+v", job.StopRequest)
 	}
 }

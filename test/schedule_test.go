@@ -38,7 +38,7 @@ func TestScheduleSurvivesLeaders(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := client.PauseSchedule(ctx, jobs.ScheduleOrder{ScheduleName: name, By: "the test"}); err != nil {
+	if err := client.PauseSchedule(ctx, jobs.ScheduleCommand{ScheduleName: name, By: "the test"}); err != nil {
 		t.Fatal(err)
 	}
 	report, err := client.Schedule(ctx, name, jobs.ScheduleLook{History: jobs.MaxSlotRecords})

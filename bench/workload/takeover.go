@@ -101,6 +101,6 @@ func (t *takeovers) clear(ctx context.Context, silent jobs.SessionID, job jobs.J
 	defer cancel()
 	err := t.CloseSession(ctx, silent)
 	if err == nil || errors.Is(err, jobs.ErrSessionExpired) {
-		_ = t.Cancel(ctx, jobs.Order{Job: job, By: "bench", Reason: "the benchmark is over"})
+		_ = t.Cancel(ctx, jobs.JobCommand{Job: job, By: "bench", Reason: "the benchmark is over"})
 	}
 }

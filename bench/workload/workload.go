@@ -227,7 +227,7 @@ func Read(ctx context.Context, cluster Cluster, f Options) (*Workload, error) {
 			return 1, err
 		},
 		End: func(ctx context.Context) error {
-			err := cluster.Cancel(ctx, jobs.Order{Job: job.ID, By: "bench", Reason: "the benchmark is over"})
+			err := cluster.Cancel(ctx, jobs.JobCommand{Job: job.ID, By: "bench", Reason: "the benchmark is over"})
 			if errors.Is(err, jobs.ErrNotFound) {
 				return nil // it was cancelled by somebody else, and forgotten
 			}

@@ -138,6 +138,6 @@ func checkBoardName(limits logbook.Limits, c *v1.BoardCommand) error {
 	return jobs.CheckBoardName(limits, c.GetBoard())
 }
 
-func checkBoardOrder(limits logbook.Limits, c *v1.BoardCommand) error {
-	return jobs.CheckBoardOrder(limits, &jobs.BoardOrder{Board: c.GetBoard(), By: c.GetBy(), Reason: c.GetReason()})
+func checkBoardCommand(limits logbook.Limits, c *v1.BoardCommand) error {
+	return jobs.CheckBoardCommand(limits, &jobs.BoardCommand{Board: c.GetBoard(), By: c.GetBy(), Reason: c.GetReason()})
 }

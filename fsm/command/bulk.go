@@ -11,21 +11,21 @@ import (
 // BulkCommand is what a bulk does to one of its jobs. Of a job that has not been
 // claimed since, it is the same at each try.
 func BulkCommand(b *jobs.Bulk, j *jobs.Job) *v1.Command {
-	order := OrderToProto(&jobs.Order{Job: j.ID, Revert: b.Revert, By: b.By, Reason: b.Reason})
+	request := JobCommandToProto(&jobs.JobCommand{Job: j.ID, Revert: b.Revert, By: b.By, Reason: b.Reason})
 	switch b.Action {
 	case jobs.ActionCancel:
-		return &v1.Command{Kind: &v1.Command_Cancel{Cancel: order}}
+		return &v1.Command{Kind: &v1.Command_Cancel{Cancel: request}}
 	case jobs.ActionSuspend:
-		return &v1.Command{Kind: &v1.Command_Suspend{Suspend: order}}
+		return &v1.Command{Kind: &v1.Command_Suspend{Suspend: request}}
 	case jobs.ActionResume:
-		return &v1.Command{Kind: &v1.Command_Resume{Resume: order}}
+		return &v1.Command{Kind: &v1.Command_Resume{Resume: request}}
 	case jobs.ActionPurge:
-		return &v1.Command{Kind: &v1.Command_Purge{Purge: order}}
+		return &v1.Command{Kind: &v1.Command_Purge{Purge: request}}
 	case jobs.ActionRestore:
-		return &v1.Command{Kind: &v1.Command_Restore{Restore: order}}
+		return &v1.Command{Kind: &v1.Command_Restore{Restore: request}}
 	case jobs.ActionRetry:
 		if j.Flow.IsZero() {
-			return &v1.Command{Kind: &v1.Command_Restore{Restore: order}}
+			return &v1.Command{Kind: &v1.Command_Restore{Restore: request}}
 		}
 		rerun := logbook.Intervention{
 			ID: uuid.NewSHA1(j.Flow.UUID, []byte("bulk retry "+j.Token.String())), Flow: j.Flow, Kind: logbook.InterveneRerun,

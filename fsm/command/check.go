@@ -116,8 +116,8 @@ func converted[M, D any](from func(M) (D, error), check func(logbook.Limits, *D)
 }
 
 var (
-	checkEnding = converted(EndingFromProto, jobs.CheckEnding)
-	checkOrder  = converted(OrderFromProto, jobs.CheckOrder) // what all orders have in common
+	checkEnding     = converted(EndingFromProto, jobs.CheckEnding)
+	checkJobCommand = converted(JobCommandFromProto, jobs.CheckJobCommand) // what all commands about a job have in common
 )
 
 // checkConsume, checkAbandon and checkTrash check what the three endings have

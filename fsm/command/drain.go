@@ -27,26 +27,26 @@ func DrainFromProto(message *v1.Drain) (jobs.Drain, error) {
 	return d, nil
 }
 
-// DrainOrderToProto converts an order to the command that it becomes; nil stays
+// DrainCommandToProto converts a command about conductors; nil stays
 // nil.
-func DrainOrderToProto(o *jobs.DrainOrder) *v1.DrainCommand {
+func DrainCommandToProto(o *jobs.DrainCommand) *v1.DrainCommand {
 	if o == nil {
 		return nil
 	}
 	return &v1.DrainCommand{Conductor: o.Conductor, By: o.By, Reason: text(o.Reason), Finish: o.Finish, Absent: o.Absent}
 }
 
-// DrainOrderFromProto converts an order. Nil is the zero order.
-func DrainOrderFromProto(message *v1.DrainCommand) jobs.DrainOrder {
-	return jobs.DrainOrder{
+// DrainCommandFromProto converts a command about conductors. Nil is the zero command.
+func DrainCommandFromProto(message *v1.DrainCommand) jobs.DrainCommand {
+	return jobs.DrainCommand{
 		Conductor: message.GetConductor(), By: message.GetBy(), Reason: message.GetReason(),
 		Finish: message.GetFinish(), Absent: message.GetAbsent(),
 	}
 }
 
 func checkDrain(limits logbook.Limits, c *v1.DrainCommand) error {
-	order := DrainOrderFromProto(c)
-	return jobs.CheckDrainOrder(limits, &order)
+	request := DrainCommandFromProto(c)
+	return jobs.CheckDrainCommand(limits, &request)
 }
 
 // checkUndrain checks the end of a drain, which is the same for all of them.

@@ -20,8 +20,8 @@ var drains = rapid.Custom(func(t *rapid.T) jobs.Drain {
 	}
 })
 
-var drainOrders = rapid.Custom(func(t *rapid.T) jobs.DrainOrder {
-	return jobs.DrainOrder{
+var drainOrders = rapid.Custom(func(t *rapid.T) jobs.DrainCommand {
+	return jobs.DrainCommand{
 		Conductor: rapid.String().Draw(t, "conductor"), Finish: rapid.Bool().Draw(t, "finish"), Absent: rapid.Bool().Draw(t, "absent"),
 		By: rapid.String().Draw(t, "by"), Reason: rapid.String().Draw(t, "reason"),
 	}

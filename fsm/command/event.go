@@ -32,7 +32,7 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 		Outcome:   string(e.Outcome),
 		Reason:    text(e.Reason),
 		FlowState: e.FlowState,
-		Order:     StandingOrderToProto(e.Order),
+		Request:   OperatorRequestToProto(e.Request),
 
 		JobKind: e.JobKind, Key: e.Key, Tags: slices.Clone(e.Tags),
 		Session: idText(e.Session.UUID), EntityKind: e.EntityKind, Entity: e.Entity,
@@ -46,7 +46,7 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 // and steps are not checked: they are shown to people and nobody acts on them.
 func EventFromProto(message *v1.Event) (jobs.Event, error) {
 	var r reader
-	order, err := StandingOrderFromProto(message.GetOrder())
+	request, err := OperatorRequestFromProto(message.GetRequest())
 	e := jobs.Event{
 		Position:  PositionFromProto(message.GetPosition()),
 		Kind:      word(&r, "event kind", message.GetKind(), knownEventKind),
@@ -60,7 +60,7 @@ func EventFromProto(message *v1.Event) (jobs.Event, error) {
 		Outcome:   word(&r, "event outcome", message.GetOutcome(), knownOutcome),
 		Reason:    message.GetReason(),
 		FlowState: message.GetFlowState(),
-		Order:     keep(&r, order, err),
+		Request:   keep(&r, request, err),
 
 		JobKind: message.GetJobKind(), Key: message.GetKey(), Tags: slices.Clone(message.GetTags()),
 		Session:    jobs.SessionID{UUID: r.id("event session", message.GetSession())},

@@ -287,8 +287,8 @@ var claims = rapid.Custom(func(t *rapid.T) jobs.Claim {
 	}
 })
 
-var orders = rapid.Custom(func(t *rapid.T) jobs.Order {
-	return jobs.Order{
+var orders = rapid.Custom(func(t *rapid.T) jobs.JobCommand {
+	return jobs.JobCommand{
 		Job:    jobs.JobID{UUID: ids.Draw(t, "job")},
 		Revert: rapid.Bool().Draw(t, "revert"),
 		By:     rapid.String().Draw(t, "by"),
@@ -296,9 +296,9 @@ var orders = rapid.Custom(func(t *rapid.T) jobs.Order {
 	}
 })
 
-var standingOrders = rapid.Custom(func(t *rapid.T) jobs.StandingOrder {
-	return jobs.StandingOrder{
-		Kind:   orUnset(jobs.OrderSuspend, jobs.OrderResume, jobs.OrderCancel, jobs.OrderChange).Draw(t, "kind"),
+var standingOrders = rapid.Custom(func(t *rapid.T) jobs.OperatorRequest {
+	return jobs.OperatorRequest{
+		Kind:   orUnset(jobs.RequestSuspend, jobs.RequestResume, jobs.RequestCancel, jobs.RequestChange).Draw(t, "kind"),
 		Revert: rapid.Bool().Draw(t, "revert"),
 		By:     rapid.String().Draw(t, "by"),
 		Reason: rapid.String().Draw(t, "reason"),
@@ -343,36 +343,36 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Book:        logbook.BookID{UUID: ids.Draw(t, "book")},
 		BookName:    rapid.String().Draw(t, "book name"),
 		ClaimableAt: times.Draw(t, "claimable"), Size: rapid.Uint64().Draw(t, "size"),
-		Flow:       logbook.FlowID{UUID: ids.Draw(t, "flow")},
-		Details:    rawValues.Draw(t, "details"),
-		Store:      values.Draw(t, "store"),
-		NotBefore:  times.Draw(t, "not before"),
-		Held:       rapid.Bool().Draw(t, "held"),
-		Key:        rapid.String().Draw(t, "key"),
-		Front:      rapid.Uint64().Draw(t, "front"),
-		Tags:       list(rapid.String()).Draw(t, "tags"),
-		MaxCrashes: counts.Draw(t, "max crashes"),
-		Deadline:   times.Draw(t, "deadline"),
-		Labels:     list(rapid.String()).Draw(t, "labels"),
-		PostedAt:   times.Draw(t, "posted"),
-		ModifiedAt: times.Draw(t, "modified"),
-		FinishedAt: times.Draw(t, "finished"),
-		DueAt:      times.Draw(t, "due"),
-		Claim:      optional(claims).Draw(t, "claim"),
-		Token:      tokens.Draw(t, "token"),
-		Claims:     counts.Draw(t, "claims"),
-		Crashes:    counts.Draw(t, "crashes"),
-		Failures:   counts.Draw(t, "failures"),
-		Retry:      optional(retryPolicies).Draw(t, "retry"),
-		Attempts:   counts.Draw(t, "attempts"),
-		Attempted:  outcomes.Draw(t, "attempted"),
-		Retention:  durations.Draw(t, "retention"),
-		Parked:     rapid.Bool().Draw(t, "parked"),
-		Effective:  optional(rapid.Map(rapid.Int32(), func(n int32) jobs.Priority { return jobs.Priority(n) })).Draw(t, "effective"),
-		Outcome:    outcomes.Draw(t, "outcome"),
-		Order:      optional(standingOrders).Draw(t, "order"),
-		Reason:     rapid.String().Draw(t, "reason"),
-		Failure:    optional(failures).Draw(t, "failure"),
+		Flow:        logbook.FlowID{UUID: ids.Draw(t, "flow")},
+		Details:     rawValues.Draw(t, "details"),
+		Store:       values.Draw(t, "store"),
+		NotBefore:   times.Draw(t, "not before"),
+		Held:        rapid.Bool().Draw(t, "held"),
+		Key:         rapid.String().Draw(t, "key"),
+		Front:       rapid.Uint64().Draw(t, "front"),
+		Tags:        list(rapid.String()).Draw(t, "tags"),
+		MaxCrashes:  counts.Draw(t, "max crashes"),
+		Deadline:    times.Draw(t, "deadline"),
+		Labels:      list(rapid.String()).Draw(t, "labels"),
+		PostedAt:    times.Draw(t, "posted"),
+		ModifiedAt:  times.Draw(t, "modified"),
+		FinishedAt:  times.Draw(t, "finished"),
+		DueAt:       times.Draw(t, "due"),
+		Claim:       optional(claims).Draw(t, "claim"),
+		Token:       tokens.Draw(t, "token"),
+		Claims:      counts.Draw(t, "claims"),
+		Crashes:     counts.Draw(t, "crashes"),
+		Failures:    counts.Draw(t, "failures"),
+		Retry:       optional(retryPolicies).Draw(t, "retry"),
+		Attempts:    counts.Draw(t, "attempts"),
+		Attempted:   outcomes.Draw(t, "attempted"),
+		Retention:   durations.Draw(t, "retention"),
+		Parked:      rapid.Bool().Draw(t, "parked"),
+		Effective:   optional(rapid.Map(rapid.Int32(), func(n int32) jobs.Priority { return jobs.Priority(n) })).Draw(t, "effective"),
+		Outcome:     outcomes.Draw(t, "outcome"),
+		StopRequest: optional(standingOrders).Draw(t, "order"),
+		Reason:      rapid.String().Draw(t, "reason"),
+		Failure:     optional(failures).Draw(t, "failure"),
 	}
 })
 
@@ -565,7 +565,7 @@ var events = rapid.Custom(func(t *rapid.T) jobs.Event {
 			return jobs.StepEvent{Name: rapid.String().Draw(t, "name"), State: rapid.String().Draw(t, "state")}
 		})).Draw(t, "steps"),
 		FlowState: rapid.String().Draw(t, "flow state"),
-		Order:     optional(standingOrders).Draw(t, "order"),
+		Request:   optional(standingOrders).Draw(t, "order"),
 
 		JobKind:    rapid.String().Draw(t, "job kind"),
 		Key:        rapid.String().Draw(t, "key"),

@@ -126,9 +126,9 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_SaveBook{SaveBook: sampleBook()}},
 		{Kind: &v1.Command_UpdateFlow{UpdateFlow: sampleUpdate()}},
 		{Kind: &v1.Command_DestroyBook{DestroyBook: &v1.DestroyBookCommand{Book: bookA}}},
-		{Kind: &v1.Command_Suspend{Suspend: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "let me look"}}},
-		{Kind: &v1.Command_Resume{Resume: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "go on"}}},
-		{Kind: &v1.Command_Cancel{Cancel: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "not needed", Revert: true}}},
+		{Kind: &v1.Command_Suspend{Suspend: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "let me look"}}},
+		{Kind: &v1.Command_Resume{Resume: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "go on"}}},
+		{Kind: &v1.Command_Cancel{Cancel: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "not needed", Revert: true}}},
 		{Kind: &v1.Command_Change{Change: &v1.Change{
 			Job: jobA, Priority: proto.Int32(100), NotBefore: timestamppb.New(entryTime.Add(time.Minute)), Release: true,
 			By: "ann@h1", Reason: "they wait",
@@ -138,8 +138,8 @@ func samples() []*v1.Command {
 			Id: nonceA, Flow: flowA, Kind: "complete", Step: "hotel", Result: value(`{"room":7}`), By: "ann@h1",
 			Reason: "booked by phone", Hold: true,
 		}}},
-		{Kind: &v1.Command_Restore{Restore: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "the handler is there now"}}},
-		{Kind: &v1.Command_Purge{Purge: &v1.OrderCommand{Job: jobA, By: "ann@h1", Reason: "never to be done"}}},
+		{Kind: &v1.Command_Restore{Restore: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "the handler is there now"}}},
+		{Kind: &v1.Command_Purge{Purge: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "never to be done"}}},
 		{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: "night"}}},
 		{Kind: &v1.Command_LimitBoard{LimitBoard: &v1.LimitBoardCommand{
 			Board: "night", Limits: &v1.BoardLimits{Jobs: 1_000, Bytes: 1 << 20, PostingsPerSecond: 50},

@@ -60,7 +60,7 @@ func FillJob(message *v1.Job, j *jobs.Job) {
 
 		EffectivePriority: (*int32)(j.Effective),
 		Outcome:           string(j.Outcome),
-		Order:             StandingOrderToProto(j.Order),
+		StopRequest:       OperatorRequestToProto(j.StopRequest),
 		Reason:            text(j.Reason),
 		Failure:           FailureToProto(j.Failure),
 	}
@@ -71,7 +71,7 @@ func FillJob(message *v1.Job, j *jobs.Job) {
 func JobFromProto(message *v1.Job) (jobs.Job, error) {
 	var r reader
 	claim, err := ClaimFromProto(message.GetClaim())
-	order, orderErr := StandingOrderFromProto(message.GetOrder())
+	stop, stopErr := OperatorRequestFromProto(message.GetStopRequest())
 	retry, retryErr := RetryPolicyFromProto(message.GetRetry())
 	j := jobs.Job{
 		ID:          jobs.JobID{UUID: r.id("job id", message.GetId())},
@@ -111,7 +111,7 @@ func JobFromProto(message *v1.Job) (jobs.Job, error) {
 		Attempted:   word(&r, "job attempted", message.GetAttempted(), knownOutcome),
 		Parked:      message.GetParked(),
 		Outcome:     word(&r, "job outcome", message.GetOutcome(), knownOutcome),
-		Order:       keep(&r, order, orderErr),
+		StopRequest: keep(&r, stop, stopErr),
 		Reason:      message.GetReason(),
 		Failure:     FailureFromProto(message.GetFailure()),
 	}

@@ -26,9 +26,9 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	})
 	t.Run("Watch", func(t *testing.T) { roundTrip(t, watches, command.WatchToProto, command.WatchFromProto, "Begin") })
 	t.Run("Ending", func(t *testing.T) { roundTrip(t, endings, command.EndingToProto, command.EndingFromProto) })
-	t.Run("Order", func(t *testing.T) { roundTrip(t, orders, command.OrderToProto, command.OrderFromProto) })
-	t.Run("StandingOrder", func(t *testing.T) {
-		roundTrip(t, standingOrders, command.StandingOrderToProto, throughPointer(command.StandingOrderFromProto))
+	t.Run("Order", func(t *testing.T) { roundTrip(t, orders, command.JobCommandToProto, command.JobCommandFromProto) })
+	t.Run("OperatorRequest", func(t *testing.T) {
+		roundTrip(t, standingOrders, command.OperatorRequestToProto, throughPointer(command.OperatorRequestFromProto))
 	})
 	t.Run("Change", func(t *testing.T) { roundTrip(t, jobChanges, command.ChangeToProto, command.ChangeFromProto) })
 	t.Run("Explanation", func(t *testing.T) {
@@ -36,9 +36,9 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	})
 	t.Run("Board", func(t *testing.T) { roundTrip(t, boardStatuses, command.BoardToProto, command.BoardFromProto) })
 	t.Run("Drain", func(t *testing.T) { roundTrip(t, drains, command.DrainToProto, command.DrainFromProto) })
-	t.Run("DrainOrder", func(t *testing.T) {
-		roundTrip(t, drainOrders, command.DrainOrderToProto, func(m *v1.DrainCommand) (jobs.DrainOrder, error) {
-			return command.DrainOrderFromProto(m), nil
+	t.Run("DrainCommand", func(t *testing.T) {
+		roundTrip(t, drainOrders, command.DrainCommandToProto, func(m *v1.DrainCommand) (jobs.DrainCommand, error) {
+			return command.DrainCommandFromProto(m), nil
 		})
 	})
 	t.Run("Schedule", func(t *testing.T) { roundTrip(t, schedules, command.ScheduleToProto, command.ScheduleFromProto) })

@@ -181,7 +181,7 @@ func checkScheduleName(limits logbook.Limits, c scheduleName) error {
 }
 
 func checkScheduleOrder(limits logbook.Limits, c scheduleName, by, reason string) error {
-	return jobs.CheckScheduleOrder(limits, &jobs.ScheduleOrder{
+	return jobs.CheckScheduleCommand(limits, &jobs.ScheduleCommand{
 		ScheduleName: jobs.ScheduleName{Board: c.GetBoard(), Name: c.GetName()}, By: by, Reason: reason,
 	})
 }

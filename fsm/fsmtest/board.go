@@ -262,20 +262,20 @@ func (b *Board) Trash(ctx context.Context, ending jobs.Ending) error {
 }
 
 // Suspend keeps a job from going on.
-func (b *Board) Suspend(ctx context.Context, order jobs.Order) error {
-	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Suspend{Suspend: command.OrderToProto(&order)}})
+func (b *Board) Suspend(ctx context.Context, request jobs.JobCommand) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Suspend{Suspend: command.JobCommandToProto(&request)}})
 	return err
 }
 
 // Resume lifts a suspension.
-func (b *Board) Resume(ctx context.Context, order jobs.Order) error {
-	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Resume{Resume: command.OrderToProto(&order)}})
+func (b *Board) Resume(ctx context.Context, request jobs.JobCommand) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Resume{Resume: command.JobCommandToProto(&request)}})
 	return err
 }
 
 // Cancel ends a job, or has its owner end it.
-func (b *Board) Cancel(ctx context.Context, order jobs.Order) error {
-	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Cancel{Cancel: command.OrderToProto(&order)}})
+func (b *Board) Cancel(ctx context.Context, request jobs.JobCommand) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Cancel{Cancel: command.JobCommandToProto(&request)}})
 	return err
 }
 
@@ -315,15 +315,15 @@ func (b *Board) AgeBoard(ctx context.Context, name string, step time.Duration) e
 }
 
 // PauseBoard keeps everybody from claiming.
-func (b *Board) PauseBoard(ctx context.Context, order jobs.BoardOrder) error {
-	pause := &v1.BoardCommand{Board: order.Board, By: order.By, Reason: order.Reason}
+func (b *Board) PauseBoard(ctx context.Context, request jobs.BoardCommand) error {
+	pause := &v1.BoardCommand{Board: request.Board, By: request.By, Reason: request.Reason}
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_PauseBoard{PauseBoard: pause}})
 	return err
 }
 
 // ResumeBoard ends a pause.
-func (b *Board) ResumeBoard(ctx context.Context, order jobs.BoardOrder) error {
-	resume := &v1.BoardCommand{Board: order.Board, By: order.By, Reason: order.Reason}
+func (b *Board) ResumeBoard(ctx context.Context, request jobs.BoardCommand) error {
+	resume := &v1.BoardCommand{Board: request.Board, By: request.By, Reason: request.Reason}
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: resume}})
 	return err
 }
@@ -335,14 +335,14 @@ func (b *Board) DeleteBoard(ctx context.Context, name string) error {
 }
 
 // DrainConductor keeps the conductors of a name from claiming.
-func (b *Board) DrainConductor(ctx context.Context, order jobs.DrainOrder) error {
-	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: command.DrainOrderToProto(&order)}})
+func (b *Board) DrainConductor(ctx context.Context, request jobs.DrainCommand) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: command.DrainCommandToProto(&request)}})
 	return err
 }
 
 // UndrainConductor ends a drain.
-func (b *Board) UndrainConductor(ctx context.Context, order jobs.DrainOrder) error {
-	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: command.DrainOrderToProto(&order)}})
+func (b *Board) UndrainConductor(ctx context.Context, request jobs.DrainCommand) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: command.DrainCommandToProto(&request)}})
 	return err
 }
 

@@ -9,14 +9,14 @@ import (
 )
 
 // Restore puts a finished job back on its board.
-func (b *Board) Restore(ctx context.Context, order jobs.Order) error {
-	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Restore{Restore: command.OrderToProto(&order)}})
+func (b *Board) Restore(ctx context.Context, request jobs.JobCommand) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Restore{Restore: command.JobCommandToProto(&request)}})
 	return err
 }
 
 // Purge removes a finished job.
-func (b *Board) Purge(ctx context.Context, order jobs.Order) error {
-	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Purge{Purge: command.OrderToProto(&order)}})
+func (b *Board) Purge(ctx context.Context, request jobs.JobCommand) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Purge{Purge: command.JobCommandToProto(&request)}})
 	return err
 }
 

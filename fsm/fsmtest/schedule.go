@@ -109,7 +109,7 @@ func (b *Board) Schedules(ctx context.Context, query jobs.ScheduleQuery) ([]jobs
 }
 
 // PauseSchedule stops a schedule from posting.
-func (b *Board) PauseSchedule(ctx context.Context, order jobs.ScheduleOrder) error {
+func (b *Board) PauseSchedule(ctx context.Context, order jobs.ScheduleCommand) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_PauseSchedule{PauseSchedule: &v1.PauseScheduleCommand{
 		Board: order.Board, Name: order.Name, By: order.By, Reason: order.Reason,
 	}}})
@@ -117,7 +117,7 @@ func (b *Board) PauseSchedule(ctx context.Context, order jobs.ScheduleOrder) err
 }
 
 // ResumeSchedule ends a pause.
-func (b *Board) ResumeSchedule(ctx context.Context, order jobs.ScheduleOrder) error {
+func (b *Board) ResumeSchedule(ctx context.Context, order jobs.ScheduleCommand) error {
 	_, err := b.planKnown(ctx, order.ScheduleName, func(known *jobs.Schedule) (*v1.Command, error) {
 		return command.PlanResume(known, time.Now())
 	})
@@ -125,7 +125,7 @@ func (b *Board) ResumeSchedule(ctx context.Context, order jobs.ScheduleOrder) er
 }
 
 // RunSchedule posts a job now.
-func (b *Board) RunSchedule(ctx context.Context, order jobs.ScheduleOrder) (jobs.SlotRecord, error) {
+func (b *Board) RunSchedule(ctx context.Context, order jobs.ScheduleCommand) (jobs.SlotRecord, error) {
 	if order.Nonce.IsZero() {
 		order.Nonce = jobs.NewNonce()
 	}

@@ -147,7 +147,7 @@ func parkedAwaited(k *kit) {
 	k.failed(k.claim(session, early.ID), nil)
 	k.same("parked again", answer(k, "Await", told), early.ID)
 	for _, id := range []jobs.JobID{early.ID, late.ID} {
-		k.wants("Cancel", k.Board.Cancel(k.ctx, order(id)), nil)
+		k.wants("Cancel", k.Board.Cancel(k.ctx, command(id)), nil)
 	}
 	if got := answer(k, "Await", end); got.err != nil || got.status.Left != 0 || got.status.Finished != 2 || len(told) > 0 {
 		k.Errorf("ended with %+v, %v; %d more were told as parked", got.status, got.err, len(told))

@@ -39,7 +39,7 @@ func lostClaimTells(k *kit) {
 		}
 		k.wants("Cancel", k.Board.Cancel(k.ctx, undo(claimed.Job.ID)), nil)
 		again := k.soon(heir)
-		if again.Job.ID != claimed.Job.ID || again.Job.Order == nil || again.Flow == nil || again.Flow.Begun != claimed.Job.Token {
+		if again.Job.ID != claimed.Job.ID || again.Job.StopRequest == nil || again.Flow == nil || again.Flow.Begun != claimed.Job.Token {
 			k.Errorf("%s: the next owner is given %s", how, render(again))
 		}
 		k.wants("Trash", k.Board.Trash(k.ctx, release(again)), nil)
@@ -52,7 +52,7 @@ func lostClaimTellsNothing(k *kit) {
 		claimed := k.beginning(session, how, false)
 		lose(session, claimed)
 		k.wants("Cancel", k.Board.Cancel(k.ctx, undo(claimed.Job.ID)), nil)
-		k.under(claimed.Job.ID, jobs.StateCompleted, jobs.OrderCancel)
+		k.under(claimed.Job.ID, jobs.StateCompleted, jobs.RequestCancel)
 		if flow := k.flow(claimed.Job.Flow); !flow.Begun.IsZero() {
 			k.Errorf("%s: the flow may have begun under %s", how, flow.Begun)
 		}
@@ -74,7 +74,7 @@ func recordedHasNotBegun(k *kit) {
 			continue
 		}
 		k.wants("Cancel", k.Board.Cancel(k.ctx, undo(claimed.Job.ID)), nil)
-		k.under(claimed.Job.ID, jobs.StateCompleted, jobs.OrderCancel)
+		k.under(claimed.Job.ID, jobs.StateCompleted, jobs.RequestCancel)
 	}
 }
 

@@ -30,8 +30,8 @@ func (k *kit) status() jobs.BoardStatus {
 }
 
 // ordered says something about the row's board.
-func (k *kit) ordered() jobs.BoardOrder {
-	return jobs.BoardOrder{Board: k.board, By: "ann", Reason: "the roof leaks"}
+func (k *kit) ordered() jobs.BoardCommand {
+	return jobs.BoardCommand{Board: k.board, By: "ann", Reason: "the roof leaks"}
 }
 
 func (k *kit) pause() {
@@ -95,7 +95,7 @@ func pausedBoard(k *kit) {
 		k.Errorf("paused by %s", render(pause))
 	}
 	before := k.status()
-	k.wants("PauseBoard again", k.Board.PauseBoard(k.ctx, jobs.BoardOrder{Board: k.board, By: "bob"}), nil)
+	k.wants("PauseBoard again", k.Board.PauseBoard(k.ctx, jobs.BoardCommand{Board: k.board, By: "bob"}), nil)
 	k.same("the pause", k.status().Pause, before.Pause)
 
 	k.same("ClaimNext", names(k.next(k.request(session))), []string{})
@@ -244,7 +244,7 @@ func pausesAreTold(k *kit) {
 			k.Errorf("event %d is %s, not %s", i, render(got), want)
 		}
 	}
-	if order := events[1].Order; order == nil || order.By != "ann" || events[1].Reason != "the roof leaks" {
+	if order := events[1].Request; order == nil || order.By != "ann" || events[1].Reason != "the roof leaks" {
 		k.Errorf("the pause is told as %s", render(events[1]))
 	}
 }

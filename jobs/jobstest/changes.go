@@ -55,8 +55,8 @@ func heldWaits(k *kit) {
 	_, err := k.Board.Claim(k.ctx, session, job.ID, jobs.NewNonce())
 	k.wants("Claim", err, jobs.ErrUnclaimable)
 	k.same("jobs to be had", names(k.next(k.request(session))), []string{})
-	k.wants("Suspend", k.Board.Suspend(k.ctx, order(job.ID)), nil)
-	k.wants("Resume", k.Board.Resume(k.ctx, order(job.ID)), nil)
+	k.wants("Suspend", k.Board.Suspend(k.ctx, command(job.ID)), nil)
+	k.wants("Resume", k.Board.Resume(k.ctx, command(job.ID)), nil)
 	k.stands(job.ID, jobs.StateHeld)
 	asleep := k.asleep(session)
 	k.linger(session)
@@ -95,9 +95,9 @@ func timeChanged(k *kit) {
 		k.Errorf("due %v, not before %v, want %v", got.DueAt, got.NotBefore, later)
 	}
 	k.same("jobs to be had", names(k.next(k.request(session))), []string{})
-	k.wants("Suspend", k.Board.Suspend(k.ctx, order(job.ID)), nil)
+	k.wants("Suspend", k.Board.Suspend(k.ctx, command(job.ID)), nil)
 	k.change(jobs.Change{Job: job.ID, NotBefore: later.Add(time.Hour)})
-	k.wants("Resume", k.Board.Resume(k.ctx, order(job.ID)), nil)
+	k.wants("Resume", k.Board.Resume(k.ctx, command(job.ID)), nil)
 	if got := k.stands(job.ID, jobs.StateDelayed); !got.DueAt.Equal(later.Add(time.Hour)) {
 		k.Errorf("due %v, want an hour later than %v", got.DueAt, later)
 	}
@@ -128,7 +128,7 @@ func changedWhileClaimed(k *kit) {
 
 func changesAreWhole(k *kit) {
 	job := k.posted("a")
-	k.wants("Suspend", k.Board.Suspend(k.ctx, order(job.ID)), nil)
+	k.wants("Suspend", k.Board.Suspend(k.ctx, command(job.ID)), nil)
 	k.change(jobs.Change{Job: job.ID, Priority: priority(jobs.High), NotBefore: time.Now().Add(time.Hour)})
 	flow := k.travelling(k.session("worker"), "travel")
 	k.begun(flow)
@@ -141,7 +141,7 @@ func changesAreWhole(k *kit) {
 	k.change(jobs.Change{Job: flow.Job.ID, Priority: priority(jobs.High)})
 	events := k.events(jobs.Watch{Job: job.ID}, 3)
 	k.same("events", stories(events), []string{"posted a claimable", "suspended a suspended", "changed a suspended"})
-	if last := events[2]; last.Order == nil || last.Order.Kind != jobs.OrderChange || last.Order.By != "ann" || last.Reason != "so it is to be" {
+	if last := events[2]; last.Request == nil || last.Request.Kind != jobs.RequestChange || last.Request.By != "ann" || last.Reason != "so it is to be" {
 		k.Errorf("the change is told as %s", render(last))
 	}
 }
@@ -163,7 +163,7 @@ func deadlineCancels(k *kit) {
 	for _, job := range k.post(k.dueSoon("waiting"), held) {
 		got, err := k.Board.Wait(k.ctx, job.ID)
 		k.wants("Wait", err, nil)
-		if got.Outcome != jobs.OutcomeCancelled || got.Order == nil || got.Order.By != jobs.ByDeadline || !strings.Contains(got.Reason, "deadline") {
+		if got.Outcome != jobs.OutcomeCancelled || got.StopRequest == nil || got.StopRequest.By != jobs.ByDeadline || !strings.Contains(got.Reason, "deadline") {
 			k.Errorf("ended as %s", render(got))
 		}
 	}
@@ -196,7 +196,7 @@ func deadlineChanged(k *kit) {
 	forward := time.Now().Add(shortly)
 	k.change(jobs.Change{Job: job.ID, NotBefore: forward.Add(-time.Hour), Deadline: forward})
 	got, err := k.Board.Wait(k.ctx, job.ID)
-	if k.wants("Wait", err, nil); got.Outcome != jobs.OutcomeCancelled || got.Order == nil || got.Order.By != jobs.ByDeadline {
+	if k.wants("Wait", err, nil); got.Outcome != jobs.OutcomeCancelled || got.StopRequest == nil || got.StopRequest.By != jobs.ByDeadline {
 		k.Errorf("ended as %s", render(got))
 	}
 	k.wants("a deadline of a finished job", k.Board.Change(k.ctx, jobs.Change{Job: job.ID, Deadline: later}), jobs.ErrConflict)
@@ -232,8 +232,8 @@ func deadlineTold(k *kit) {
 	job := k.post(k.dueSoon("slow"))[0]
 	claimed := k.claim(session, job.ID)
 	events := k.events(jobs.Watch{Job: job.ID}, 3)
-	k.same("events", stories(events), []string{"posted slow claimable", "claimed slow claimed", "ordered slow claimed"})
-	if last := events[2]; last.Owner != "worker" || last.Order == nil || last.Order.By != jobs.ByDeadline || !last.Order.Revert {
+	k.same("events", stories(events), []string{"posted slow claimable", "claimed slow claimed", "stop_requested slow claimed"})
+	if last := events[2]; last.Owner != "worker" || last.Request == nil || last.Request.By != jobs.ByDeadline || !last.Request.Revert {
 		k.Errorf("the owner is told %s", render(last))
 	}
 	ending := success(claimed)

@@ -30,13 +30,13 @@ func (k *kit) conductor(name string) jobs.SessionID {
 
 func (k *kit) drain(name string, finish bool) {
 	k.Helper()
-	order := jobs.DrainOrder{Conductor: name, By: "ann", Reason: "the roof leaks", Finish: finish}
+	order := jobs.DrainCommand{Conductor: name, By: "ann", Reason: "the roof leaks", Finish: finish}
 	k.wants("DrainConductor", k.Board.DrainConductor(k.ctx, order), nil)
 }
 
 func (k *kit) undrain(name string) {
 	k.Helper()
-	k.wants("UndrainConductor", k.Board.UndrainConductor(k.ctx, jobs.DrainOrder{Conductor: name, By: "bob"}), nil)
+	k.wants("UndrainConductor", k.Board.UndrainConductor(k.ctx, jobs.DrainCommand{Conductor: name, By: "bob"}), nil)
 }
 
 // drained reads the drain of a name; nil if there is none.
@@ -63,9 +63,9 @@ func drainedGetsNothing(k *kit) {
 	if first == nil || first.By != "ann" || first.Reason != "the roof leaks" || first.Finish || first.At.IsZero() {
 		k.Fatalf("drained by %s", render(first))
 	}
-	k.wants("DrainConductor again", k.Board.DrainConductor(k.ctx, jobs.DrainOrder{Conductor: name, By: "bob"}), nil)
+	k.wants("DrainConductor again", k.Board.DrainConductor(k.ctx, jobs.DrainCommand{Conductor: name, By: "bob"}), nil)
 	k.same("the drain", k.drained(name), first)
-	k.wants("DrainConductor otherwise", k.Board.DrainConductor(k.ctx, jobs.DrainOrder{Conductor: name, By: "bob", Finish: true}), nil)
+	k.wants("DrainConductor otherwise", k.Board.DrainConductor(k.ctx, jobs.DrainCommand{Conductor: name, By: "bob", Finish: true}), nil)
 	if later := k.drained(name); later == nil || later.By != "bob" || !later.Finish {
 		k.Errorf("drained by %s", render(later))
 	}
@@ -184,7 +184,7 @@ func drainedTogether(k *kit) {
 func drainOfNobody(k *kit) {
 	name := "c " + k.board
 	k.session(name) // a session is no conductor
-	nobody := jobs.DrainOrder{Conductor: name}
+	nobody := jobs.DrainCommand{Conductor: name}
 	k.wants("a drain of nobody", k.Board.DrainConductor(k.ctx, nobody), jobs.ErrNotFound)
 	k.wants("an undrain of nobody", k.Board.UndrainConductor(k.ctx, nobody), jobs.ErrNotFound)
 	nobody.Absent = true
@@ -193,7 +193,7 @@ func drainOfNobody(k *kit) {
 	k.posted("a")
 	k.same("ClaimNext", names(k.next(k.request(session))), []string{})
 	k.undrain(name)
-	k.wantsInvalid("a drain of no name", k.Board.DrainConductor(k.ctx, jobs.DrainOrder{}))
+	k.wantsInvalid("a drain of no name", k.Board.DrainConductor(k.ctx, jobs.DrainCommand{}))
 }
 
 func drainsAreTold(k *kit) {
@@ -208,11 +208,11 @@ func drainsAreTold(k *kit) {
 		k.Fatalf("events %s, %v", render(events), err)
 	}
 	for i, want := range []jobs.EventKind{jobs.EventDrained, jobs.EventDrained, jobs.EventUndrained} {
-		if got := events[i]; got.Kind != want || got.Entity != name || got.EntityKind != jobs.EntityConductor || got.Order == nil || !got.Job.IsZero() {
+		if got := events[i]; got.Kind != want || got.Entity != name || got.EntityKind != jobs.EntityConductor || got.Request == nil || !got.Job.IsZero() {
 			k.Errorf("event %d is %s, not %s", i, render(got), want)
 		}
 	}
-	if first, last := events[0], events[2]; first.Order.By != "ann" || first.Reason != "the roof leaks" || last.Order.By != "bob" {
+	if first, last := events[0], events[2]; first.Request.By != "ann" || first.Reason != "the roof leaks" || last.Request.By != "bob" {
 		k.Errorf("told as %s and %s", render(first), render(last))
 	}
 }

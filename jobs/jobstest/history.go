@@ -36,7 +36,7 @@ func trashedRestored(k *kit) {
 	job := k.aside(session, "a")
 	asleep := k.asleep(session)
 	k.linger(session)
-	k.wants("Restore", k.Board.Restore(k.ctx, order(job.ID)), nil)
+	k.wants("Restore", k.Board.Restore(k.ctx, command(job.ID)), nil)
 	claimed := k.wakes("ClaimNext", asleep)
 	if claimed.Job.ID != job.ID || claimed.Job.Reason != "" || claimed.Job.Failure != nil || !claimed.Job.FinishedAt.IsZero() {
 		k.Errorf("got %s", render(claimed.Job))
@@ -44,7 +44,7 @@ func trashedRestored(k *kit) {
 	if claimed.Job.Token.Compare(job.Token) <= 0 {
 		k.Errorf("claimed under %s after %s", claimed.Job.Token, job.Token)
 	}
-	k.wants("Restore of an unfinished job", k.Board.Restore(k.ctx, order(job.ID)), nil)
+	k.wants("Restore of an unfinished job", k.Board.Restore(k.ctx, command(job.ID)), nil)
 	k.stands(job.ID, jobs.StateClaimed)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
 }
@@ -58,7 +58,7 @@ func restoredGoesOn(k *kit) {
 	}
 	k.wants("Update", k.update(first), nil)
 	k.wants("Trash", k.Board.Trash(k.ctx, release(claimed)), nil)
-	k.wants("Restore", k.Board.Restore(k.ctx, order(claimed.Job.ID)), nil)
+	k.wants("Restore", k.Board.Restore(k.ctx, command(claimed.Job.ID)), nil)
 	again := k.claim(session, claimed.Job.ID)
 	if atom, ok := again.Flow.Atom("fly"); !ok || atom.State != logbook.AtomSuccess || again.Flow.State != logbook.FlowRunning {
 		k.Errorf("the flow is %s", render(again.Flow))
@@ -73,26 +73,26 @@ func finishedPurged(k *kit) {
 	session := k.session("worker")
 	claimed := k.claim(session, k.post(k.withFlow("trip"))[0].ID)
 	k.wants("Trash", k.Board.Trash(k.ctx, release(claimed)), nil)
-	k.wants("Purge", k.Board.Purge(k.ctx, order(claimed.Job.ID)), nil)
+	k.wants("Purge", k.Board.Purge(k.ctx, command(claimed.Job.ID)), nil)
 	_, err := k.Board.Job(k.ctx, claimed.Job.ID)
 	k.wants("Job", err, jobs.ErrNotFound)
 	_, err = k.Logbook.Book(k.ctx, claimed.Job.Book)
 	k.wants("Book", err, jobs.ErrNotFound)
-	k.wants("Purge again", k.Board.Purge(k.ctx, order(claimed.Job.ID)), jobs.ErrNotFound)
+	k.wants("Purge again", k.Board.Purge(k.ctx, command(claimed.Job.ID)), jobs.ErrNotFound)
 }
 
 func senselessCorrections(k *kit) {
 	session := k.session("worker")
 	done := k.owned(session, "done")
-	k.wants("Purge of a claimed job", k.Board.Purge(k.ctx, order(done.Job.ID)), jobs.ErrConflict)
+	k.wants("Purge of a claimed job", k.Board.Purge(k.ctx, command(done.Job.ID)), jobs.ErrConflict)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(done)), nil)
-	k.wants("Restore of a success", k.Board.Restore(k.ctx, order(done.Job.ID)), jobs.ErrConflict)
-	k.wants("Restore of an unknown job", k.Board.Restore(k.ctx, order(jobs.NewJobID())), jobs.ErrNotFound)
-	revert := order(done.Job.ID)
+	k.wants("Restore of a success", k.Board.Restore(k.ctx, command(done.Job.ID)), jobs.ErrConflict)
+	k.wants("Restore of an unknown job", k.Board.Restore(k.ctx, command(jobs.NewJobID())), jobs.ErrNotFound)
+	revert := command(done.Job.ID)
 	revert.Revert = true
 	k.wantsInvalid("Restore with Revert", k.Board.Restore(k.ctx, revert))
-	k.wantsInvalid("Purge of nothing", k.Board.Purge(k.ctx, jobs.Order{}))
-	k.wants("Purge", k.Board.Purge(k.ctx, order(done.Job.ID)), nil)
+	k.wantsInvalid("Purge of nothing", k.Board.Purge(k.ctx, jobs.JobCommand{}))
+	k.wants("Purge", k.Board.Purge(k.ctx, command(done.Job.ID)), nil)
 }
 
 // errors reads all errors that a query selects, by pages of a size, as "job
@@ -151,7 +151,7 @@ func errorsKept(k *kit) {
 	k.wants("Errors of an unknown job", err, jobs.ErrNotFound)
 	_, err = k.Board.Errors(k.ctx, jobs.ErrorQuery{How: "somehow"})
 	k.wantsInvalid("Errors of no kind", err)
-	k.wants("Purge", k.Board.Purge(k.ctx, order(job.ID)), nil)
+	k.wants("Purge", k.Board.Purge(k.ctx, command(job.ID)), nil)
 	k.same("errors of what is gone", k.errors(jobs.ErrorQuery{Board: k.board}, 0), []string{})
 }
 
@@ -263,7 +263,7 @@ func jobsFound(k *kit) {
 			k.Errorf("%s: scans %t, %v", row.name, page.Scans, err)
 		}
 	}
-	k.wants("Purge", k.Board.Purge(k.ctx, order(posted[0].ID)), nil)
+	k.wants("Purge", k.Board.Purge(k.ctx, command(posted[0].ID)), nil)
 	k.same("jobs by the key of one that is gone", k.list(jobs.Query{Key: a.Key}, 0), []string{})
 }
 
@@ -312,7 +312,7 @@ func bulkDone(k *kit) {
 	step(jobs.ActionRestore, false, 1, jobs.StateClaimable, 5)
 	step(jobs.ActionCancel, false, 5, jobs.StateCompleted, 6)
 	step(jobs.ActionCancel, false, 0, jobs.StateCompleted, 6)
-	if order := k.job(held.Job.ID).Order; order == nil || order.By != "ann" || order.Reason != "so it is to be" {
+	if order := k.job(held.Job.ID).StopRequest; order == nil || order.By != "ann" || order.Reason != "so it is to be" {
 		k.Errorf("the order is %s", render(order))
 	}
 	step(jobs.ActionPurge, true, 6, jobs.StateCompleted, 6)

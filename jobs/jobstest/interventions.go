@@ -109,7 +109,7 @@ func reopenedByPerson(k *kit) {
 		"posted travel claimable", "claimed travel claimed", "completed travel completed",
 		"reopened travel claimable", "claimed travel claimed", "completed travel completed",
 	})
-	if o := events[3].Order; o == nil || o.Kind != jobs.OrderIntervene || o.By != "ann" || o.Reason != "so it is to be" || o.At.IsZero() || events[3].Reason == "" {
+	if o := events[3].Request; o == nil || o.Kind != jobs.RequestIntervene || o.By != "ann" || o.Reason != "so it is to be" || o.At.IsZero() || events[3].Reason == "" {
 		k.Errorf("the event is %s", render(events[3]))
 	}
 }
@@ -242,13 +242,13 @@ func reopenedAndCancelled(k *kit) {
 		claimed := k.travelling(session, "travel")
 		k.failing(claimed)
 		k.wants("Intervene", k.intervene(said(claimed, row.kind, "")), nil)
-		end := jobs.Order{Job: claimed.Job.ID, By: "bob", Revert: row.revert}
+		end := jobs.JobCommand{Job: claimed.Job.ID, By: "bob", Revert: row.revert}
 		for range 2 {
 			k.wants("Cancel", k.Board.Cancel(k.ctx, end), nil)
 		}
 		job, flow := k.job(claimed.Job.ID), k.flow(claimed.Job.Flow)
 		over := row.want == jobs.StateCompleted
-		if job.State != row.want || over != (job.Outcome == jobs.OutcomeFailed) || over != (len(flow.Pending()) == 0) || job.Order == nil || job.Order.Kind != jobs.OrderCancel {
+		if job.State != row.want || over != (job.Outcome == jobs.OutcomeFailed) || over != (len(flow.Pending()) == 0) || job.StopRequest == nil || job.StopRequest.Kind != jobs.RequestCancel {
 			k.Errorf("%s, cancelled with revert=%v: the job is %s, its flow %s", row.kind, row.revert, render(job), render(flow))
 		}
 		if last := flow.Interventions[len(flow.Interventions)-1]; over && (last.Kind != logbook.InterveneTakeBack || last.By != "bob") {
@@ -275,15 +275,15 @@ func reopenedNeedsRoom(k *kit) {
 	k.wants("what holds", k.intervene(held), nil)
 	k.wantsLimit("what reopens the job", k.intervene(word), 1, 2)
 	k.same("state", k.job(claimed.Job.ID).State, jobs.StateCompleted)
-	k.wants("Cancel", k.Board.Cancel(k.ctx, order(next.ID)), nil)
+	k.wants("Cancel", k.Board.Cancel(k.ctx, command(next.ID)), nil)
 	k.wants("Intervene", k.intervene(word), nil)
 	k.same("state", k.job(claimed.Job.ID).State, jobs.StateClaimable)
 }
 
 func cancelledUndoneFurther(k *kit) {
 	session := k.session("worker")
-	for kind, want := range map[logbook.InterventionKind]jobs.OrderKind{
-		logbook.InterveneRetryRevert: jobs.OrderCancel, logbook.InterveneRerun: "",
+	for kind, want := range map[logbook.InterventionKind]jobs.RequestKind{
+		logbook.InterveneRetryRevert: jobs.RequestCancel, logbook.InterveneRerun: "",
 	} {
 		claimed := k.travelling(session, "travel")
 		k.wants("Cancel", k.Board.Cancel(k.ctx, undo(claimed.Job.ID)), nil)

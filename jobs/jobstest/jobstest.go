@@ -82,7 +82,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"endings", endingRows},
 		{"flows", flowRows},
 		{"beginnings", beginRows},
-		{"orders", orderRows},
+		{"stop requests", stopRows},
 		{"changes", changeRows},
 		{"labels", labelRows},
 		{"interventions", interventionRows},

@@ -51,7 +51,7 @@ func oneJobPerKey(k *kit) {
 	if next.Name != "next" {
 		k.Errorf("posted %s", render(next))
 	}
-	k.wants("Cancel", k.Board.Cancel(k.ctx, order(next.ID)), nil)
+	k.wants("Cancel", k.Board.Cancel(k.ctx, command(next.ID)), nil)
 	if last := k.post(k.keyed("last", "order 7"))[0]; last.Name != "last" {
 		k.Errorf("posted %s", render(last))
 	}

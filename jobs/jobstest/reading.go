@@ -206,7 +206,7 @@ func explained(k *kit) {
 	if got := because(second.ID, jobs.CauseBehind); !strings.HasPrefix(got.Text, "2 jobs") || got.Remedy.Value != "301" {
 		k.Errorf("explained as %s", render(got))
 	}
-	k.wants("Cancel", k.Board.Cancel(k.ctx, order(high.ID)), nil)
+	k.wants("Cancel", k.Board.Cancel(k.ctx, command(high.ID)), nil)
 	because(k.post(k.labelled("labelled", "gpu"))[0].ID, jobs.CauseLabels)
 	claimed := k.claim(session, first.ID)
 	because(first.ID, jobs.CauseClaimed)
@@ -215,7 +215,7 @@ func explained(k *kit) {
 	because(second.ID, jobs.CauseFull)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
 	because(first.ID, jobs.CauseFinished)
-	k.wants("Suspend", k.Board.Suspend(k.ctx, order(second.ID)), nil)
+	k.wants("Suspend", k.Board.Suspend(k.ctx, command(second.ID)), nil)
 	if got := because(second.ID, jobs.CauseSuspended); !strings.Contains(got.Text, "ann") || got.Remedy.Target != second.ID.String() {
 		k.Errorf("explained as %s", render(got))
 	}

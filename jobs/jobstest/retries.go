@@ -116,7 +116,7 @@ func parkedWaits(k *kit) {
 	k.reverted(again)
 	k.stands(job.ID, jobs.StateHeld)
 	for range 2 {
-		k.wants("Cancel", k.Board.Cancel(k.ctx, order(job.ID)), nil)
+		k.wants("Cancel", k.Board.Cancel(k.ctx, command(job.ID)), nil)
 	}
 	if got := k.stands(job.ID, jobs.StateCompleted); got.Outcome != jobs.OutcomeCancelled || got.Parked {
 		k.Errorf("it is cancelled as %s", render(got))
@@ -157,7 +157,7 @@ func givenUpWhole(k *kit) {
 	held.Hold = true
 	k.wants("Intervene", k.intervene(held), nil)
 	for range 2 {
-		k.wants("Cancel", k.Board.Cancel(k.ctx, order(claimed.Job.ID)), nil)
+		k.wants("Cancel", k.Board.Cancel(k.ctx, command(claimed.Job.ID)), nil)
 	}
 	flow := k.flow(claimed.Job.Flow)
 	if got := k.stands(claimed.Job.ID, jobs.StateCompleted); got.Outcome != jobs.OutcomeFailed || len(flow.Pending()) != 0 {

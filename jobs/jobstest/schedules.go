@@ -135,8 +135,8 @@ func fates(history []jobs.SlotRecord) []string {
 	return said
 }
 
-func (k *kit) order(name string) jobs.ScheduleOrder {
-	return jobs.ScheduleOrder{ScheduleName: k.called(name), By: "ann", Reason: "the roof leaks", Nonce: jobs.NewNonce()}
+func (k *kit) command(name string) jobs.ScheduleCommand {
+	return jobs.ScheduleCommand{ScheduleName: k.called(name), By: "ann", Reason: "the roof leaks", Nonce: jobs.NewNonce()}
 }
 
 func scheduleSaved(k *kit) {
@@ -271,7 +271,7 @@ func schedulesListed(k *kit) {
 }
 
 func unknownSchedule(k *kit) {
-	order := k.order("nothing")
+	order := k.command("nothing")
 	for what, do := range map[string]func() error{
 		"pause":  func() error { return k.Scheduler.PauseSchedule(k.ctx, order) },
 		"resume": func() error { return k.Scheduler.ResumeSchedule(k.ctx, order) },
@@ -300,7 +300,7 @@ func nextFive(k *kit) {
 	k.save(given)
 	want = append(want, given.Start.Add(4*time.Hour), given.Start.Add(5*time.Hour))
 	k.same("without an end", k.report("five").Upcoming, want)
-	k.wants("PauseSchedule", k.Scheduler.PauseSchedule(k.ctx, k.order("five")), nil)
+	k.wants("PauseSchedule", k.Scheduler.PauseSchedule(k.ctx, k.command("five")), nil)
 	k.same("of a paused one", k.report("five").Upcoming, want)
 	for _, look := range []jobs.ScheduleLook{{Upcoming: jobs.MaxUpcoming + 1}, {History: jobs.MaxSlotRecords + 1}} {
 		_, err := k.Scheduler.Schedule(k.ctx, k.called("five"), look)
@@ -393,7 +393,7 @@ func pausedSchedule(k *kit) {
 	given.Missed = jobs.Missed{Policy: jobs.MissedLast, Last: jobs.MaxCatchUp} // none is skipped because the machine was busy
 	k.save(given)
 	k.until("ticks", "the first slot is posted", func(r *jobs.ScheduleReport) bool { return r.Schedule.Posted > 0 })
-	order := k.order("ticks")
+	order := k.command("ticks")
 	k.wants("PauseSchedule", k.Scheduler.PauseSchedule(k.ctx, order), nil)
 	paused := k.report("ticks")
 	order.Reason = "another"
@@ -417,9 +417,9 @@ func pausedSchedule(k *kit) {
 
 func runNow(k *kit) {
 	k.save(k.hourly("on demand", jobs.OverlapSkip, 1))
-	k.wants("PauseSchedule", k.Scheduler.PauseSchedule(k.ctx, k.order("on demand")), nil)
-	order, before := k.order("on demand"), time.Now().Add(-time.Minute)
-	run := func(order jobs.ScheduleOrder) jobs.SlotRecord {
+	k.wants("PauseSchedule", k.Scheduler.PauseSchedule(k.ctx, k.command("on demand")), nil)
+	order, before := k.command("on demand"), time.Now().Add(-time.Minute)
+	run := func(order jobs.ScheduleCommand) jobs.SlotRecord {
 		k.Helper()
 		record, err := k.Scheduler.RunSchedule(k.ctx, order)
 		if err != nil {
@@ -432,19 +432,19 @@ func runNow(k *kit) {
 		k.Errorf("ran %s", render(first))
 	}
 	k.same("run again", run(order), first)
-	second := run(k.order("on demand")) // beside the first
+	second := run(k.command("on demand")) // beside the first
 	if second.Job == first.Job || k.job(second.Job).State != jobs.StateClaimable {
 		k.Errorf("ran %s and %s", render(first), render(second))
 	}
 	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{Jobs: 2}), nil)
-	third := k.order("on demand")
+	third := k.command("on demand")
 	refused := run(third)
 	if refused.State != jobs.SlotSkipped || refused.Reason == "" || !refused.Job.IsZero() {
 		k.Errorf("ran on a full board %s", render(refused))
 	}
 	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{}), nil)
 	k.same("the refused one again", run(third), refused)
-	k.same("another one", run(k.order("on demand")).State, jobs.SlotPosted)
+	k.same("another one", run(k.command("on demand")).State, jobs.SlotPosted)
 	if report := k.report("on demand"); len(report.History) != 4 || report.Schedule.Posted != 3 || report.Schedule.Skipped != 1 || report.Schedule.Active != 3 {
 		k.Errorf("in the end %s", render(report))
 	}

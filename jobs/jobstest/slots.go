@@ -84,7 +84,7 @@ func overlapCancels(k *kit) {
 		return r.Schedule.Waiting == 1 && slices.Contains(fates(r.History), afterLater)
 	})
 	job := k.job(held.Job.ID)
-	if job.Order == nil || job.Order.Kind != jobs.OrderCancel || !job.Order.Revert || report.Schedule.Active != 1 {
+	if job.StopRequest == nil || job.StopRequest.Kind != jobs.RequestCancel || !job.StopRequest.Revert || report.Schedule.Active != 1 {
 		k.Errorf("the job before is %s, the schedule %s", render(job), render(report.Schedule))
 	}
 	ending := release(held)
@@ -155,7 +155,7 @@ func slotUnderAKey(k *kit) {
 func everySlotOnce(k *kit) {
 	given := jobs.Schedule{Board: k.board, Name: "ticks", Rule: "@every 1s", Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}}
 	k.save(given)
-	order := k.order("ticks")
+	order := k.command("ticks")
 	for posted := range uint64(4) {
 		report := k.until("ticks", "slots are posted", func(r *jobs.ScheduleReport) bool { return r.Schedule.Posted > posted })
 		slot := report.Schedule.Decided

@@ -52,7 +52,7 @@ func TestScheduleThroughTheCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	name := jobs.ScheduleName{Name: "ticks"}
-	order := jobs.ScheduleOrder{ScheduleName: name, By: "ann", Reason: "look", Nonce: jobs.NewNonce()}
+	order := jobs.ScheduleCommand{ScheduleName: name, By: "ann", Reason: "look", Nonce: jobs.NewNonce()}
 	schedule := jobs.Schedule{Name: "ticks", Rule: "@every 1s", Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: "tick"}}
 	saved, err := client.SaveSchedule(ctx, schedule)
 	if err != nil {

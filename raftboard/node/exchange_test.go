@@ -343,7 +343,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if open := node.Connections(c.nodes[0]); open > limit {
 			t.Errorf("%d connections are open, and the limit is %d", open, limit)
 		}
-		if err := c.client().Cancel(t.Context(), jobs.Order{Job: job.ID}); err != nil {
+		if err := c.client().Cancel(t.Context(), jobs.JobCommand{Job: job.ID}); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-polled; err != nil {

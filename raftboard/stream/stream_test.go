@@ -130,7 +130,7 @@ func TestWhatIsNotCarried(t *testing.T) {
 		want error
 	}{
 		{"a call that the node takes", stream.Call{Procedure: getJob, Message: &v1.GetJobRequest{Id: "j"}}, nil},
-		{"one that it does not", stream.Call{Procedure: purge, Message: &v1.OrderCommand{}}, stream.ErrNotCarried},
+		{"one that it does not", stream.Call{Procedure: purge, Message: &v1.JobCommand{}}, stream.ErrNotCarried},
 		{"the largest", stream.Call{Procedure: getJob, Message: &v1.GetJobRequest{Id: many[4:]}}, nil},
 		{"a larger one", stream.Call{Procedure: getJob, Message: &v1.GetJobRequest{Id: many[3:]}}, stream.ErrNotCarried},
 		{"text that is not UTF-8", stream.Call{Procedure: getJob, Message: &v1.GetJobRequest{Id: "\xff"}}, stream.ErrNotCarried},

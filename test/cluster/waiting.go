@@ -43,7 +43,7 @@ func (r *Runner) checkWaiting(ctx context.Context, waiting []jobs.Job) error {
 		case now.State != before.State:
 			faults = append(faults, fmt.Errorf("the job %q was %s, and is %s %v too early: %+v", before.Name, before.State, now.State, farOff, now))
 		default:
-			faults = append(faults, r.client.Cancel(ctx, jobs.Order{Job: now.ID, Reason: "the round is over"}))
+			faults = append(faults, r.client.Cancel(ctx, jobs.JobCommand{Job: now.ID, Reason: "the round is over"}))
 		}
 	}
 	return errors.Join(faults...)

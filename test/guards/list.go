@@ -32,7 +32,7 @@ var guards = []guard{
 	},
 	{
 		name: "cool-down", holds: "a job of a vanished owner waits before the next owner begins",
-		file: "fsm/order.go", keep: "cooled = t.after(delay)", remove: "cooled = t.after(0)",
+		file: "fsm/stop_request.go", keep: "cooled = t.after(delay)", remove: "cooled = t.after(0)",
 		pkg: "fsm", test: "TestExpireSession",
 	},
 	{

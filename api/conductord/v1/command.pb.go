@@ -277,7 +277,7 @@ func (x *Command) GetDestroyBook() *DestroyBookCommand {
 	return nil
 }
 
-func (x *Command) GetSuspend() *OrderCommand {
+func (x *Command) GetSuspend() *JobCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Suspend); ok {
 			return x.Suspend
@@ -286,7 +286,7 @@ func (x *Command) GetSuspend() *OrderCommand {
 	return nil
 }
 
-func (x *Command) GetResume() *OrderCommand {
+func (x *Command) GetResume() *JobCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Resume); ok {
 			return x.Resume
@@ -295,7 +295,7 @@ func (x *Command) GetResume() *OrderCommand {
 	return nil
 }
 
-func (x *Command) GetCancel() *OrderCommand {
+func (x *Command) GetCancel() *JobCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Cancel); ok {
 			return x.Cancel
@@ -322,7 +322,7 @@ func (x *Command) GetIntervene() *Intervention {
 	return nil
 }
 
-func (x *Command) GetRestore() *OrderCommand {
+func (x *Command) GetRestore() *JobCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Restore); ok {
 			return x.Restore
@@ -331,7 +331,7 @@ func (x *Command) GetRestore() *OrderCommand {
 	return nil
 }
 
-func (x *Command) GetPurge() *OrderCommand {
+func (x *Command) GetPurge() *JobCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Purge); ok {
 			return x.Purge
@@ -582,15 +582,15 @@ type Command_DestroyBook struct {
 }
 
 type Command_Suspend struct {
-	Suspend *OrderCommand `protobuf:"bytes,13,opt,name=suspend,proto3,oneof"`
+	Suspend *JobCommand `protobuf:"bytes,13,opt,name=suspend,proto3,oneof"`
 }
 
 type Command_Resume struct {
-	Resume *OrderCommand `protobuf:"bytes,14,opt,name=resume,proto3,oneof"`
+	Resume *JobCommand `protobuf:"bytes,14,opt,name=resume,proto3,oneof"`
 }
 
 type Command_Cancel struct {
-	Cancel *OrderCommand `protobuf:"bytes,15,opt,name=cancel,proto3,oneof"`
+	Cancel *JobCommand `protobuf:"bytes,15,opt,name=cancel,proto3,oneof"`
 }
 
 type Command_Change struct {
@@ -602,11 +602,11 @@ type Command_Intervene struct {
 }
 
 type Command_Restore struct {
-	Restore *OrderCommand `protobuf:"bytes,24,opt,name=restore,proto3,oneof"`
+	Restore *JobCommand `protobuf:"bytes,24,opt,name=restore,proto3,oneof"`
 }
 
 type Command_Purge struct {
-	Purge *OrderCommand `protobuf:"bytes,25,opt,name=purge,proto3,oneof"`
+	Purge *JobCommand `protobuf:"bytes,25,opt,name=purge,proto3,oneof"`
 }
 
 type Command_ExtendClaim struct {
@@ -1181,8 +1181,8 @@ func (x *DestroyBookCommand) GetBook() string {
 	return ""
 }
 
-// OrderCommand is how a person steers a job without owning it.
-type OrderCommand struct {
+// JobCommand is how a person steers a job without owning it.
+type JobCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
@@ -1192,20 +1192,20 @@ type OrderCommand struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *OrderCommand) Reset() {
-	*x = OrderCommand{}
+func (x *JobCommand) Reset() {
+	*x = JobCommand{}
 	mi := &file_conductord_v1_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *OrderCommand) String() string {
+func (x *JobCommand) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*OrderCommand) ProtoMessage() {}
+func (*JobCommand) ProtoMessage() {}
 
-func (x *OrderCommand) ProtoReflect() protoreflect.Message {
+func (x *JobCommand) ProtoReflect() protoreflect.Message {
 	mi := &file_conductord_v1_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1217,33 +1217,33 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
-func (*OrderCommand) Descriptor() ([]byte, []int) {
+// Deprecated: Use JobCommand.ProtoReflect.Descriptor instead.
+func (*JobCommand) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_command_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *OrderCommand) GetJob() string {
+func (x *JobCommand) GetJob() string {
 	if x != nil {
 		return x.Job
 	}
 	return ""
 }
 
-func (x *OrderCommand) GetBy() string {
+func (x *JobCommand) GetBy() string {
 	if x != nil {
 		return x.By
 	}
 	return ""
 }
 
-func (x *OrderCommand) GetReason() string {
+func (x *JobCommand) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *OrderCommand) GetRevert() bool {
+func (x *JobCommand) GetRevert() bool {
 	if x != nil {
 		return x.Revert
 	}
@@ -2884,7 +2884,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"a\n" +
 	"\x05Entry\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xb4\x14\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xaa\x14\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -2900,14 +2900,14 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	" \x01(\v2\x13.conductord.v1.BookH\x00R\bsaveBook\x128\n" +
 	"\vupdate_flow\x18\v \x01(\v2\x15.conductord.v1.UpdateH\x00R\n" +
 	"updateFlow\x12F\n" +
-	"\fdestroy_book\x18\f \x01(\v2!.conductord.v1.DestroyBookCommandH\x00R\vdestroyBook\x127\n" +
-	"\asuspend\x18\r \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\asuspend\x125\n" +
-	"\x06resume\x18\x0e \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06resume\x125\n" +
-	"\x06cancel\x18\x0f \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x06cancel\x12/\n" +
+	"\fdestroy_book\x18\f \x01(\v2!.conductord.v1.DestroyBookCommandH\x00R\vdestroyBook\x125\n" +
+	"\asuspend\x18\r \x01(\v2\x19.conductord.v1.JobCommandH\x00R\asuspend\x123\n" +
+	"\x06resume\x18\x0e \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x06resume\x123\n" +
+	"\x06cancel\x18\x0f \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x06cancel\x12/\n" +
 	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeH\x00R\x06change\x12;\n" +
-	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x127\n" +
-	"\arestore\x18\x18 \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\arestore\x123\n" +
-	"\x05purge\x18\x19 \x01(\v2\x1b.conductord.v1.OrderCommandH\x00R\x05purge\x12F\n" +
+	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x125\n" +
+	"\arestore\x18\x18 \x01(\v2\x19.conductord.v1.JobCommandH\x00R\arestore\x121\n" +
+	"\x05purge\x18\x19 \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x05purge\x12F\n" +
 	"\fextend_claim\x18\x1a \x01(\v2!.conductord.v1.ExtendClaimCommandH\x00R\vextendClaim\x12O\n" +
 	"\x0fdelete_schedule\x18\x1c \x01(\v2$.conductord.v1.DeleteScheduleCommandH\x00R\x0edeleteSchedule\x12L\n" +
 	"\x0epause_schedule\x18\x1d \x01(\v2#.conductord.v1.PauseScheduleCommandH\x00R\rpauseSchedule\x12@\n" +
@@ -2957,8 +2957,9 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\tR\asession\x12-\n" +
 	"\x06entity\x18\x02 \x01(\v2\x15.conductord.v1.EntityR\x06entity\"(\n" +
 	"\x12DestroyBookCommand\x12\x12\n" +
-	"\x04book\x18\x01 \x01(\tR\x04book\"`\n" +
-	"\fOrderCommand\x12\x10\n" +
+	"\x04book\x18\x01 \x01(\tR\x04book\"^\n" +
+	"\n" +
+	"JobCommand\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
@@ -3103,7 +3104,7 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*CloseSessionCommand)(nil),     // 6: conductord.v1.CloseSessionCommand
 	(*RegisterCommand)(nil),         // 7: conductord.v1.RegisterCommand
 	(*DestroyBookCommand)(nil),      // 8: conductord.v1.DestroyBookCommand
-	(*OrderCommand)(nil),            // 9: conductord.v1.OrderCommand
+	(*JobCommand)(nil),              // 9: conductord.v1.JobCommand
 	(*BeginLeadershipCommand)(nil),  // 10: conductord.v1.BeginLeadershipCommand
 	(*ExpireSessionCommand)(nil),    // 11: conductord.v1.ExpireSessionCommand
 	(*ExpireClaimCommand)(nil),      // 12: conductord.v1.ExpireClaimCommand
@@ -3162,13 +3163,13 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	37, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
 	38, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	8,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
-	9,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.OrderCommand
-	9,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.OrderCommand
-	9,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.OrderCommand
+	9,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
+	9,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
+	9,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
 	39, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
 	40, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	9,  // 18: conductord.v1.Command.restore:type_name -> conductord.v1.OrderCommand
-	9,  // 19: conductord.v1.Command.purge:type_name -> conductord.v1.OrderCommand
+	9,  // 18: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
+	9,  // 19: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
 	5,  // 20: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
 	15, // 21: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
 	20, // 22: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand

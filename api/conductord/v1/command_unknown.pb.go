@@ -253,12 +253,12 @@ func (m *DestroyBookCommand) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
-func (m *OrderCommand) UnknownField() (name string, found bool) {
+func (m *JobCommand) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
 	}
 	if len(m.unknownFields) > 0 {
-		return "conductord.v1.OrderCommand", true
+		return "conductord.v1.JobCommand", true
 	}
 	return "", false
 }

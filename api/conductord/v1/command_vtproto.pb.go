@@ -990,7 +990,7 @@ func (m *DestroyBookCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *OrderCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *JobCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -2751,7 +2751,7 @@ func (m *DestroyBookCommand) SizeVT() (n int) {
 	return n
 }
 
-func (m *OrderCommand) SizeVT() (n int) {
+func (m *JobCommand) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -4046,7 +4046,7 @@ func (m *Command) UnmarshalVT(dAtA []byte) error {
 					return err
 				}
 			} else {
-				v := &OrderCommand{}
+				v := &JobCommand{}
 				if err := v.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 					return err
 				}
@@ -4087,7 +4087,7 @@ func (m *Command) UnmarshalVT(dAtA []byte) error {
 					return err
 				}
 			} else {
-				v := &OrderCommand{}
+				v := &JobCommand{}
 				if err := v.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 					return err
 				}
@@ -4128,7 +4128,7 @@ func (m *Command) UnmarshalVT(dAtA []byte) error {
 					return err
 				}
 			} else {
-				v := &OrderCommand{}
+				v := &JobCommand{}
 				if err := v.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 					return err
 				}
@@ -4497,7 +4497,7 @@ func (m *Command) UnmarshalVT(dAtA []byte) error {
 					return err
 				}
 			} else {
-				v := &OrderCommand{}
+				v := &JobCommand{}
 				if err := v.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 					return err
 				}
@@ -4538,7 +4538,7 @@ func (m *Command) UnmarshalVT(dAtA []byte) error {
 					return err
 				}
 			} else {
-				v := &OrderCommand{}
+				v := &JobCommand{}
 				if err := v.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 					return err
 				}
@@ -6140,7 +6140,7 @@ func (m *DestroyBookCommand) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *OrderCommand) UnmarshalVT(dAtA []byte) error {
+func (m *JobCommand) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -6163,10 +6163,10 @@ func (m *OrderCommand) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: OrderCommand: wiretype end group for non-group")
+			return fmt.Errorf("proto: JobCommand: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: OrderCommand: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: JobCommand: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:

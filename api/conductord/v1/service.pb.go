@@ -4382,7 +4382,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xbd\x10\n" +
+	"apiAddress2\xb3\x10\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -4397,14 +4397,14 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"ListClaims\x12 .conductord.v1.ListClaimsRequest\x1a!.conductord.v1.ListClaimsResponse\x125\n" +
 	"\aConsume\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x125\n" +
 	"\aAbandon\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x123\n" +
-	"\x05Trash\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x12;\n" +
-	"\aSuspend\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x12:\n" +
-	"\x06Resume\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x12:\n" +
-	"\x06Cancel\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x124\n" +
+	"\x05Trash\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x129\n" +
+	"\aSuspend\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x128\n" +
+	"\x06Resume\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x128\n" +
+	"\x06Cancel\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x124\n" +
 	"\x06Change\x12\x15.conductord.v1.Change\x1a\x13.conductord.v1.Done\x12H\n" +
-	"\tIntervene\x12\x1b.conductord.v1.Intervention\x1a\x1e.conductord.v1.InterveneResult\x12;\n" +
-	"\aRestore\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x129\n" +
-	"\x05Purge\x12\x1b.conductord.v1.OrderCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
+	"\tIntervene\x12\x1b.conductord.v1.Intervention\x1a\x1e.conductord.v1.InterveneResult\x129\n" +
+	"\aRestore\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x127\n" +
+	"\x05Purge\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
 	"\n" +
 	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\x12?\n" +
 	"\x04Bulk\x12\x1a.conductord.v1.BulkRequest\x1a\x1b.conductord.v1.BulkResponse\x12H\n" +
@@ -4559,7 +4559,7 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ClaimCommand)(nil),             // 90: conductord.v1.ClaimCommand
 	(*ExtendClaimCommand)(nil),       // 91: conductord.v1.ExtendClaimCommand
 	(*Ending)(nil),                   // 92: conductord.v1.Ending
-	(*OrderCommand)(nil),             // 93: conductord.v1.OrderCommand
+	(*JobCommand)(nil),               // 93: conductord.v1.JobCommand
 	(*Change)(nil),                   // 94: conductord.v1.Change
 	(*Intervention)(nil),             // 95: conductord.v1.Intervention
 	(*BoardCommand)(nil),             // 96: conductord.v1.BoardCommand
@@ -4652,13 +4652,13 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	92,  // 74: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
 	92,  // 75: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
 	92,  // 76: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	93,  // 77: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.OrderCommand
-	93,  // 78: conductord.v1.BoardService.Resume:input_type -> conductord.v1.OrderCommand
-	93,  // 79: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.OrderCommand
+	93,  // 77: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	93,  // 78: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	93,  // 79: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
 	94,  // 80: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
 	95,  // 81: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	93,  // 82: conductord.v1.BoardService.Restore:input_type -> conductord.v1.OrderCommand
-	93,  // 83: conductord.v1.BoardService.Purge:input_type -> conductord.v1.OrderCommand
+	93,  // 82: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	93,  // 83: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
 	23,  // 84: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
 	25,  // 85: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
 	28,  // 86: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest

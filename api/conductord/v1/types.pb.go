@@ -1684,7 +1684,7 @@ type Job struct {
 	Reason      string                 `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
 	Failure     *Failure               `protobuf:"bytes,24,opt,name=failure,proto3" json:"failure,omitempty"`
 	Failures    uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments that brought a failure
-	Order       *Order                 `protobuf:"bytes,26,opt,name=order,proto3" json:"order,omitempty"`
+	StopRequest *OperatorRequest       `protobuf:"bytes,26,opt,name=stop_request,json=stopRequest,proto3" json:"stop_request,omitempty"`
 	Held        bool                   `protobuf:"varint,27,opt,name=held,proto3" json:"held,omitempty"`
 	Key         string                 `protobuf:"bytes,28,opt,name=key,proto3" json:"key,omitempty"`
 	Front       uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
@@ -1911,9 +1911,9 @@ func (x *Job) GetFailures() uint32 {
 	return 0
 }
 
-func (x *Job) GetOrder() *Order {
+func (x *Job) GetStopRequest() *OperatorRequest {
 	if x != nil {
-		return x.Order
+		return x.StopRequest
 	}
 	return nil
 }
@@ -2281,8 +2281,9 @@ func (x *Change) GetId() string {
 	return ""
 }
 
-// Order is an order that a job is under, or was under when it ended.
-type Order struct {
+// OperatorRequest is what a person has asked for. On a job it is a stop request: to
+// suspend or to cancel it.
+type OperatorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend or cancel; in events also resume, change, intervene, restore and purge
 	Revert        bool                   `protobuf:"varint,2,opt,name=revert,proto3" json:"revert,omitempty"`
@@ -2293,20 +2294,20 @@ type Order struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Order) Reset() {
-	*x = Order{}
+func (x *OperatorRequest) Reset() {
+	*x = OperatorRequest{}
 	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Order) String() string {
+func (x *OperatorRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Order) ProtoMessage() {}
+func (*OperatorRequest) ProtoMessage() {}
 
-func (x *Order) ProtoReflect() protoreflect.Message {
+func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2318,40 +2319,40 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Order.ProtoReflect.Descriptor instead.
-func (*Order) Descriptor() ([]byte, []int) {
+// Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
+func (*OperatorRequest) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *Order) GetKind() string {
+func (x *OperatorRequest) GetKind() string {
 	if x != nil {
 		return x.Kind
 	}
 	return ""
 }
 
-func (x *Order) GetRevert() bool {
+func (x *OperatorRequest) GetRevert() bool {
 	if x != nil {
 		return x.Revert
 	}
 	return false
 }
 
-func (x *Order) GetBy() string {
+func (x *OperatorRequest) GetBy() string {
 	if x != nil {
 		return x.By
 	}
 	return ""
 }
 
-func (x *Order) GetReason() string {
+func (x *OperatorRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *Order) GetAt() *timestamppb.Timestamp {
+func (x *OperatorRequest) GetAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.At
 	}
@@ -3016,7 +3017,7 @@ func (x *Entity) GetLabels() []string {
 	return nil
 }
 
-// Drain is the standing order that conductors of a name claim nothing.
+// Drain says that conductors of a name claim nothing.
 type Drain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"`
@@ -3160,7 +3161,7 @@ type Event struct {
 	Reason        string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	Steps         []*StepEvent           `protobuf:"bytes,12,rep,name=steps,proto3" json:"steps,omitempty"`
 	FlowState     string                 `protobuf:"bytes,13,opt,name=flow_state,json=flowState,proto3" json:"flow_state,omitempty"`
-	Order         *Order                 `protobuf:"bytes,14,opt,name=order,proto3" json:"order,omitempty"`
+	Request       *OperatorRequest       `protobuf:"bytes,14,opt,name=request,proto3" json:"request,omitempty"`
 	Session       string                 `protobuf:"bytes,15,opt,name=session,proto3" json:"session,omitempty"` // of events of sessions and entities
 	EntityKind    string                 `protobuf:"bytes,16,opt,name=entity_kind,json=entityKind,proto3" json:"entity_kind,omitempty"`
 	Entity        string                 `protobuf:"bytes,17,opt,name=entity,proto3" json:"entity,omitempty"`
@@ -3292,9 +3293,9 @@ func (x *Event) GetFlowState() string {
 	return ""
 }
 
-func (x *Event) GetOrder() *Order {
+func (x *Event) GetRequest() *OperatorRequest {
 	if x != nil {
-		return x.Order
+		return x.Request
 	}
 	return nil
 }
@@ -4695,7 +4696,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\xba\v\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xd1\v\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4725,8 +4726,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\aoutcome\x18\x16 \x01(\tR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x17 \x01(\tR\x06reason\x120\n" +
 	"\afailure\x18\x18 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12\x1a\n" +
-	"\bfailures\x18\x19 \x01(\rR\bfailures\x12*\n" +
-	"\x05order\x18\x1a \x01(\v2\x14.conductord.v1.OrderR\x05order\x12\x12\n" +
+	"\bfailures\x18\x19 \x01(\rR\bfailures\x12A\n" +
+	"\fstop_request\x18\x1a \x01(\v2\x1e.conductord.v1.OperatorRequestR\vstopRequest\x12\x12\n" +
 	"\x04held\x18\x1b \x01(\bR\x04held\x12\x10\n" +
 	"\x03key\x18\x1c \x01(\tR\x03key\x12\x14\n" +
 	"\x05front\x18\x1d \x01(\x04R\x05front\x12\x12\n" +
@@ -4772,8 +4773,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vno_deadline\x18\x15 \x01(\bR\n" +
 	"noDeadline\x12\x0e\n" +
 	"\x02id\x18\x16 \x01(\tR\x02idB\v\n" +
-	"\t_priority\"\x87\x01\n" +
-	"\x05Order\x12\x12\n" +
+	"\t_priority\"\x91\x01\n" +
+	"\x0fOperatorRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06revert\x18\x02 \x01(\bR\x06revert\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
@@ -4847,7 +4848,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"4\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04item\x18\x02 \x01(\rR\x04item\"\xd5\x04\n" +
+	"\x04item\x18\x02 \x01(\rR\x04item\"\xe3\x04\n" +
 	"\x05Event\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12.\n" +
@@ -4863,8 +4864,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12.\n" +
 	"\x05steps\x18\f \x03(\v2\x18.conductord.v1.StepEventR\x05steps\x12\x1d\n" +
 	"\n" +
-	"flow_state\x18\r \x01(\tR\tflowState\x12*\n" +
-	"\x05order\x18\x0e \x01(\v2\x14.conductord.v1.OrderR\x05order\x12\x18\n" +
+	"flow_state\x18\r \x01(\tR\tflowState\x128\n" +
+	"\arequest\x18\x0e \x01(\v2\x1e.conductord.v1.OperatorRequestR\arequest\x12\x18\n" +
 	"\asession\x18\x0f \x01(\tR\asession\x12\x1f\n" +
 	"\ventity_kind\x18\x10 \x01(\tR\n" +
 	"entityKind\x12\x16\n" +
@@ -5019,7 +5020,7 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Job)(nil),                   // 17: conductord.v1.Job
 	(*JobError)(nil),              // 18: conductord.v1.JobError
 	(*Change)(nil),                // 19: conductord.v1.Change
-	(*Order)(nil),                 // 20: conductord.v1.Order
+	(*OperatorRequest)(nil),       // 20: conductord.v1.OperatorRequest
 	(*Claim)(nil),                 // 21: conductord.v1.Claim
 	(*HeldClaim)(nil),             // 22: conductord.v1.HeldClaim
 	(*Claimed)(nil),               // 23: conductord.v1.Claimed
@@ -5110,7 +5111,7 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	21,  // 57: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
 	2,   // 58: conductord.v1.Job.token:type_name -> conductord.v1.Token
 	3,   // 59: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	20,  // 60: conductord.v1.Job.order:type_name -> conductord.v1.Order
+	20,  // 60: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
 	47,  // 61: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
 	47,  // 62: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
 	16,  // 63: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
@@ -5121,7 +5122,7 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	3,   // 68: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
 	47,  // 69: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
 	47,  // 70: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	47,  // 71: conductord.v1.Order.at:type_name -> google.protobuf.Timestamp
+	47,  // 71: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 72: conductord.v1.Claim.token:type_name -> conductord.v1.Token
 	47,  // 73: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
 	48,  // 74: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
@@ -5145,7 +5146,7 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	47,  // 92: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
 	2,   // 93: conductord.v1.Event.token:type_name -> conductord.v1.Token
 	31,  // 94: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	20,  // 95: conductord.v1.Event.order:type_name -> conductord.v1.Order
+	20,  // 95: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
 	15,  // 96: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
 	48,  // 97: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
 	47,  // 98: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp

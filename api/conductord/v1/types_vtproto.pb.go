@@ -1494,8 +1494,8 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xd8
 	}
-	if m.Order != nil {
-		size, err := m.Order.MarshalToSizedBufferVT(dAtA[:i])
+	if m.StopRequest != nil {
+		size, err := m.StopRequest.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
 			return 0, err
 		}
@@ -1948,7 +1948,7 @@ func (m *Change) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	return len(dAtA) - i, nil
 }
 
-func (m *Order) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
+func (m *OperatorRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m == nil {
 		return 0, nil
 	}
@@ -2585,8 +2585,8 @@ func (m *Event) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x7a
 	}
-	if m.Order != nil {
-		size, err := m.Order.MarshalToSizedBufferVT(dAtA[:i])
+	if m.Request != nil {
+		size, err := m.Request.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
 			return 0, err
 		}
@@ -4079,8 +4079,8 @@ func (m *Job) SizeVT() (n int) {
 	if m.Failures != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Failures))
 	}
-	if m.Order != nil {
-		l = m.Order.SizeVT()
+	if m.StopRequest != nil {
+		l = m.StopRequest.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.Held {
@@ -4252,7 +4252,7 @@ func (m *Change) SizeVT() (n int) {
 	return n
 }
 
-func (m *Order) SizeVT() (n int) {
+func (m *OperatorRequest) SizeVT() (n int) {
 	if m == nil {
 		return 0
 	}
@@ -4613,8 +4613,8 @@ func (m *Event) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Order != nil {
-		l = m.Order.SizeVT()
+	if m.Request != nil {
+		l = m.Request.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	l = len(m.Session)
@@ -10483,7 +10483,7 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 			}
 		case 26:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Order", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field StopRequest", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -10510,10 +10510,10 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Order == nil {
-				m.Order = &Order{}
+			if m.StopRequest == nil {
+				m.StopRequest = &OperatorRequest{}
 			}
-			if err := m.Order.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.StopRequest.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
@@ -11763,7 +11763,7 @@ func (m *Change) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-func (m *Order) UnmarshalVT(dAtA []byte) error {
+func (m *OperatorRequest) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
 	for iNdEx < l {
@@ -11786,10 +11786,10 @@ func (m *Order) UnmarshalVT(dAtA []byte) error {
 		fieldNum := int32(wire >> 3)
 		wireType := int(wire & 0x7)
 		if wireType == 4 {
-			return fmt.Errorf("proto: Order: wiretype end group for non-group")
+			return fmt.Errorf("proto: OperatorRequest: wiretype end group for non-group")
 		}
 		if fieldNum <= 0 {
-			return fmt.Errorf("proto: Order: illegal tag %d (wire type %d)", fieldNum, wire)
+			return fmt.Errorf("proto: OperatorRequest: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
 		case 1:
@@ -14313,7 +14313,7 @@ func (m *Event) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 14:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Order", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Request", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -14340,10 +14340,10 @@ func (m *Event) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Order == nil {
-				m.Order = &Order{}
+			if m.Request == nil {
+				m.Request = &OperatorRequest{}
 			}
-			if err := m.Order.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.Request.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex

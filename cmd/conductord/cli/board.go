@@ -191,7 +191,7 @@ func (p *Program) boardPauseCommand() *cobra.Command {
 	cmd := p.boardVerb("pause", "Pause a board: no job of it can be claimed until it is resumed",
 		"Claimed jobs go on, and postings are accepted. To repeat this is harmless.",
 		func(ctx context.Context, cluster Cluster, name string) error {
-			return cluster.PauseBoard(ctx, jobs.BoardOrder{Board: name, By: operatorName(), Reason: reason})
+			return cluster.PauseBoard(ctx, jobs.BoardCommand{Board: name, By: operatorName(), Reason: reason})
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in one sentence")
 	return cmd
@@ -201,7 +201,7 @@ func (p *Program) boardResumeCommand() *cobra.Command {
 	var reason string
 	cmd := p.boardVerb("resume", "Resume a paused board", "Its jobs can be claimed again at once.",
 		func(ctx context.Context, cluster Cluster, name string) error {
-			return cluster.ResumeBoard(ctx, jobs.BoardOrder{Board: name, By: operatorName(), Reason: reason})
+			return cluster.ResumeBoard(ctx, jobs.BoardCommand{Board: name, By: operatorName(), Reason: reason})
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in one sentence")
 	return cmd

@@ -213,12 +213,12 @@ func (p *Program) writeConductor(c *liveConductor) error {
 }
 
 // saidOfDrain are the flags that both verbs have.
-func saidOfDrain(cmd *cobra.Command, order *jobs.DrainOrder) {
-	cmd.Flags().StringVar(&order.Reason, "reason", "", "why, in one sentence")
+func saidOfDrain(cmd *cobra.Command, request *jobs.DrainCommand) {
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
 }
 
 func (p *Program) conductorDrainCommand() *cobra.Command {
-	var order jobs.DrainOrder
+	var request jobs.DrainCommand
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
@@ -228,9 +228,9 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 			"with --finish they complete it first. To drain again with or without --finish changes that.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			order.Conductor, order.By = args[0], operatorName()
+			request.Conductor, request.By = args[0], operatorName()
 			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				if err := cluster.DrainConductor(ctx, order); err != nil {
+				if err := cluster.DrainConductor(ctx, request); err != nil {
 					return because(err, "drain conductor %s", args[0])
 				}
 				if wait {
@@ -242,10 +242,10 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 			})
 		},
 	}
-	saidOfDrain(cmd, &order)
+	saidOfDrain(cmd, &request)
 	flags := cmd.Flags()
-	flags.BoolVar(&order.Finish, "finish", false, "let them complete what they hold, instead of handing it over")
-	flags.BoolVar(&order.Absent, "absent", false, "drain the name even if no conductor has it now")
+	flags.BoolVar(&request.Finish, "finish", false, "let them complete what they hold, instead of handing it over")
+	flags.BoolVar(&request.Absent, "absent", false, "drain the name even if no conductor has it now")
 	flags.BoolVar(&wait, "wait", false, "wait until they hold nothing")
 	return cmd
 }
@@ -261,18 +261,18 @@ func (p *Program) awaitIdle(ctx context.Context, cluster Cluster, name string) e
 }
 
 func (p *Program) conductorUndrainCommand() *cobra.Command {
-	var order jobs.DrainOrder
+	var request jobs.DrainCommand
 	cmd := &cobra.Command{
 		Use: "undrain NAME", Short: "Undrain conductors by name: give them jobs again", Args: cobra.ExactArgs(1),
 		RunE: about(p, name, func(ctx context.Context, cluster Cluster, conductor string) error {
-			order.Conductor, order.By = conductor, operatorName()
-			if err := cluster.UndrainConductor(ctx, order); err != nil {
+			request.Conductor, request.By = conductor, operatorName()
+			if err := cluster.UndrainConductor(ctx, request); err != nil {
 				return because(err, "undrain conductor %s", conductor)
 			}
 			p.Note("conductor %s is not drained any more", Clean(conductor))
 			return nil
 		}),
 	}
-	saidOfDrain(cmd, &order)
+	saidOfDrain(cmd, &request)
 	return cmd
 }

@@ -51,7 +51,7 @@ func TestEventsAreSelected(t *testing.T) {
 			t.Errorf("a session is told as %+v", got)
 		}
 		run(t, cluster, "board", "pause", "night", "--reason", "stocktaking")
-		if got := following(t, cluster, "events", "--after", "0-0", "--event", "board_paused"); !strings.Contains(got.out, ` board_paused board="night" order=suspend by=`) ||
+		if got := following(t, cluster, "events", "--after", "0-0", "--event", "board_paused"); !strings.Contains(got.out, ` board_paused board="night" request=suspend by=`) ||
 			!strings.Contains(got.out, ` reason="stocktaking"`) {
 			t.Errorf("a pause is told as %+v", got)
 		}

@@ -240,7 +240,7 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 			}
 		}
 		watched := run(t, cluster, "--timeout", "300ms", "job", "watch", "--after", "0-0", id.String())
-		if want := " reopened ID \"hello\" claimable order=intervene by=ann"; !strings.Contains(steady(watched.out), want) {
+		if want := " reopened ID \"hello\" claimable request=intervene by=ann"; !strings.Contains(steady(watched.out), want) {
 			t.Errorf("no %q in\n%s", want, steady(watched.out))
 		}
 	})

@@ -23,7 +23,7 @@ func (p *Program) jobCommand() *cobra.Command {
 		p.jobPostCommand(), p.jobGetCommand(), p.jobListCommand(), p.jobWaitCommand(), p.jobWatchCommand(),
 		p.jobEndCommand(consume), p.jobEndCommand(abandon), p.jobEndCommand(trash),
 	}
-	for _, how := range orderings() {
+	for _, how := range stopCommands() {
 		commands = append(commands, p.jobOrderCommand(how))
 	}
 	commands = append(commands, p.jobExplainCommand(), p.jobErrorsCommand(), p.jobReleaseCommand(), p.jobDelayCommand(), p.jobReprioritiseCommand(), p.jobAlterCommand())
@@ -199,7 +199,7 @@ func jobFields(job *jobs.Job) []field {
 		field{"retry", retryText(job.Retry)},
 		field{"attempt", attemptText(job)},
 		field{"reason", job.Reason},
-		field{"order", orderText(job.Order)},
+		field{"stop", stopText(job.StopRequest)},
 	)
 }
 

@@ -97,7 +97,7 @@ func TestJobChangesAreTold(t *testing.T) {
 	run(t, cluster, "job", "release", "--reason", "all is there", id.String())
 	run(t, cluster, "job", "cancel", id.String())
 	watched := run(t, cluster, "job", "watch", "--after", "0-0", id.String())
-	for _, want := range []string{` posted ID "k" held`, ` changed ID "k" claimable order=change by=`, ` reason="all is there"`} {
+	for _, want := range []string{` posted ID "k" held`, ` changed ID "k" claimable request=change by=`, ` reason="all is there"`} {
 		if !strings.Contains(steady(watched.out), want) {
 			t.Errorf("the watch does not say %q: %+v", want, watched)
 		}

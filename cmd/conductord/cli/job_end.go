@@ -66,7 +66,7 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 	flags.StringVar(&f.token, "token", "", "the token of the claim that holds the job")
 	switch how.verb {
 	case consume.verb:
-		flags.StringVar(&f.outcome, "outcome", string(jobs.OutcomeSuccess), "success, reverted or failed; cancelled, if that was ordered")
+		flags.StringVar(&f.outcome, "outcome", string(jobs.OutcomeSuccess), "success, reverted or failed; cancelled, if that was requested")
 	case abandon.verb:
 		flags.StringVar(&f.reason, "reason", "", "why, in one sentence")
 		flags.DurationVar(&f.delay, "delay", 0, "how long the job rests before it can be claimed again")

@@ -184,13 +184,13 @@ func eventText(event jobs.Event) string {
 	if event.Owner != "" {
 		parts = append(parts, "owner="+Clean(event.Owner))
 	}
-	if event.Order != nil {
-		parts = append(parts, "order="+string(event.Order.Kind))
-		if event.Order.Revert {
+	if event.Request != nil {
+		parts = append(parts, "request="+string(event.Request.Kind))
+		if event.Request.Revert {
 			parts = append(parts, "revert=true")
 		}
-		if event.Order.By != "" {
-			parts = append(parts, "by="+Clean(event.Order.By))
+		if event.Request.By != "" {
+			parts = append(parts, "by="+Clean(event.Request.By))
 		}
 	}
 	if event.Reason != "" {

@@ -268,8 +268,8 @@ func (p *Program) schedulePauseCommand() *cobra.Command {
 	reason := ""
 	cmd := p.scheduleVerb("pause", "Pause a schedule: it posts nothing until it is resumed", "Jobs already posted go on.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
-			order := jobs.ScheduleOrder{ScheduleName: name, By: operatorName(), Reason: reason}
-			if err := keeper.PauseSchedule(ctx, order); err != nil {
+			request := jobs.ScheduleCommand{ScheduleName: name, By: operatorName(), Reason: reason}
+			if err := keeper.PauseSchedule(ctx, request); err != nil {
 				return err
 			}
 			return p.showSchedule(ctx, keeper, name)
@@ -282,7 +282,7 @@ func (p *Program) scheduleResumeCommand() *cobra.Command {
 	return p.scheduleVerb("resume", "Resume a paused schedule",
 		"The slots during the pause are recorded as skipped; `schedule backfill` posts them if they are wanted.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
-			if err := keeper.ResumeSchedule(ctx, jobs.ScheduleOrder{ScheduleName: name, By: operatorName()}); err != nil {
+			if err := keeper.ResumeSchedule(ctx, jobs.ScheduleCommand{ScheduleName: name, By: operatorName()}); err != nil {
 				return err
 			}
 			return p.showSchedule(ctx, keeper, name)
@@ -302,7 +302,7 @@ func (p *Program) scheduleRunCommand() *cobra.Command {
 	return p.scheduleVerb("run", "Post a job of a schedule now",
 		"Its rule, its overlap policy and a pause do not matter. The slot of the job is the present time.",
 		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
-			record, err := keeper.RunSchedule(ctx, jobs.ScheduleOrder{ScheduleName: name, By: operatorName()})
+			record, err := keeper.RunSchedule(ctx, jobs.ScheduleCommand{ScheduleName: name, By: operatorName()})
 			if err != nil {
 				return err
 			}

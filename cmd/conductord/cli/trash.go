@@ -56,13 +56,13 @@ func (p *Program) trashRestoreCommand() *cobra.Command {
 		Short: "Put trashed jobs back on their boards",
 		Long: "Put trashed jobs back on their boards with their crashes and failures reset. Their flows continue where they\n" +
 			"stopped. A job without a flow that has failed or was reverted can be restored too. To repeat it is harmless.",
-	}, func(ctx context.Context, cluster Cluster, order jobs.Order) error {
-		if err := cluster.Restore(ctx, order); err != nil {
-			return because(err, "restore job %s", order.Job)
+	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
+		if err := cluster.Restore(ctx, request); err != nil {
+			return because(err, "restore job %s", request.Job)
 		}
-		job, err := cluster.Job(ctx, order.Job)
+		job, err := cluster.Job(ctx, request.Job)
 		if err != nil {
-			return because(err, "read job %s after it was restored", order.Job)
+			return because(err, "read job %s after it was restored", request.Job)
 		}
 		if p.JSON() {
 			return p.writeJSONLine(command.JobToProto(&job))
@@ -76,38 +76,38 @@ func (p *Program) trashPurgeCommand() *cobra.Command {
 		Use:   "purge ID…",
 		Short: "Remove finished jobs with their books for ever",
 		Long:  "Remove finished jobs for ever, with the books that no other job refers to, as retention does later.",
-	}, func(ctx context.Context, cluster Cluster, order jobs.Order) error {
-		if err := cluster.Purge(ctx, order); err != nil {
-			return because(err, "purge job %s", order.Job)
+	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
+		if err := cluster.Purge(ctx, request); err != nil {
+			return because(err, "purge job %s", request.Job)
 		}
 		if p.JSON() {
-			return p.writeJSONLine(map[string]any{"id": order.Job, "purged": true})
+			return p.writeJSONLine(map[string]any{"id": request.Job, "purged": true})
 		}
-		return p.WriteLines([]string{order.Job.String() + " purged"})
+		return p.WriteLines([]string{request.Job.String() + " purged"})
 	})
 }
 
 // correctionCommand completes a command that does the same to each of some
 // jobs, and stops at the first that it cannot be done to.
-func (p *Program) correctionCommand(cmd *cobra.Command, correct func(context.Context, Cluster, jobs.Order) error) *cobra.Command {
-	order := jobs.Order{}
+func (p *Program) correctionCommand(cmd *cobra.Command, correct func(context.Context, Cluster, jobs.JobCommand) error) *cobra.Command {
+	request := jobs.JobCommand{}
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseJobIDs(args)
 		if err != nil {
 			return err
 		}
-		order.By = operatorName()
+		request.By = operatorName()
 		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-			for _, order.Job = range ids {
-				if err := correct(ctx, cluster, order); err != nil {
+			for _, request.Job = range ids {
+				if err := correct(ctx, cluster, request); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 	}
-	cmd.Flags().StringVar(&order.Reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
 	return cmd
 }
 

@@ -201,18 +201,18 @@ type BoardServiceClient interface {
 	Consume(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
 	Abandon(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
 	Trash(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
-	Suspend(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
-	Resume(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
-	Cancel(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Suspend(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	Resume(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	Cancel(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
 	Intervene(context.Context, *connect.Request[v1.Intervention]) (*connect.Response[v1.InterveneResult], error)
 	// Restore puts a job back on its board that was trashed, or has failed
 	// without a flow.
-	Restore(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Restore(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Purge removes a finished job before its time, with its book.
-	Purge(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
 	// Bulk does the same to each job of a page of a listing, or counts them.
@@ -324,19 +324,19 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Trash")),
 			connect.WithClientOptions(opts...),
 		),
-		suspend: connect.NewClient[v1.OrderCommand, v1.Done](
+		suspend: connect.NewClient[v1.JobCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceSuspendProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Suspend")),
 			connect.WithClientOptions(opts...),
 		),
-		resume: connect.NewClient[v1.OrderCommand, v1.Done](
+		resume: connect.NewClient[v1.JobCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceResumeProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Resume")),
 			connect.WithClientOptions(opts...),
 		),
-		cancel: connect.NewClient[v1.OrderCommand, v1.Done](
+		cancel: connect.NewClient[v1.JobCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceCancelProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Cancel")),
@@ -354,13 +354,13 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Intervene")),
 			connect.WithClientOptions(opts...),
 		),
-		restore: connect.NewClient[v1.OrderCommand, v1.Done](
+		restore: connect.NewClient[v1.JobCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceRestoreProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Restore")),
 			connect.WithClientOptions(opts...),
 		),
-		purge: connect.NewClient[v1.OrderCommand, v1.Done](
+		purge: connect.NewClient[v1.JobCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServicePurgeProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Purge")),
@@ -450,13 +450,13 @@ type boardServiceClient struct {
 	consume     *connect.Client[v1.Ending, v1.Done]
 	abandon     *connect.Client[v1.Ending, v1.Done]
 	trash       *connect.Client[v1.Ending, v1.Done]
-	suspend     *connect.Client[v1.OrderCommand, v1.Done]
-	resume      *connect.Client[v1.OrderCommand, v1.Done]
-	cancel      *connect.Client[v1.OrderCommand, v1.Done]
+	suspend     *connect.Client[v1.JobCommand, v1.Done]
+	resume      *connect.Client[v1.JobCommand, v1.Done]
+	cancel      *connect.Client[v1.JobCommand, v1.Done]
 	change      *connect.Client[v1.Change, v1.Done]
 	intervene   *connect.Client[v1.Intervention, v1.InterveneResult]
-	restore     *connect.Client[v1.OrderCommand, v1.Done]
-	purge       *connect.Client[v1.OrderCommand, v1.Done]
+	restore     *connect.Client[v1.JobCommand, v1.Done]
+	purge       *connect.Client[v1.JobCommand, v1.Done]
 	listErrors  *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
 	bulk        *connect.Client[v1.BulkRequest, v1.BulkResponse]
 	execute     *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
@@ -536,17 +536,17 @@ func (c *boardServiceClient) Trash(ctx context.Context, req *connect.Request[v1.
 }
 
 // Suspend calls conductord.v1.BoardService.Suspend.
-func (c *boardServiceClient) Suspend(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (c *boardServiceClient) Suspend(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.suspend.CallUnary(ctx, req)
 }
 
 // Resume calls conductord.v1.BoardService.Resume.
-func (c *boardServiceClient) Resume(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (c *boardServiceClient) Resume(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.resume.CallUnary(ctx, req)
 }
 
 // Cancel calls conductord.v1.BoardService.Cancel.
-func (c *boardServiceClient) Cancel(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (c *boardServiceClient) Cancel(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.cancel.CallUnary(ctx, req)
 }
 
@@ -561,12 +561,12 @@ func (c *boardServiceClient) Intervene(ctx context.Context, req *connect.Request
 }
 
 // Restore calls conductord.v1.BoardService.Restore.
-func (c *boardServiceClient) Restore(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (c *boardServiceClient) Restore(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.restore.CallUnary(ctx, req)
 }
 
 // Purge calls conductord.v1.BoardService.Purge.
-func (c *boardServiceClient) Purge(ctx context.Context, req *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (c *boardServiceClient) Purge(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.purge.CallUnary(ctx, req)
 }
 
@@ -648,18 +648,18 @@ type BoardServiceHandler interface {
 	Consume(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
 	Abandon(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
 	Trash(context.Context, *connect.Request[v1.Ending]) (*connect.Response[v1.Done], error)
-	Suspend(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
-	Resume(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
-	Cancel(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Suspend(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	Resume(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	Cancel(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
 	Intervene(context.Context, *connect.Request[v1.Intervention]) (*connect.Response[v1.InterveneResult], error)
 	// Restore puts a job back on its board that was trashed, or has failed
 	// without a flow.
-	Restore(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Restore(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Purge removes a finished job before its time, with its book.
-	Purge(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error)
+	Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
 	// Bulk does the same to each job of a page of a listing, or counts them.
@@ -1000,15 +1000,15 @@ func (UnimplementedBoardServiceHandler) Trash(context.Context, *connect.Request[
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Trash is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Suspend(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (UnimplementedBoardServiceHandler) Suspend(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Suspend is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Resume(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (UnimplementedBoardServiceHandler) Resume(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Resume is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Cancel(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (UnimplementedBoardServiceHandler) Cancel(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Cancel is not implemented"))
 }
 
@@ -1020,11 +1020,11 @@ func (UnimplementedBoardServiceHandler) Intervene(context.Context, *connect.Requ
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Intervene is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Restore(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (UnimplementedBoardServiceHandler) Restore(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Restore is not implemented"))
 }
 
-func (UnimplementedBoardServiceHandler) Purge(context.Context, *connect.Request[v1.OrderCommand]) (*connect.Response[v1.Done], error) {
+func (UnimplementedBoardServiceHandler) Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Purge is not implemented"))
 }
 

@@ -53,12 +53,12 @@ func TestJobOrders(t *testing.T) {
 	}
 }
 
-func TestJobShowsItsOrder(t *testing.T) {
+func TestJobShowsItsStopRequest(t *testing.T) {
 	cluster := openCluster(t)
 	id := post(t, cluster, "--kind", "k")
 	run(t, cluster, "job", "suspend", "--reason", "it rains", id.String())
 	got := run(t, cluster, "job", "get", id.String())
-	if text := steady(got.out); !strings.Contains(text, "order: suspend, at TIME by ") || !strings.Contains(text, "@") || !strings.Contains(text, ": it rains\n") {
+	if text := steady(got.out); !strings.Contains(text, "stop: suspend, at TIME by ") || !strings.Contains(text, "@") || !strings.Contains(text, ": it rains\n") {
 		t.Errorf("the job is shown as %+v", got)
 	}
 	listed := run(t, cluster, "job", "list", "--state", "suspended")
@@ -67,13 +67,13 @@ func TestJobShowsItsOrder(t *testing.T) {
 	}
 	said := run(t, cluster, "-o", "json", "job", "cancel", "--reason", "no more", id.String())
 	job := readJob(t, said.out)
-	if job.Outcome != jobs.OutcomeCancelled || job.Order == nil || !job.Order.Revert || job.Order.Reason != "no more" || job.Reason != "no more" {
+	if job.Outcome != jobs.OutcomeCancelled || job.StopRequest == nil || !job.StopRequest.Revert || job.StopRequest.Reason != "no more" || job.Reason != "no more" {
 		t.Errorf("the job is given as %+v", job)
 	}
 	watched := run(t, cluster, "job", "watch", "--after", "0-0", id.String())
 	for _, want := range []string{
-		` suspended ID "k" suspended order=suspend by=`, ` reason="it rains"`,
-		` completed ID "k" completed outcome=cancelled order=cancel revert=true by=`,
+		` suspended ID "k" suspended request=suspend by=`, ` reason="it rains"`,
+		` completed ID "k" completed outcome=cancelled request=cancel revert=true by=`,
 	} {
 		if !strings.Contains(steady(watched.out), want) {
 			t.Errorf("the watch does not say %q: %+v", want, watched)

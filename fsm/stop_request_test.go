@@ -26,8 +26,8 @@ var orders = map[string]func() *v1.Command{
 	},
 }
 
-func said() *v1.OrderCommand {
-	return &v1.OrderCommand{Job: id("a"), By: "ann@desk", Reason: "so it is to be"}
+func said() *v1.JobCommand {
+	return &v1.JobCommand{Job: id("a"), By: "ann@desk", Reason: "so it is to be"}
 }
 
 // brought makes job "a" stand in a state, with a flow that has begun or
@@ -83,7 +83,7 @@ func broughtWith(t *testing.T, state jobs.State, begun bool, more func(*v1.Posti
 		r.ok(consume(e))
 	}
 	if state == jobs.StateSuspended {
-		r.ok(suspend(&v1.OrderCommand{Job: id("a"), By: "before"}))
+		r.ok(suspend(&v1.JobCommand{Job: id("a"), By: "before"}))
 	}
 	return r
 }
@@ -167,10 +167,10 @@ func (r *rig) stands(want string) {
 	r.Helper()
 	job := r.job(id("a"))
 	under := "-"
-	if job.Order != nil {
-		under = string(job.Order.Kind)
-		if job.Order.By != "ann@desk" || job.Order.Reason != "so it is to be" || !job.Order.At.Equal(r.now) {
-			r.Errorf("the order is kept as %+v", job.Order)
+	if job.StopRequest != nil {
+		under = string(job.StopRequest.Kind)
+		if job.StopRequest.By != "ann@desk" || job.StopRequest.Reason != "so it is to be" || !job.StopRequest.At.Equal(r.now) {
+			r.Errorf("the order is kept as %+v", job.StopRequest)
 		}
 	}
 	if got := fmt.Sprint(job.State, " ", under); got != want {
@@ -206,7 +206,7 @@ func TestOrdersOnOrders(t *testing.T) {
 			}
 			r.ok(orders[row.second]())
 			r.stands(row.want)
-			if order := r.job(id("a")).Order; order != nil && order.Revert != (row.second == "undo") {
+			if order := r.job(id("a")).StopRequest; order != nil && order.Revert != (row.second == "undo") {
 				t.Errorf("the order is %+v", order)
 			}
 		})
@@ -375,7 +375,7 @@ func TestConsumeOfCancelledJobs(t *testing.T) {
 			r.ok(consume(e))
 			r.harmless(consume(e))
 			job := r.job(id("a"))
-			if string(job.Outcome) != row.said || job.Order == nil || (row.said == "cancelled") != (job.Reason == "so it is to be") {
+			if string(job.Outcome) != row.said || job.StopRequest == nil || (row.said == "cancelled") != (job.Reason == "so it is to be") {
 				t.Errorf("consumed as %+v", job)
 			}
 		})
@@ -421,7 +421,7 @@ func TestOrdersAreTold(t *testing.T) {
 	r.ok(orders["stop"]())
 	want := []string{
 		"posted a claimable", "claimed a claimed", "flow a claimed",
-		"ordered a claimed", "resumed a claimed", "ordered a claimed", "abandoned a suspended",
+		"stop_requested a claimed", "resumed a claimed", "stop_requested a claimed", "abandoned a suspended",
 		"resumed a claimable", "suspended a suspended", "flow a suspended", "completed a completed",
 	}
 	if got := r.events(); strings.Join(got, ", ") != strings.Join(want, ", ") {
@@ -431,16 +431,16 @@ func TestOrdersAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, kind := range map[int]jobs.OrderKind{3: "suspend", 4: "resume", 5: "suspend", 7: "resume", 8: "suspend", 10: "cancel"} {
+	for i, kind := range map[int]jobs.RequestKind{3: "suspend", 4: "resume", 5: "suspend", 7: "resume", 8: "suspend", 10: "cancel"} {
 		event := events[i]
-		if event.Order == nil || event.Order.Kind != kind || event.Order.By != "ann@desk" {
-			t.Errorf("event %d tells of the order %+v", i, event.Order)
+		if event.Request == nil || event.Request.Kind != kind || event.Request.By != "ann@desk" {
+			t.Errorf("event %d tells of the order %+v", i, event.Request)
 		}
 		if owned := i < 6; owned != (event.Owner == "bob") || (owned && event.Token != token) {
 			t.Errorf("event %d names owner %q under %s", i, event.Owner, event.Token)
 		}
 	}
-	r.refused(suspend(&v1.OrderCommand{Job: id("nobody")}), "not_found")
+	r.refused(suspend(&v1.JobCommand{Job: id("nobody")}), "not_found")
 }
 
 // TestEventsOfOneOwner: what does not name the owner is passed by, and counts

@@ -10,142 +10,142 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// suspend, resume and cancel are the orders of jobs.Controller, which holds
-// their table.
+// suspend, resume and cancel are commands of jobs.Controller, which holds their
+// table.
 
 // suspend keeps a job from going on.
-func (t *txn) suspend(c *v1.OrderCommand) error {
-	j, order, err := t.ordered(c, jobs.OrderSuspend)
+func (t *txn) suspend(c *v1.JobCommand) error {
+	j, request, err := t.target(c, jobs.RequestSuspend)
 	if err != nil {
 		return err
 	}
 	switch {
 	case j.State.Finished():
 		return fmt.Errorf("cannot suspend job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
-	case j.isUnder(jobs.OrderCancel):
+	case j.isUnder(jobs.RequestCancel):
 		return fmt.Errorf("cannot suspend job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
-	case j.isUnder(jobs.OrderSuspend):
+	case j.isUnder(jobs.RequestSuspend):
 		return nil
 	}
-	j.Order = order
+	j.StopRequest = request
 	if j.State == jobs.StateClaimed {
-		t.tellOwner(jobs.EventOrdered, j, order)
+		t.tellOwner(jobs.EventStopRequested, j, request)
 		return nil
 	}
 	t.placeJob(j)
-	t.event(jobs.EventSuspended, j, jobs.Event{Order: order, Reason: order.Reason})
+	t.event(jobs.EventSuspended, j, jobs.Event{Request: request, Reason: request.Reason})
 	return nil
 }
 
 // resume lifts a suspension.
-func (t *txn) resume(c *v1.OrderCommand) error {
-	j, order, err := t.ordered(c, jobs.OrderResume)
+func (t *txn) resume(c *v1.JobCommand) error {
+	j, request, err := t.target(c, jobs.RequestResume)
 	if err != nil {
 		return err
 	}
 	switch {
 	case j.State.Finished():
 		return fmt.Errorf("cannot resume job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
-	case j.isUnder(jobs.OrderCancel):
+	case j.isUnder(jobs.RequestCancel):
 		return fmt.Errorf("cannot resume job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
-	case !j.isUnder(jobs.OrderSuspend):
+	case !j.isUnder(jobs.RequestSuspend):
 		return nil
 	}
-	j.Order = nil
+	j.StopRequest = nil
 	if j.State == jobs.StateClaimed {
-		t.tellOwner(jobs.EventResumed, j, order)
+		t.tellOwner(jobs.EventResumed, j, request)
 		return nil
 	}
 	t.placeJob(j)
-	t.event(jobs.EventResumed, j, jobs.Event{Order: order, Reason: order.Reason})
+	t.event(jobs.EventResumed, j, jobs.Event{Request: request, Reason: request.Reason})
 	return nil
 }
 
 // cancel ends a job, or has its owner end it.
-func (t *txn) cancel(c *v1.OrderCommand) error {
-	j, order, err := t.ordered(c, jobs.OrderCancel)
+func (t *txn) cancel(c *v1.JobCommand) error {
+	j, request, err := t.target(c, jobs.RequestCancel)
 	if err != nil {
 		return err
 	}
-	repeated := j.isUnder(jobs.OrderCancel) && j.Order.Revert == order.Revert
+	repeated := j.isUnder(jobs.RequestCancel) && j.StopRequest.Revert == request.Revert
 	switch {
-	case repeated && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled || endedByOrder(j)):
+	case repeated && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled || endedByRequest(j)):
 		return nil
 	case j.State.Finished():
 		return fmt.Errorf("cannot cancel job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
 	case j.State == jobs.StateClaimed:
-		j.Order = order
-		t.tellOwner(jobs.EventOrdered, j, order)
+		j.StopRequest = request
+		t.tellOwner(jobs.EventStopRequested, j, request)
 		return nil
 	}
-	remains, flow, err := t.remains(j, order)
+	remains, flow, err := t.remains(j, request)
 	switch {
 	case err != nil:
 		return err
 	case remains == ended && j.Parked:
-		return t.giveUp(j, flow, order)
+		return t.giveUp(j, flow, request)
 	case remains == ended:
-		return t.cancelReopened(j, flow, order)
+		return t.cancelReopened(j, flow, request)
 	case remains == nothing:
-		j.Order = order
+		j.StopRequest = request
 		return t.closeCancelled(j, flow, "")
 	}
-	t.haveUndone(j, order)
+	t.haveUndone(j, request)
 	return nil
 }
 
-// endedByOrder tells whether a completed job came to its end by an order, and
+// endedByRequest tells whether a completed job came to its end by a stop request, and
 // under no claim.
-func endedByOrder(j *jobRecord) bool { return j.State == jobs.StateCompleted && j.end != endConsumed }
+func endedByRequest(j *jobRecord) bool { return j.State == jobs.StateCompleted && j.end != endConsumed }
 
 // cancelReopened cancels a job whose flow had come to its end, and which nobody
 // has claimed since a person had the flow go on: that is taken back. Where it
-// was to go on backwards, and the order wants that too, it does.
-func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, order *jobs.StandingOrder) error {
+// was to be undone further, and the request wants that too, it is.
+func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) error {
 	pending, err := t.pending(flow)
 	switch {
 	case err != nil:
 		return err
 	case !logbook.Released(pending):
 		return fmt.Errorf("cannot cancel job %s: %w: its flow is %s already", j.ID, jobs.ErrConflict, flow.State)
-	case order.Revert && !logbook.Forwards(pending):
-		t.haveUndone(j, order)
+	case request.Revert && !logbook.Forwards(pending):
+		t.haveUndone(j, request)
 		return nil
 	}
-	j.Order = order
+	j.StopRequest = request
 	return t.closeCancelled(j, flow, "")
 }
 
 // haveUndone lets a cancelled job wait for an owner that undoes it. One that
 // was given back for a later time is wanted now. One that has lost its owner
 // still cools: that owner's steps may not have noticed yet.
-func (t *txn) haveUndone(j *jobRecord, order *jobs.StandingOrder) {
-	j.Order, j.Held = order, false
+func (t *txn) haveUndone(j *jobRecord, request *jobs.OperatorRequest) {
+	j.StopRequest, j.Held = request, false
 	if j.end != endLost {
 		j.cooled = time.Time{}
 	}
 	t.placeJob(j)
-	t.event(jobs.EventOrdered, j, jobs.Event{Order: order, Reason: order.Reason})
+	t.event(jobs.EventStopRequested, j, jobs.Event{Request: request, Reason: request.Reason})
 }
 
-// ordered reads what every order needs.
-func (t *txn) ordered(c *v1.OrderCommand, kind jobs.OrderKind) (*jobRecord, *jobs.StandingOrder, error) {
-	order, err := command.OrderFromProto(c)
+// target reads what every command about a job needs.
+func (t *txn) target(c *v1.JobCommand, kind jobs.RequestKind) (*jobRecord, *jobs.OperatorRequest, error) {
+	request, err := command.JobCommandFromProto(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	j, err := t.jobByID(order.Job)
+	j, err := t.jobByID(request.Job)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot %s: %w", kind, err)
 	}
-	return j, &jobs.StandingOrder{Kind: kind, Revert: order.Revert, By: order.By, Reason: order.Reason, At: t.now}, nil
+	return j, &jobs.OperatorRequest{Kind: kind, Revert: request.Revert, By: request.By, Reason: request.Reason, At: t.now}, nil
 }
 
-// tellOwner writes an order on a claimed job, for its owner to carry out.
-func (t *txn) tellOwner(kind jobs.EventKind, j *jobRecord, order *jobs.StandingOrder) {
+// tellOwner writes a stop request on a claimed job, for its owner to carry out.
+func (t *txn) tellOwner(kind jobs.EventKind, j *jobRecord, request *jobs.OperatorRequest) {
 	j.ModifiedAt = t.now
 	t.putJob(j)
-	t.event(kind, j, jobs.Event{Owner: j.Claim.Owner, Token: j.Token, Order: order, Reason: order.Reason})
+	t.event(kind, j, jobs.Event{Owner: j.Claim.Owner, Token: j.Token, Request: request, Reason: request.Reason})
 }
 
 // remainder is what is left to do about a cancelled job that nobody owns.
@@ -157,9 +157,9 @@ const (
 	ended                    // its flow has come to another end, which an owner is to tell
 )
 
-// remains tells what is left to do about a job under an order to cancel. The
+// remains tells what is left to do about a job under a request to cancel. The
 // flow is nil if the job has none. The error is a fault.
-func (t *txn) remains(j *jobRecord, order *jobs.StandingOrder) (remainder, *flowRecord, error) {
+func (t *txn) remains(j *jobRecord, request *jobs.OperatorRequest) (remainder, *flowRecord, error) {
 	if j.Flow.IsZero() {
 		return nothing, nil, nil
 	}
@@ -170,21 +170,21 @@ func (t *txn) remains(j *jobRecord, order *jobs.StandingOrder) (remainder, *flow
 	switch {
 	case flow.State == logbook.FlowSuccess, flow.State == logbook.FlowFailure:
 		return ended, flow, nil
-	case order.Revert && flow.hasBegun() && flow.State != logbook.FlowReverted:
+	case request.Revert && flow.hasBegun() && flow.State != logbook.FlowReverted:
 		return undoing, flow, nil
 	}
 	return nothing, flow, nil
 }
 
 // settle brings a job that has lost its owner to where it is to wait: where
-// its order says, or else where others can claim it after a delay. It tells
+// its stop request says, or else where others can claim it after a delay. It tells
 // whether the job has been completed by that. The error is a fault.
 func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed bool, err error) {
 	if j.cooled = (time.Time{}); delay > 0 {
 		j.cooled = t.after(delay)
 	}
-	if j.isUnder(jobs.OrderCancel) {
-		remains, flow, err := t.remains(j, j.Order)
+	if j.isUnder(jobs.RequestCancel) {
+		remains, flow, err := t.remains(j, j.StopRequest)
 		if err != nil {
 			return false, err
 		}
@@ -201,13 +201,13 @@ func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed
 // that has failed still needs a person. What was to be carried out in it is
 // taken back. The error is a fault.
 func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) error {
-	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.Order.Reason
+	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.StopRequest.Reason
 	j.Held, j.Parked = j.Held && !j.Parked, false // what its policy has held is over; what its poster said stays
 	if flow != nil {
 		if flow.State == logbook.FlowFailure {
 			j.Outcome = jobs.OutcomeFailed
 		}
-		if err := t.takeBack(flow, j.Order); err != nil {
+		if err := t.takeBack(flow, j.StopRequest); err != nil {
 			return err
 		}
 		flow.job = 0
@@ -222,7 +222,7 @@ func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) error
 	}
 	t.closeJob(j, jobs.StateCompleted)
 	t.event(jobs.EventCompleted, j, jobs.Event{
-		Owner: owner, Token: j.Token, Outcome: j.Outcome, Reason: j.Reason, Order: j.Order,
+		Owner: owner, Token: j.Token, Outcome: j.Outcome, Reason: j.Reason, Request: j.StopRequest,
 	})
 	return nil
 }

@@ -7,44 +7,44 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// OrderKind is what a person wants done with a job.
-type OrderKind string
+// RequestKind is what a person has asked for.
+type RequestKind string
 
-// The kinds of order.
+// The kinds of request. Only a request to suspend or to cancel stands on a job: a stop
+// request. Of the others only events tell.
 const (
-	OrderSuspend OrderKind = "suspend" // stop where it is, until it is resumed
-	OrderResume  OrderKind = "resume"  // go on; it never stands on a job, and only events name it
-	OrderCancel  OrderKind = "cancel"  // never go on
-	OrderChange  OrderKind = "change"  // a Change; it never stands on a job, and only events name it
-	// OrderIntervene: carry out what was said of the flow. It never stands on a
-	// job, and only events name it.
-	OrderIntervene OrderKind = "intervene"
-	OrderRestore   OrderKind = "restore" // see Historian; it never stands on a job, and only events name it
-	OrderPurge     OrderKind = "purge"   // see Historian; it never stands on a job, and only events name it
+	RequestSuspend   RequestKind = "suspend"   // stop where it is, until it is resumed
+	RequestResume    RequestKind = "resume"    // go on
+	RequestCancel    RequestKind = "cancel"    // never go on
+	RequestChange    RequestKind = "change"    // a Change
+	RequestIntervene RequestKind = "intervene" // carry out an intervention in the flow
+	RequestRestore   RequestKind = "restore"   // see Historian
+	RequestPurge     RequestKind = "purge"     // see Historian
 )
 
-// ByDeadline is who gives the order to cancel a job whose deadline has passed.
+// ByDeadline is the By of the request to cancel a job whose deadline has passed.
 const ByDeadline = "deadline"
 
-// Order is how a person steers a job without owning it.
-type Order struct {
+// JobCommand is what a person wants done with a job, as Suspend, Resume, Cancel,
+// Restore and Purge take it.
+type JobCommand struct {
 	Job    JobID
 	Revert bool   // Cancel only: undo what was done; otherwise the flow is left as it stands
 	By     string // who, for people
 	Reason string // one sentence, for people
 }
 
-// StandingOrder is an order that a job is under. It outlives the job's end, so
-// that everybody sees who ended it.
-type StandingOrder struct {
-	Kind   OrderKind
+// OperatorRequest is what a person has asked for. On a job it is a stop request, which
+// outlives the job's end: it says who ended the job, and why.
+type OperatorRequest struct {
+	Kind   RequestKind
 	Revert bool
 	By     string
 	Reason string
 	At     time.Time
 }
 
-// Controller steers jobs. What an order does at once, and what it leaves to
+// Controller steers jobs. What a stop request does at once, and what it leaves to
 // the owner of the job, depends on where the job stands:
 //
 //	             suspend            resume               cancel
@@ -68,12 +68,12 @@ type StandingOrder struct {
 // An unclaimed job is there to be undone if the cancellation says Revert and
 // its flow has begun: then the next owner undoes it. An owner that is told
 // suspends or reverts the flow, and lets go of the job; one that dies, or that
-// abandons the job for another reason, leaves it where the order would have
-// put it at once; one that was given the order with the job, and waits before
+// abandons the job for another reason, leaves it where the stop request would have
+// put it at once; one that was given the stop request with the job, and waits before
 // it goes on undoing, lets it cool. A job that comes to its own end first keeps that end.
 //
-// An order that stands already is a repeat and changes nothing, neither its
-// reason nor its time; given again after another order, it is a new one. A
+// A stop request that stands already is a repeat and changes nothing, neither its
+// reason nor its time; given again after another stop request, it is a new one. A
 // cancellation takes the place of a suspension, and of a cancellation that says
 // otherwise about Revert; a cancelled job can be neither suspended nor resumed:
 // ErrConflict. ErrNotFound.
@@ -107,16 +107,16 @@ type StandingOrder struct {
 type Controller interface {
 	// Suspend keeps a job from going on until it is resumed. Steps that run
 	// come to their end first.
-	Suspend(ctx context.Context, order Order) error
+	Suspend(ctx context.Context, command JobCommand) error
 	// Resume lifts a suspension.
-	Resume(ctx context.Context, order Order) error
+	Resume(ctx context.Context, command JobCommand) error
 	// Cancel ends a job before its work is done. ErrConflict also if its flow
 	// has come to another end than REVERTED, and waits to be consumed. Of a job
 	// whose flow was to go on as a person has said (see Intervene), and which
 	// nobody has claimed since, that is taken back: it is COMPLETED, failed if
 	// its flow is in FAILURE; but where the flow was to be undone further, and
 	// the cancellation says Revert too, it is.
-	Cancel(ctx context.Context, order Order) error
+	Cancel(ctx context.Context, command JobCommand) error
 	// Change gives a job another priority, not-before time or deadline, or
 	// releases one that is held: all that the change says, or nothing.
 	Change(ctx context.Context, change Change) error
@@ -139,7 +139,7 @@ type Controller interface {
 	//
 	// logbook.InterveneTakeBack reopens nothing: where nothing is left to be
 	// carried out by it, the job is COMPLETED as its flow has ended.
-	// An order that the job was under is lifted, but for one to cancel and undo
+	// A stop request that the job was under is lifted, but for one to cancel and undo
 	// where the flow goes on backwards, and one to suspend where the job is
 	// suspended. ErrNotFound if there is no such flow or step; ErrConflict for a flow or a
 	// step in another state than the kind of intervention needs; ErrLimit at

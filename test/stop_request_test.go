@@ -108,8 +108,8 @@ func TestCancelledTripIsUndone(t *testing.T) {
 		t.Errorf("it says %q", said)
 	}
 	job := d.waits(id)
-	if job.Outcome != jobs.OutcomeCancelled || job.Reason != "we stay at home" || job.Order == nil || job.Order.By == "" || job.Claims != 1 {
-		t.Errorf("the job is %s, %q, because of %q, under %+v, after %d claims", job.State, job.Outcome, job.Reason, job.Order, job.Claims)
+	if job.Outcome != jobs.OutcomeCancelled || job.Reason != "we stay at home" || job.StopRequest == nil || job.StopRequest.By == "" || job.Claims != 1 {
+		t.Errorf("the job is %s, %q, because of %q, under %+v, after %d claims", job.State, job.Outcome, job.Reason, job.StopRequest, job.Claims)
 	}
 	shown := squeezed(d.shows(id))
 	for _, want := range []string{"state: REVERTED", "book-flight REVERTED", "book-hotel REVERTED", "book-car REVERTED"} {

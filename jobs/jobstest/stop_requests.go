@@ -10,38 +10,38 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-var orderRows = []row{
+var stopRows = []row{
 	{"a suspended job waits until it is resumed", suspendedWaits},
-	{"the owner of a job is told of orders", ownerIsTold},
+	{"the owner of a job is told of stop requests", ownerIsTold},
 	{"a suspended job that is let go of stays suspended", letGoSuspended},
 	{"a job that has not begun is cancelled at once", cancelledAtOnce},
 	{"what has begun is undone before the job ends", undoneFirst},
 	{"a flow can be left as it stands, and taken up by another job", leftAsItStands},
 	{"an owner that vanishes leaves a cancelled job cancelled", vanishedUnderOrder},
-	{"orders are refused where they make no sense", senselessOrders},
+	{"stop requests are refused where they make no sense", senselessCommands},
 	{"a watch of claims begins with its position and tells of no others", watchClaims},
 }
 
-// order is an order for a job, as somebody would give it.
-func order(id jobs.JobID) jobs.Order {
-	return jobs.Order{Job: id, By: "ann", Reason: "so it is to be"}
+// command is a command about a job, as somebody would give it.
+func command(id jobs.JobID) jobs.JobCommand {
+	return jobs.JobCommand{Job: id, By: "ann", Reason: "so it is to be"}
 }
 
-func undo(id jobs.JobID) jobs.Order {
-	o := order(id)
+func undo(id jobs.JobID) jobs.JobCommand {
+	o := command(id)
 	o.Revert = true
 	return o
 }
 
-// under checks how a job stands, and under which order.
-func (k *kit) under(id jobs.JobID, state jobs.State, kind jobs.OrderKind) jobs.Job {
+// under checks how a job stands, and under which stop request.
+func (k *kit) under(id jobs.JobID, state jobs.State, kind jobs.RequestKind) jobs.Job {
 	k.Helper()
 	job := k.job(id)
-	var got jobs.OrderKind
-	if job.Order != nil {
-		got = job.Order.Kind
-		if job.Order.By != "ann" || job.Order.Reason != "so it is to be" || job.Order.At.IsZero() {
-			k.Errorf("the order is kept as %s", render(job.Order))
+	var got jobs.RequestKind
+	if job.StopRequest != nil {
+		got = job.StopRequest.Kind
+		if job.StopRequest.By != "ann" || job.StopRequest.Reason != "so it is to be" || job.StopRequest.At.IsZero() {
+			k.Errorf("the order is kept as %s", render(job.StopRequest))
 		}
 	}
 	if job.State != state || got != kind {
@@ -62,8 +62,8 @@ func suspendedWaits(k *kit) {
 	session := k.session("worker")
 	job := k.posted("a")
 	for range 2 {
-		k.wants("Suspend", k.Board.Suspend(k.ctx, order(job.ID)), nil)
-		k.under(job.ID, jobs.StateSuspended, jobs.OrderSuspend)
+		k.wants("Suspend", k.Board.Suspend(k.ctx, command(job.ID)), nil)
+		k.under(job.ID, jobs.StateSuspended, jobs.RequestSuspend)
 	}
 	_, err := k.Board.Claim(k.ctx, session, job.ID, jobs.NewNonce())
 	k.wants("Claim", err, jobs.ErrUnclaimable)
@@ -75,16 +75,16 @@ func suspendedWaits(k *kit) {
 	asleep := k.asleep(session)
 	k.linger(session)
 	for range 2 {
-		k.wants("Resume", k.Board.Resume(k.ctx, order(job.ID)), nil)
+		k.wants("Resume", k.Board.Resume(k.ctx, command(job.ID)), nil)
 	}
-	if got := k.wakes("ClaimNext", asleep); got.Job.ID != job.ID || got.Job.Order != nil {
+	if got := k.wakes("ClaimNext", asleep); got.Job.ID != job.ID || got.Job.StopRequest != nil {
 		k.Errorf("got %s", render(got.Job))
 	}
 	delayed := k.posting("later")
 	delayed.NotBefore = time.Now().Add(time.Hour)
 	due := k.post(delayed)[0]
-	k.wants("Suspend", k.Board.Suspend(k.ctx, order(due.ID)), nil)
-	k.wants("Resume", k.Board.Resume(k.ctx, order(due.ID)), nil)
+	k.wants("Suspend", k.Board.Suspend(k.ctx, command(due.ID)), nil)
+	k.wants("Resume", k.Board.Resume(k.ctx, command(due.ID)), nil)
 	if got := k.under(due.ID, jobs.StateDelayed, ""); !got.DueAt.Equal(due.DueAt) {
 		k.Errorf("resumed, the job is due at %v, want %v", got.DueAt, due.DueAt)
 	}
@@ -92,24 +92,24 @@ func suspendedWaits(k *kit) {
 
 func ownerIsTold(k *kit) {
 	claimed := k.owned(k.session("worker 8"), "a")
-	k.wants("Suspend", k.Board.Suspend(k.ctx, order(claimed.Job.ID)), nil)
-	k.wants("Suspend again", k.Board.Suspend(k.ctx, order(claimed.Job.ID)), nil)
-	k.under(claimed.Job.ID, jobs.StateClaimed, jobs.OrderSuspend)
-	k.wants("Resume", k.Board.Resume(k.ctx, order(claimed.Job.ID)), nil)
+	k.wants("Suspend", k.Board.Suspend(k.ctx, command(claimed.Job.ID)), nil)
+	k.wants("Suspend again", k.Board.Suspend(k.ctx, command(claimed.Job.ID)), nil)
+	k.under(claimed.Job.ID, jobs.StateClaimed, jobs.RequestSuspend)
+	k.wants("Resume", k.Board.Resume(k.ctx, command(claimed.Job.ID)), nil)
 	k.under(claimed.Job.ID, jobs.StateClaimed, "")
 	k.wants("Cancel", k.Board.Cancel(k.ctx, undo(claimed.Job.ID)), nil)
-	k.wants("Cancel otherwise", k.Board.Cancel(k.ctx, order(claimed.Job.ID)), nil)
-	k.under(claimed.Job.ID, jobs.StateClaimed, jobs.OrderCancel)
+	k.wants("Cancel otherwise", k.Board.Cancel(k.ctx, command(claimed.Job.ID)), nil)
+	k.under(claimed.Job.ID, jobs.StateClaimed, jobs.RequestCancel)
 	events := k.events(jobs.Watch{Job: claimed.Job.ID}, 6)
 	k.same("events", stories(events), []string{
-		"posted a claimable", "claimed a claimed", "ordered a claimed", "resumed a claimed", "ordered a claimed", "ordered a claimed",
+		"posted a claimable", "claimed a claimed", "stop_requested a claimed", "resumed a claimed", "stop_requested a claimed", "stop_requested a claimed",
 	})
-	for i, want := range []jobs.StandingOrder{
-		{Kind: jobs.OrderSuspend}, {Kind: jobs.OrderResume}, {Kind: jobs.OrderCancel, Revert: true}, {Kind: jobs.OrderCancel},
+	for i, want := range []jobs.OperatorRequest{
+		{Kind: jobs.RequestSuspend}, {Kind: jobs.RequestResume}, {Kind: jobs.RequestCancel, Revert: true}, {Kind: jobs.RequestCancel},
 	} {
 		event := events[i+2]
-		if event.Order == nil || event.Order.Kind != want.Kind || event.Order.Revert != want.Revert || event.Order.By != "ann" {
-			k.Errorf("event %d tells of the order %s", i+2, render(event.Order))
+		if event.Request == nil || event.Request.Kind != want.Kind || event.Request.Revert != want.Revert || event.Request.By != "ann" {
+			k.Errorf("event %d tells of the stop request %s", i+2, render(event.Request))
 		}
 		if event.Owner != "worker 8" || event.Token != claimed.Job.Token || event.Reason != "so it is to be" {
 			k.Errorf("event %d is %s", i+2, render(event))
@@ -121,10 +121,10 @@ func letGoSuspended(k *kit) {
 	for how, lose := range k.losses() {
 		session := k.doomed(how, "worker")
 		claimed := k.owned(session, how)
-		k.wants("Suspend", k.Board.Suspend(k.ctx, order(claimed.Job.ID)), nil)
+		k.wants("Suspend", k.Board.Suspend(k.ctx, command(claimed.Job.ID)), nil)
 		lose(session, claimed)
-		k.under(claimed.Job.ID, jobs.StateSuspended, jobs.OrderSuspend)
-		k.wants("Resume", k.Board.Resume(k.ctx, order(claimed.Job.ID)), nil)
+		k.under(claimed.Job.ID, jobs.StateSuspended, jobs.RequestSuspend)
+		k.wants("Resume", k.Board.Resume(k.ctx, command(claimed.Job.ID)), nil)
 		if again := k.soon(k.session("heir")); again.Job.ID != claimed.Job.ID {
 			k.Errorf("got %s", render(again.Job))
 		}
@@ -132,16 +132,16 @@ func letGoSuspended(k *kit) {
 }
 
 func cancelledAtOnce(k *kit) {
-	for _, cancellation := range []func(jobs.JobID) jobs.Order{order, undo} {
+	for _, cancellation := range []func(jobs.JobID) jobs.JobCommand{command, undo} {
 		for _, suspended := range []bool{false, true} {
 			job := k.post(k.withFlow(fmt.Sprint("suspended: ", suspended)))[0]
 			if suspended {
-				k.wants("Suspend", k.Board.Suspend(k.ctx, order(job.ID)), nil)
+				k.wants("Suspend", k.Board.Suspend(k.ctx, command(job.ID)), nil)
 			}
 			for range 2 {
 				k.wants("Cancel", k.Board.Cancel(k.ctx, cancellation(job.ID)), nil)
 			}
-			got := k.under(job.ID, jobs.StateCompleted, jobs.OrderCancel)
+			got := k.under(job.ID, jobs.StateCompleted, jobs.RequestCancel)
 			if got.Outcome != jobs.OutcomeCancelled || got.FinishedAt.IsZero() || got.Reason != "so it is to be" {
 				k.Errorf("cancelled as %s", render(got))
 			}
@@ -163,9 +163,9 @@ func undoneFirst(k *kit) {
 	k.wants("Abandon", k.Board.Abandon(k.ctx, release(claimed)), nil)
 	k.wants("Cancel", k.Board.Cancel(k.ctx, undo(claimed.Job.ID)), nil)
 	k.wants("Cancel again", k.Board.Cancel(k.ctx, undo(claimed.Job.ID)), nil)
-	k.under(claimed.Job.ID, jobs.StateClaimable, jobs.OrderCancel)
+	k.under(claimed.Job.ID, jobs.StateClaimable, jobs.RequestCancel)
 	again := k.soon(session)
-	if again.Job.Order == nil || !again.Job.Order.Revert {
+	if again.Job.StopRequest == nil || !again.Job.StopRequest.Revert {
 		k.Errorf("the owner is not told: %s", render(again.Job))
 	}
 	ending := success(again)
@@ -176,7 +176,7 @@ func undoneFirst(k *kit) {
 	ending.Update = &last
 	k.wants("Consume", k.Board.Consume(k.ctx, ending), nil)
 	k.wants("Consume again", k.Board.Consume(k.ctx, ending), nil)
-	if job := k.under(claimed.Job.ID, jobs.StateCompleted, jobs.OrderCancel); job.Outcome != jobs.OutcomeCancelled || job.Reason != "so it is to be" {
+	if job := k.under(claimed.Job.ID, jobs.StateCompleted, jobs.RequestCancel); job.Outcome != jobs.OutcomeCancelled || job.Reason != "so it is to be" {
 		k.Errorf("cancelled as %s", render(job))
 	}
 }
@@ -186,8 +186,8 @@ func leftAsItStands(k *kit) {
 	claimed := k.travelling(session, "travel")
 	k.begun(claimed)
 	k.wants("Abandon", k.Board.Abandon(k.ctx, release(claimed)), nil)
-	k.wants("Cancel", k.Board.Cancel(k.ctx, order(claimed.Job.ID)), nil)
-	k.under(claimed.Job.ID, jobs.StateCompleted, jobs.OrderCancel)
+	k.wants("Cancel", k.Board.Cancel(k.ctx, command(claimed.Job.ID)), nil)
+	k.under(claimed.Job.ID, jobs.StateCompleted, jobs.RequestCancel)
 	k.same("flow's state", k.flow(claimed.Job.Flow).State, logbook.FlowSuspended)
 	k.wants("Update by the old owner", k.update(change(claimed, 2, logbook.FlowRunning)), jobs.ErrFenced)
 	next := k.claim(session, k.post(jobs.Posting{Board: k.board, Name: "on", BookID: claimed.Job.Book, Flow: claimed.Job.Flow})[0].ID)
@@ -201,42 +201,42 @@ func vanishedUnderOrder(k *kit) {
 	k.wants("Cancel", k.Board.Cancel(k.ctx, undo(plain.Job.ID)), nil)
 	k.wants("Cancel", k.Board.Cancel(k.ctx, undo(flow.Job.ID)), nil)
 	k.lapse(session)
-	k.under(plain.Job.ID, jobs.StateCompleted, jobs.OrderCancel)
+	k.under(plain.Job.ID, jobs.StateCompleted, jobs.RequestCancel)
 	again := k.soon(k.session("heir"))
-	if again.Job.ID != flow.Job.ID || again.Job.Order == nil || !again.Job.Order.Revert {
+	if again.Job.ID != flow.Job.ID || again.Job.StopRequest == nil || !again.Job.StopRequest.Revert {
 		k.Errorf("got %s", render(again.Job))
 	}
 }
 
-func senselessOrders(k *kit) {
+func senselessCommands(k *kit) {
 	session := k.session("worker")
-	give := map[string]func(jobs.Order) error{
-		"Suspend": func(o jobs.Order) error { return k.Board.Suspend(k.ctx, o) },
-		"Resume":  func(o jobs.Order) error { return k.Board.Resume(k.ctx, o) },
-		"Cancel":  func(o jobs.Order) error { return k.Board.Cancel(k.ctx, o) },
+	give := map[string]func(jobs.JobCommand) error{
+		"Suspend": func(o jobs.JobCommand) error { return k.Board.Suspend(k.ctx, o) },
+		"Resume":  func(o jobs.JobCommand) error { return k.Board.Resume(k.ctx, o) },
+		"Cancel":  func(o jobs.JobCommand) error { return k.Board.Cancel(k.ctx, o) },
 	}
 	done := k.owned(session, "done")
 	k.wants("Consume", k.Board.Consume(k.ctx, success(done)), nil)
 	dying := k.owned(session, "dying")
 	k.wants("Cancel", k.Board.Cancel(k.ctx, undo(dying.Job.ID)), nil)
 	before, beforeDying := k.job(done.Job.ID), k.job(dying.Job.ID)
-	for name, order := range give {
-		k.wants(name+" of no job", order(jobs.Order{Job: jobs.NewJobID()}), jobs.ErrNotFound)
-		k.wantsInvalid(name+" without an id", order(jobs.Order{}))
-		k.wants(name+" of a finished job", order(jobs.Order{Job: done.Job.ID}), jobs.ErrConflict)
-		long := jobs.Order{Job: dying.Job.ID, Reason: strings.Repeat("x", jobs.MaxReason+1)}
-		k.wantsLimit(name+" with a long reason", order(long), jobs.MaxReason, jobs.MaxReason+1)
+	for name, command := range give {
+		k.wants(name+" of no job", command(jobs.JobCommand{Job: jobs.NewJobID()}), jobs.ErrNotFound)
+		k.wantsInvalid(name+" without an id", command(jobs.JobCommand{}))
+		k.wants(name+" of a finished job", command(jobs.JobCommand{Job: done.Job.ID}), jobs.ErrConflict)
+		long := jobs.JobCommand{Job: dying.Job.ID, Reason: strings.Repeat("x", jobs.MaxReason+1)}
+		k.wantsLimit(name+" with a long reason", command(long), jobs.MaxReason, jobs.MaxReason+1)
 		if name == "Cancel" {
 			continue
 		}
-		k.wantsInvalid(name+" that undoes", order(jobs.Order{Job: dying.Job.ID, Revert: true}))
-		k.wants(name+" of a job that is being cancelled", order(jobs.Order{Job: dying.Job.ID}), jobs.ErrConflict)
+		k.wantsInvalid(name+" that undoes", command(jobs.JobCommand{Job: dying.Job.ID, Revert: true}))
+		k.wants(name+" of a job that is being cancelled", command(jobs.JobCommand{Job: dying.Job.ID}), jobs.ErrConflict)
 	}
 	k.same("finished job", k.job(done.Job.ID), before)
 	k.same("cancelled job", k.job(dying.Job.ID), beforeDying)
-	ending := success(k.owned(session, "not ordered"))
+	ending := success(k.owned(session, "not requested"))
 	ending.Outcome = jobs.OutcomeCancelled
-	k.wants("an outcome that nobody has ordered", k.Board.Consume(k.ctx, ending), jobs.ErrInvalid)
+	k.wants("an outcome that nobody has requested", k.Board.Consume(k.ctx, ending), jobs.ErrInvalid)
 }
 
 func watchClaims(k *kit) {
@@ -261,11 +261,11 @@ func watchClaims(k *kit) {
 	}()
 	answer(k, "the beginning of the watch", begun)
 	for _, claimed := range []jobs.Claimed{theirs, mine} {
-		k.wants("Suspend", k.Board.Suspend(k.ctx, order(claimed.Job.ID)), nil)
+		k.wants("Suspend", k.Board.Suspend(k.ctx, command(claimed.Job.ID)), nil)
 		k.wants("Abandon", k.Board.Abandon(k.ctx, release(claimed)), nil)
 	}
 	events := answer(k, "Watch", seen)
-	k.same("events", stories(events), []string{"begun  ", "ordered mine claimed", "abandoned mine suspended"})
+	k.same("events", stories(events), []string{"begun  ", "stop_requested mine claimed", "abandoned mine suspended"})
 	if len(events) == 3 && comparePositions(events[0].Position, events[1].Position) >= 0 {
 		k.Errorf("the watch begins at %v, and its first event is at %v", events[0].Position, events[1].Position)
 	}

@@ -1,0 +1,66 @@
+package command
+
+import (
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// JobCommandToProto converts a command about a job; nil stays nil.
+func JobCommandToProto(o *jobs.JobCommand) *v1.JobCommand {
+	if o == nil {
+		return nil
+	}
+	return &v1.JobCommand{Job: idText(o.Job.UUID), By: o.By, Reason: text(o.Reason), Revert: o.Revert}
+}
+
+// JobCommandFromProto converts a command about a job. Nil is the zero command.
+func JobCommandFromProto(message *v1.JobCommand) (jobs.JobCommand, error) {
+	var r reader
+	o := jobs.JobCommand{
+		Job: jobs.JobID{UUID: r.id("command job", message.GetJob())},
+		By:  message.GetBy(), Reason: message.GetReason(), Revert: message.GetRevert(),
+	}
+	if r.err != nil {
+		return jobs.JobCommand{}, r.err
+	}
+	return o, nil
+}
+
+// OperatorRequestToProto converts what a person has asked for; nil stays nil.
+func OperatorRequestToProto(o *jobs.OperatorRequest) *v1.OperatorRequest {
+	if o == nil {
+		return nil
+	}
+	return &v1.OperatorRequest{Kind: string(o.Kind), Revert: o.Revert, By: o.By, Reason: text(o.Reason), At: TimeToProto(o.At)}
+}
+
+// OperatorRequestFromProto converts what a person has asked for; nil stays nil.
+func OperatorRequestFromProto(message *v1.OperatorRequest) (*jobs.OperatorRequest, error) {
+	if message == nil {
+		return nil, nil
+	}
+	var r reader
+	o := &jobs.OperatorRequest{
+		Kind:   word(&r, "request kind", message.GetKind(), knownRequestKind),
+		Revert: message.GetRevert(), By: message.GetBy(), Reason: message.GetReason(),
+		At: r.time("request at", message.GetAt()),
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return o, nil
+}
+
+func knownRequestKind(k jobs.RequestKind) bool {
+	return k == jobs.RequestSuspend || k == jobs.RequestResume || k == jobs.RequestCancel || k == jobs.RequestChange ||
+		k == jobs.RequestIntervene || k == jobs.RequestRestore || k == jobs.RequestPurge
+}
+
+// checkPlainCommand checks a command that undoes nothing.
+func checkPlainCommand(limits logbook.Limits, c *v1.JobCommand) error {
+	if c.GetRevert() {
+		return &logbook.InvalidError{Field: "command revert", Reason: "set; only a cancellation has it"}
+	}
+	return checkJobCommand(limits, c)
+}
