@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"time"
@@ -74,16 +73,6 @@ func (t *txn) lagNow(name string) (lag int64, ages bool, err error) {
 	return board.Ageing.Raised(t.now), board.Ageing != (jobs.BoardAgeing{}), err
 }
 
-// rank orders the claimable jobs of a board. At the ends of what a priority can
-// be, steps count no more.
-func (j *jobFacts) rank() jobs.Priority {
-	rank := int64(j.Priority)
-	if j.lag != nil {
-		rank -= *j.lag
-	}
-	return jobs.Priority(min(max(rank, math.MinInt32), math.MaxInt32))
-}
-
 // effective is what an unfinished job counts for at a time, or would if it were
 // claimable; nil if its board never aged jobs.
 func (v *view) effective(j *jobRecord, now time.Time) (*jobs.Priority, error) {
@@ -97,10 +86,4 @@ func (v *view) effective(j *jobRecord, now time.Time) (*jobs.Priority, error) {
 	}
 	effective := jobs.Priority(min(max(counted, math.MinInt32), math.MaxInt32))
 	return &effective, nil
-}
-
-// counts is what a job counts for on a board that has raised the first ones so
-// often, by its place in the order of a queue: see claimableKey.
-func counts(order []byte, raised int64) int64 {
-	return int64(int32(^binary.BigEndian.Uint32(order)^1<<31)) + raised
 }

@@ -35,22 +35,6 @@ func (v *view) board(name string) (board jobs.BoardStatus, found bool, err error
 	return board, true, err
 }
 
-// maxKnownHeads bounds the memory for boards; jobs.MaxKeptBoards may be stored.
-const maxKnownHeads = 1_024
-
-// heads are the stored boards that have been looked at, by name, as they are
-// after the last command. Each posting looks at its board several times, and to
-// decode it again each time was a quarter of what applying a posting costs. Only
-// the machine's writers have them; what they hold must not be changed.
-type heads map[string]*jobs.BoardStatus
-
-func (h heads) keep(board jobs.BoardStatus) {
-	if len(h) >= maxKnownHeads {
-		clear(h)
-	}
-	h[board.Name] = &board
-}
-
 // existingBoard reads a board that somebody names. ErrNotFound.
 func (v *view) existingBoard(name string) (jobs.BoardStatus, error) {
 	board, found, err := v.board(cmp.Or(name, jobs.DefaultBoard))

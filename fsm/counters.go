@@ -146,9 +146,8 @@ func (t *txn) saveCounters() {
 	}
 }
 
-func (t *txn) notePosting(j *jobRecord) {
-	board := t.changedCounters(j.Board, countersOfBoard, nil)
-	board.posted.add(t.now)
+func (t *txn) notePosting(board string) {
+	t.changedCounters(board, countersOfBoard, nil).posted.add(t.now)
 }
 
 // countParked adds to the number of a board's parked jobs.

@@ -1,19 +1,8 @@
 package fsm
 
 import (
-	"time"
-
 	"github.com/conductord/conductord/jobs"
 )
-
-// overdue tells whether a job's deadline has passed and nobody has dealt with
-// that yet. Whoever claims a job afterwards is to undo it, to consume what has
-// come to its end, or to do what a person has said since.
-func (t *txn) overdue(j *jobRecord) bool {
-	return !j.Deadline.IsZero() && !j.Deadline.After(t.now) && j.watched
-}
-
-func deadlineText(j *jobRecord) string { return j.Deadline.UTC().Format(time.RFC3339) }
 
 // expireJob cancels a job whose deadline has passed, as a person would who
 // wants it undone, also one that a person had reopened and nobody has claimed

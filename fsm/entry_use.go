@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -25,20 +24,13 @@ func (u *entryUse) intervene(flow logbook.FlowID) {
 	u.intervened[flow] = true
 }
 
-// finish notes the end of a job that was claimed in the present entry.
-func (u *entryUse) finish(j *jobRecord, token jobs.Token) {
-	if j.Token != token || j.Flow.IsZero() {
+// finish notes the end of a job of a flow that was claimed in the present entry.
+func (u *entryUse) finish(flow logbook.FlowID) {
+	if flow.IsZero() {
 		return
 	}
 	if u.owned == nil {
 		u.owned = make(map[logbook.FlowID]bool)
 	}
-	u.owned[j.Flow] = true
+	u.owned[flow] = true
 }
-
-// owns tells whether a job, or another of its flow, was claimed in the present
-// entry.
-func (t *txn) owns(j *jobRecord) bool { return j.Token == t.token() || t.use.owned[j.Flow] }
-
-// mayGrant tells whether a job can be claimed in the present entry.
-func (t *txn) mayGrant(j *jobRecord) bool { return !t.owns(j) && !t.use.intervened[j.Flow] }

@@ -8,7 +8,6 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
 
 // event records what has happened to a job. What says more than its state may
@@ -144,11 +143,4 @@ func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events
 
 func before(a, b jobs.Position) bool {
 	return a.Index < b.Index || (a.Index == b.Index && a.Item < b.Item)
-}
-
-func pageSize(limit int) int {
-	if limit <= 0 || limit > logbook.MaxPage {
-		return logbook.MaxPage
-	}
-	return limit
 }

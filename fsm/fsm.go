@@ -10,6 +10,17 @@
 // the same state, byte for byte (Digest compares), however the entries were
 // batched and wherever a snapshot came between them.
 //
+// The package has four layers; a test holds that nothing uses a layer above its own:
+//
+//	machine      fsm, apply, verbs, read, snapshot     applies entries, answers reads
+//	commands     post, claim, ending, stop_request, …  what each may do
+//	nouns        job, flow, board, event, schedule, …  what is stored, with its indexes
+//	transaction  tx, view, keys, ledger, counters, …   tables and caches
+//
+// Begin with job.go: the state of a job follows from its facts (standing), and so do
+// all indexes that lead to it (job_index.go) and all counters. claim_order.go decides
+// which job is claimed next.
+//
 // Guarantees: a batch of entries is applied whole or not at all; a command that
 // is refused has changed nothing; a read sees the state after some batch and
 // never a half of one; repeating a command is harmless.

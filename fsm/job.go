@@ -131,7 +131,9 @@ func (t *txn) placeJob(j *jobRecord) {
 
 // noteFinish notes that a job is finished now.
 func (t *txn) noteFinish(j *jobRecord) {
-	t.use.finish(j, t.token())
+	if j.Token == t.token() {
+		t.use.finish(j.Flow)
+	}
 	t.Finishes++
 	j.FinishedAt, j.finish, j.watched = t.now, t.Finishes, false
 	t.changedCounters(j.Board, countersOfBoard, nil).finished.add(t.now)
@@ -274,3 +276,19 @@ func (t *txn) removeJob(j *jobRecord) error {
 	t.delete(tableChange, key)
 	return t.removeErrors(j, 0)
 }
+
+// overdue tells whether a job's deadline has passed and nobody has dealt with
+// that yet. Whoever claims a job afterwards is to undo it, to consume what has
+// come to its end, or to do what a person has said since.
+func (t *txn) overdue(j *jobRecord) bool {
+	return !j.Deadline.IsZero() && !j.Deadline.After(t.now) && j.watched
+}
+
+func deadlineText(j *jobRecord) string { return j.Deadline.UTC().Format(time.RFC3339) }
+
+// owns tells whether a job, or another of its flow, was claimed in the present
+// entry.
+func (t *txn) owns(j *jobRecord) bool { return j.Token == t.token() || t.use.owned[j.Flow] }
+
+// mayGrant tells whether a job can be claimed in the present entry.
+func (t *txn) mayGrant(j *jobRecord) bool { return !t.owns(j) && !t.use.intervened[j.Flow] }

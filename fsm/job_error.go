@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"cmp"
 	"strings"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -19,48 +18,6 @@ const (
 	// maxErrorCauses bounds its causes.
 	maxErrorCauses = 8
 )
-
-// recordEnd keeps why a job has ended that did not succeed: what its owner said,
-// or else what its flow did. The error is a fault.
-func (t *txn) recordEnd(p *parting, how jobs.How) error {
-	failure := p.Failure
-	if how != jobs.HowTrashed {
-		var err error
-		if failure, err = t.failureOf(p); err != nil {
-			return err
-		}
-	}
-	if failure == nil {
-		failure = unsaid(p, how)
-	}
-	return t.recordError(p.job, how, p.owner, failure)
-}
-
-// failureOf is why an attempt that is consumed has failed: what its owner says,
-// or else what its flow has come to. It is nil if nobody says it. The error is
-// a fault.
-func (t *txn) failureOf(p *parting) (*logbook.Failure, error) {
-	switch {
-	case p.Failure != nil || p.job.Flow.IsZero():
-		return p.Failure, nil
-	case p.update != nil && p.update.recaused:
-		return p.update.flow.Cause, nil
-	}
-	flow, err := t.existingFlow(p.job.Flow)
-	if err != nil {
-		return nil, err
-	}
-	whole, err := t.flowBody(flow)
-	if err != nil {
-		return nil, err
-	}
-	return whole.Cause, nil
-}
-
-// unsaid stands for the failure that nobody has told.
-func unsaid(p *parting, how jobs.How) *logbook.Failure {
-	return &logbook.Failure{Kind: logbook.FailureError, Message: cmp.Or(p.Reason, "the job was "+string(how)+", and nobody said why")}
-}
 
 // recordError keeps an attempt at a job that did not succeed, right after the
 // event that tells of it, whose position it gets. Of those of a job that are too

@@ -7,12 +7,6 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// indexRow is a row of an index.
-type indexRow struct {
-	table      table
-	key, value []byte
-}
-
 // jobIndexKey is a key of the index by key, tag, type of error, and trash.
 func jobIndexKey(by byte, name string, sequence uint64) []byte {
 	return append(errorIndexKey(by, name), sequenceKey(sequence)...)

@@ -121,3 +121,17 @@ func (v *view) hasError(j *jobs.Job, kind string) bool {
 func within(at, from, to time.Time) bool {
 	return (from.IsZero() || !at.Before(from)) && (to.IsZero() || !at.IsZero() && at.Before(to))
 }
+
+// stateFilter tells for each state, by its number, whether it is asked for.
+func stateFilter(states []jobs.State) [stateCount]bool {
+	var wanted [stateCount]bool
+	for i := range wanted {
+		wanted[i] = len(states) == 0
+	}
+	for _, state := range states {
+		if number := stateNumber(state); number >= 0 {
+			wanted[number] = true
+		}
+	}
+	return wanted
+}

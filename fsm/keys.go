@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -148,67 +147,8 @@ const maxKeyName = math.MaxUint8
 
 func boardKey(board string) []byte { return appendName(nil, board) }
 
-// queueKey is how the keys of a queue begin. Jobs that want labels have a table of
-// their own, so that those who offer none never come by them.
-func queueKey(queue Queue) (table, []byte) { return appendQueue(nil, queue) }
-
-func appendQueue(key []byte, queue Queue) (table, []byte) {
-	key = appendName(appendName(key, queue.Board), queue.Kind)
-	if queue.Labels == "" {
-		return tableClaimable, key
-	}
-	return tableLabelled, appendName(key, queue.Labels)
-}
-
-func queueOf(j *jobFacts) Queue { return Queue{j.Board, j.Kind, labelText(j.Labels)} }
-
-// labelText is one text for a set of labels, which are stored in their order.
-// Names hold no line ends.
-func labelText(labels []string) string { return strings.Join(labels, labelEnd) }
-
-const labelEnd = "\n"
-
-// claimableKey is the place of a claimable job in its queue.
-func claimableKey(job *jobFacts) (table, []byte) {
-	queue := queueOf(job)
-	where, key := appendQueue(make([]byte, 0, len(queue.Board)+len(queue.Kind)+len(queue.Labels)+orderRoom), queue)
-	return where, appendOrder(key, job)
-}
-
-// lineKey is the place of a claimable job among those of all kinds of its board
-// that want the same labels.
-func lineKey(job *jobFacts) (table, []byte) {
-	labels := labelText(job.Labels)
-	key := appendName(make([]byte, 0, len(job.Board)+len(labels)+orderRoom), job.Board)
-	if labels == "" {
-		return tableLine, appendOrder(key, job)
-	}
-	return tableLabelledLine, appendOrder(appendName(key, labels), job)
-}
-
-// orderRoom is what keys of claimable jobs take beside names: the lengths of
-// three, and all that can stand behind them.
-const orderRoom = 3 + prioritySize + 3*sequenceSize
-
-// appendOrder puts higher ranks first, which are priorities where nothing ages,
-// and earlier postings first among those of one rank. A zero where no sequence is
-// stands for the front of a rank: behind it, what was put there last comes first.
-func appendOrder(key []byte, job *jobFacts) []byte {
-	key = appendPriority(key, job.rank())
-	if job.Front != 0 {
-		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)
-	}
-	return binary.BigEndian.AppendUint64(key, job.Sequence)
-}
-
 // keyKey is where the job that has a key is to be found.
 func keyKey(board, key string) []byte { return append(boardKey(board), key...) }
-
-// appendPriority inverts the order of priorities: adding the sign bit makes
-// signed numbers sort as unsigned ones, and the complement turns them around.
-func appendPriority(key []byte, priority jobs.Priority) []byte {
-	return binary.BigEndian.AppendUint32(key, ^(uint32(priority) ^ 1<<31))
-}
 
 // timeKey sorts any time.
 func timeKey(at time.Time) []byte {

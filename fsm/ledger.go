@@ -83,3 +83,6 @@ func stateNumber(state jobs.State) int {
 	}
 	return -1
 }
+
+// ledgerOf reads the ledger of a database.
+func (v *view) ledgerOf() (ledger, error) { return decodeLedger(v.get(tableLedger, ledgerKey)) }

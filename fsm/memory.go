@@ -68,3 +68,9 @@ func (m *memory) encode(prefix []byte, message proto.Message) ([]byte, error) {
 	}
 	return value, nil
 }
+
+// indexRow is a row of an index.
+type indexRow struct {
+	table      table
+	key, value []byte
+}

@@ -92,7 +92,7 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	if err := t.attach(j, work); err != nil {
 		return nil, err
 	}
-	t.notePosting(j)
+	t.notePosting(j.Board)
 	t.placeJob(j)
 	t.event(jobs.EventPosted, j, jobs.Event{})
 	if !t.answered {

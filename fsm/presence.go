@@ -157,3 +157,26 @@ func (v *view) page(from table, prefix, after []byte, maxBytes int, each func(va
 	}
 	return nil, nil
 }
+
+// findSession reads an open session, if there is one.
+func (v *view) findSession(id jobs.SessionID) (session jobs.Session, found bool, err error) {
+	value := v.get(tableSession, id.UUID[:])
+	if value == nil {
+		return jobs.Session{}, false, nil
+	}
+	session, err = decode(value, &v1.Session{}, command.SessionFromProto)
+	return session, err == nil, err
+}
+
+// openedSession reads the session that a command names. ErrSessionExpired.
+func (v *view) openedSession(text string) (jobs.Session, error) {
+	id, err := jobs.ParseSessionID(text)
+	if err != nil {
+		return jobs.Session{}, err
+	}
+	session, found, err := v.findSession(id)
+	if err == nil && !found {
+		err = fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
+	}
+	return session, err
+}

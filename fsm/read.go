@@ -10,18 +10,6 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxExamined bounds the jobs that one page of a listing looks at: a rare kind
-// among millions of jobs must not hold a read open for seconds, since that
-// keeps the database from reusing its pages.
-const maxExamined = 20_000
-
-// maxPageBytes is where a page ends, as stored: failures, reasons and the steps
-// of an event may be long, and a page must fit into an answer.
-const maxPageBytes = 1 << 20
-
-// Unbounded, as a number of bytes, is no bound.
-const Unbounded = -1
-
 // Job reads a job. ErrNotFound.
 func (m *Machine) Job(id jobs.JobID) (jobs.Job, error) {
 	found, err := m.JobsByID(id)
@@ -79,20 +67,6 @@ func (m *Machine) Jobs(query jobs.Query) (jobs.Page, error) {
 		return err
 	})
 	return page, err
-}
-
-// stateFilter tells for each state, by its number, whether it is asked for.
-func stateFilter(states []jobs.State) [stateCount]bool {
-	var wanted [stateCount]bool
-	for i := range wanted {
-		wanted[i] = len(states) == 0
-	}
-	for _, state := range states {
-		if number := stateNumber(state); number >= 0 {
-			wanted[number] = true
-		}
-	}
-	return wanted
 }
 
 // Claimed reads a job with its book and its flow, as the answer to a claim. A

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,12 +13,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
-
-// The state machine reads no rule and no zone: nodes may have different zone
-// data. It takes the slots that a leader has worked out, checks that they come
-// after the last one, and writes the record of a slot and its job as one.
 
 // scheduleRecord is the small, changing part of a schedule, without its posting.
 type scheduleRecord struct {
@@ -28,508 +23,34 @@ type scheduleRecord struct {
 
 var scheduleCountKey = []byte("schedules")
 
-// saveSchedule makes a schedule, or replaces it.
-func (t *txn) saveSchedule(c *v1.SaveScheduleCommand) (*v1.Result, error) {
-	given, err := command.ScheduleFromProto(c.GetSchedule())
-	if err != nil {
-		return nil, err
-	}
-	if given.Board == "" {
-		given.Board = jobs.DefaultBoard
-	}
-	known, err := t.scheduleByName(jobs.ScheduleName{Board: given.Board, Name: given.Name})
-	if err != nil {
-		return nil, err
-	}
-	var s *scheduleRecord
-	if known == nil {
-		s, err = t.newSchedule(&given, c)
-	} else {
-		s, err = t.changedSchedule(known, &given, c)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot save schedule %s of board %s: %w", given.Name, given.Board, err)
-	}
-	return &v1.Result{Kind: &v1.Result_Schedule{Schedule: &v1.ScheduleResult{Schedule: command.ScheduleToProto(&s.Schedule)}}}, nil
-}
-
-func (t *txn) newSchedule(given *jobs.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
-	from, next, err := slotTimes(c)
-	if err != nil {
-		return nil, err
-	}
-	count := t.scheduleCount()
-	switch {
-	case c.GetRevision() != 0:
-		return nil, errOtherRevision(c.GetRevision(), 0)
-	case given.ID.IsZero():
-		return nil, &logbook.InvalidError{Field: "schedule id", Reason: "unset"}
-	case t.get(tableSchedule, given.ID.UUID[:]) != nil:
-		return nil, fmt.Errorf("%w: its id is that of another schedule", jobs.ErrConflict)
-	case count >= jobs.MaxSchedules:
-		return nil, &logbook.LimitError{Field: "schedules", Limit: jobs.MaxSchedules, Size: int64(count) + 1, Unit: "schedules"}
-	case max(len(given.Board), len(given.Name)) > maxKeyName:
-		return nil, &logbook.LimitError{
-			Field: "schedule board or name", Limit: maxKeyName, Size: int64(max(len(given.Board), len(given.Name))), Unit: "bytes",
-		}
-	}
-	s := &scheduleRecord{Schedule: definitionOf(given)}
-	s.ID, s.CreatedAt, s.Decided, s.Next = given.ID, t.now, from, next
-	t.put(tableScheduleCount, scheduleCountKey, sequenceKey(count+1))
-	t.put(tableScheduleName, scheduleNameKey(s.Board, s.Name), s.ID.UUID[:])
-	t.define(s, given)
-	return s, nil
-}
-
-// changedSchedule gives a schedule another definition. Its slots go on from
-// where they are unless the rule is another one: then the new one counts from
-// the time of the change on, and what the old one had yet to decide is skipped.
-func (t *txn) changedSchedule(s *scheduleRecord, given *jobs.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
-	from, next, err := slotTimes(c)
-	if err != nil {
-		return nil, err
-	}
-	template, err := t.template(s.ID)
-	if err != nil {
-		return nil, err
-	}
-	before := s.Schedule
-	before.Posting = template
-	same, err := sameDefinition(&before, given)
-	switch {
-	case err != nil:
-		return nil, err
-	case same:
-		return s, nil
-	case c.GetRevision() != s.Revision:
-		return nil, errOtherRevision(c.GetRevision(), s.Revision)
-	}
-	otherTimes := !given.SameTimes(&before)
-	if otherTimes {
-		if from.Before(s.Decided) {
-			return nil, fmt.Errorf("%w: its slots are decided up to %s", jobs.ErrConflict, jobs.SlotText(s.Decided))
-		}
-		if err := t.checkSkipped(s, c.GetSkipped()); err != nil {
-			return nil, err
-		}
-		if err := t.skipDecided(s, c.GetSkipped()); err != nil {
-			return nil, err
-		}
-		s.Decided, s.Next = from, next
-	}
-	definition := definitionOf(given)
-	s.Rule, s.Zone, s.Start, s.End = definition.Rule, definition.Zone, definition.Start, definition.End
-	s.Overlap, s.Missed = definition.Overlap, definition.Missed
-	t.define(s, given)
-	return s, nil
-}
-
-func errOtherRevision(given, present uint64) error {
-	return fmt.Errorf("%w: the schedule has been changed: its revision is %d, and not %d", jobs.ErrConflict, present, given)
-}
-
-func slotTimes(c *v1.SaveScheduleCommand) (from, next time.Time, err error) {
-	if from, err = command.TimeFromProto("schedule from", c.GetFrom()); err != nil {
-		return from, next, err
-	}
-	next, err = command.TimeFromProto("schedule next", c.GetNext())
-	return from, next, err
-}
-
-// definitionOf is what a person says of a schedule, without the posting.
-func definitionOf(s *jobs.Schedule) jobs.Schedule {
-	return jobs.Schedule{
-		Board: s.Board, Name: s.Name, Rule: s.Rule, Zone: s.Zone, Overlap: s.Overlap, Missed: s.Missed, Start: s.Start, End: s.End,
-	}
-}
-
-func sameDefinition(a, b *jobs.Schedule) (bool, error) {
-	var encoded [2][]byte
-	for i, s := range []*jobs.Schedule{a, b} {
-		definition := definitionOf(s)
-		definition.Posting = s.Posting
-		var err error
-		if encoded[i], err = encode(nil, command.ScheduleToProto(&definition)); err != nil {
-			return false, err
-		}
-	}
-	return bytes.Equal(encoded[0], encoded[1]), nil
-}
-
-// define writes a new definition. Its number is the entry's index: no two
-// definitions of a schedule share one, since a leader has to have seen the one
-// that it replaces.
-func (t *txn) define(s *scheduleRecord, given *jobs.Schedule) {
-	s.Revision, s.UpdatedAt = t.Index, t.now
-	t.putMessage(tableTemplate, s.ID.UUID[:], nil, command.PostingToProto(&given.Posting))
-	t.putSchedule(s)
-}
-
-// deleteSchedule forgets a schedule with its records. Its jobs stay.
-func (t *txn) deleteSchedule(c *v1.DeleteScheduleCommand) error {
-	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
-	if err != nil {
-		return err
-	}
-	for _, key := range t.keys(tableScheduleJob, s.ID.UUID[:]) {
-		t.delete(tableJobSchedule, key[idSize:])
-	}
-	for _, tab := range []table{tableScheduleJob, tableSlot, tableSlotWaiting, tableTemplate, tableSchedule} {
-		t.deletePrefix(tab, s.ID.UUID[:])
-	}
-	t.delete(tableScheduleName, scheduleNameKey(s.Board, s.Name))
-	if !s.due.IsZero() {
-		t.delete(tableScheduleDue, scheduleDueKey(s.due, s.ID))
-	}
-	t.put(tableScheduleCount, scheduleCountKey, sequenceKey(t.scheduleCount()-1))
-	return nil
-}
-
-// pauseSchedule stops a schedule from posting.
-func (t *txn) pauseSchedule(c *v1.PauseScheduleCommand) error {
-	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
-	if err != nil {
-		return err
-	}
+// putSchedule writes a schedule, keeps its place among the due ones, and drops
+// the records that are too many.
+func (t *txn) putSchedule(s *scheduleRecord) {
+	t.trimRecords(s)
+	due := s.Next
 	if s.Pause != nil {
-		return nil
+		due = time.Time{}
 	}
-	s.Pause = &jobs.SchedulePause{By: c.GetBy(), Reason: c.GetReason(), At: t.now}
-	t.putSchedule(s)
-	return nil
-}
-
-// resumeSchedule ends a pause, and records the slots that it has covered.
-func (t *txn) resumeSchedule(c *v1.ResumeScheduleCommand) error {
-	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
-	if err != nil {
-		return err
-	}
-	if s.Pause == nil {
-		return nil
-	}
-	next, err := command.TimeFromProto("schedule next", c.GetNext())
-	switch {
-	case err != nil:
-		return err
-	case c.GetRevision() != s.Revision:
-		return fmt.Errorf("cannot resume schedule %s: %w", s.Name, errOtherRevision(c.GetRevision(), s.Revision))
-	}
-	if err := t.checkSkipped(s, c.GetSkipped()); err != nil {
-		return fmt.Errorf("cannot resume schedule %s: %w", s.Name, err)
-	}
-	if err := t.skipDecided(s, c.GetSkipped()); err != nil {
-		return err
-	}
-	s.Pause, s.Next = nil, next
-	t.putSchedule(s)
-	if s.Active == 0 && s.Waiting > 0 {
-		t.vacated = append(t.vacated, s.ID)
-	}
-	return nil
-}
-
-// checkSkipped checks slots that a change of the schedule skips.
-func (t *txn) checkSkipped(s *scheduleRecord, d *v1.SlotDecision) error {
-	if d == nil {
-		return nil
-	}
-	_, err := inOrder(s.Decided, []*v1.SlotDecision{d}, time.Time{})
-	return err
-}
-
-func (t *txn) skipDecided(s *scheduleRecord, d *v1.SlotDecision) error {
-	if d == nil {
-		return nil
-	}
-	decision, err := command.SlotDecisionFromProto(d)
-	if err != nil {
-		return err
-	}
-	return t.skipSlots(s, &decision, decision.Skip)
-}
-
-// inOrder reads decisions, and refuses those that are not each after the one
-// before, and the first after all that was decided.
-func inOrder(decided time.Time, messages []*v1.SlotDecision, next time.Time) ([]jobs.SlotDecision, error) {
-	decisions := make([]jobs.SlotDecision, 0, len(messages))
-	for _, message := range messages {
-		d, err := command.SlotDecisionFromProto(message)
-		switch {
-		case err != nil:
-			return nil, err
-		case !d.Slot.After(decided):
-			return nil, fmt.Errorf("%w: slot %s is not after %s, up to which all are decided", jobs.ErrConflict, jobs.SlotText(d.Slot), jobs.SlotText(decided))
-		case d.Through.Before(d.Slot), d.Skip == "" && !d.Through.Equal(d.Slot):
-			return nil, &logbook.InvalidError{Field: "slot through", Reason: "not that of one slot, and not after it either"}
+	if !due.Equal(s.due) {
+		if !s.due.IsZero() {
+			t.delete(tableScheduleDue, scheduleDueKey(s.due, s.ID))
 		}
-		decisions, decided = append(decisions, d), d.Through
-	}
-	if !next.IsZero() && !next.After(decided) {
-		return nil, &logbook.InvalidError{Field: "schedule next", Reason: "not after the slots that are decided"}
-	}
-	return decisions, nil
-}
-
-// fireSchedule decides slots whose time has come.
-func (t *txn) fireSchedule(c *v1.FireScheduleCommand) error {
-	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
-		return fmt.Errorf("cannot post slots: %w", err)
-	}
-	id, err := logbook.ParseID("schedule id", c.GetSchedule())
-	if err != nil {
-		return err
-	}
-	next, err := command.TimeFromProto("schedule next", c.GetNext())
-	if err != nil {
-		return err
-	}
-	s, err := t.schedule(jobs.ScheduleID{UUID: id})
-	switch {
-	case err != nil:
-		return err
-	case s == nil:
-		return fmt.Errorf("cannot post slots: schedule %s: %w", id, jobs.ErrNotFound)
-	case s.Pause != nil:
-		return fmt.Errorf("cannot post slots of schedule %s: %w: it is paused", s.Name, jobs.ErrConflict)
-	case c.GetRevision() != s.Revision:
-		return fmt.Errorf("cannot post slots of schedule %s: %w", s.Name, errOtherRevision(c.GetRevision(), s.Revision))
-	}
-	decisions, err := inOrder(s.Decided, c.GetDecisions(), next)
-	if err != nil {
-		return fmt.Errorf("cannot post slots of schedule %s: %w", s.Name, err)
-	}
-	for i := range decisions {
-		if s, err = t.decide(s, &decisions[i]); err != nil {
-			return err
+		if !due.IsZero() {
+			t.put(tableScheduleDue, scheduleDueKey(due, s.ID), nil)
 		}
+		s.due = due
 	}
-	s.Next = next
-	t.putSchedule(s)
-	return nil
+	message := command.ScheduleToProto(&s.Schedule)
+	message.Posting = nil
+	t.putMessage(tableSchedule, s.ID.UUID[:], nil, message)
 }
 
-// decide carries out one decision. The error is a fault.
-func (t *txn) decide(s *scheduleRecord, d *jobs.SlotDecision) (*scheduleRecord, error) {
-	s.Decided = d.Through
-	if d.Skip != "" {
-		return s, t.skipSlots(s, d, d.Skip)
+func (t *txn) scheduleCount() uint64 {
+	value := t.get(tableScheduleCount, scheduleCountKey)
+	if len(value) != sequenceSize {
+		return 0
 	}
-	record := &jobs.SlotRecord{Slot: d.Slot, Job: s.ID.SlotJob(d.Slot), Trigger: jobs.TriggerSchedule}
-	return t.place(s, record, s.Overlap)
-}
-
-// place posts a slot, lets it wait, or skips it, as the overlap policy says.
-// The error is a fault.
-func (t *txn) place(s *scheduleRecord, record *jobs.SlotRecord, overlap jobs.Overlap) (*scheduleRecord, error) {
-	if overlap == jobs.OverlapCancel && (s.Active > 0 || s.Waiting > 0) {
-		var err error
-		if s, err = t.clear(s); err != nil {
-			return s, err
-		}
-	}
-	free := s.Active == 0 && s.Waiting == 0
-	switch {
-	case free || overlap == jobs.OverlapAllow:
-		return s, t.postSlot(s, record)
-	case overlap == jobs.OverlapQueue || overlap == jobs.OverlapCancel:
-		return s, t.queueSlot(s, record)
-	}
-	return s, t.refuseSlot(s, record, "a job of the schedule is not finished")
-}
-
-// clear cancels what a schedule has under way, and skips what waits. Those
-// that nobody has claimed are finished at once.
-func (t *txn) clear(s *scheduleRecord) (*scheduleRecord, error) {
-	for _, key := range t.keys(tableSlotWaiting, s.ID.UUID[:]) {
-		if err := t.unwait(s, key, func(r *jobs.SlotRecord) {
-			refuse(s, r, "a later slot has taken its place")
-		}); err != nil {
-			return s, err
-		}
-	}
-	t.putSchedule(s)
-	for _, key := range t.keys(tableScheduleJob, s.ID.UUID[:]) {
-		sequence, err := sequenceAtEnd(key)
-		if err != nil {
-			return s, err
-		}
-		j, err := t.job(sequence)
-		if err != nil {
-			return s, err
-		}
-		before := t.writes
-		err = t.cancel(&v1.JobCommand{
-			Job: j.ID.String(), By: s.Name, Reason: "the next slot of its schedule has come", Revert: true,
-		})
-		// One that has come to its end, and waits to be consumed, is not to be
-		// cancelled: it will be finished soon.
-		if err != nil && (isFault(err) || t.writes != before) {
-			return s, corrupt("cannot cancel job %s: %w", j.ID, err)
-		}
-	}
-	return t.schedule(s.ID) // as the jobs that are finished have left it
-}
-
-// postSlot posts the job of a slot, and records that, or why it was refused.
-// The error is a fault.
-func (t *txn) postSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
-	reason, err := t.postJob(s, record)
-	if err != nil {
-		return err
-	}
-	if reason == "" {
-		return t.addRecord(s, record)
-	}
-	return t.refuseSlot(s, record, reason)
-}
-
-// refuseSlot records that a slot is not posted: for whoever has asked for it, or
-// with those on end that were refused for the same reason.
-func (t *txn) refuseSlot(s *scheduleRecord, record *jobs.SlotRecord, reason string) error {
-	if record.Trigger == jobs.TriggerSchedule {
-		return t.skipSlots(s, &jobs.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
-	}
-	refuse(s, record, reason)
-	return t.addRecord(s, record)
-}
-
-// refuse makes a record that of a slot which is not posted.
-func refuse(s *scheduleRecord, record *jobs.SlotRecord, reason string) {
-	record.State, record.Job, record.Reason = jobs.SlotSkipped, jobs.JobID{}, reason
-	s.Skipped++
-}
-
-// postJob posts the job of a slot. It answers with the reason of a refusal; the
-// error is a fault.
-func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal string, err error) {
-	if s.Active >= jobs.MaxScheduleJobs {
-		return fmt.Sprintf("%d jobs of the schedule are not finished", s.Active), nil
-	}
-	template, err := t.template(s.ID)
-	if err != nil {
-		return "", err
-	}
-	whole := s.Schedule
-	whole.Posting = template
-	posting := whole.Expand(record.Job, record.Slot)
-	before := t.writes
-	posted, err := t.postOne(command.PostingToProto(&posting))
-	switch {
-	case err != nil && (isFault(err) || t.writes != before):
-		return "", corrupt("cannot post job %s: %w", record.Job, err)
-	case err != nil:
-		return refusalOf(record.Job, err), nil
-	case posted.job != record.Job.String():
-		return "job " + posted.job + " has the key of the posting", nil
-	}
-	record.State, record.At = jobs.SlotPosted, t.now
-	s.Posted++
-	if !posted.existed {
-		s.Active++
-		t.put(tableScheduleJob, scheduleKey(s.ID, t.Sequence), nil)
-		t.put(tableJobSchedule, sequenceKey(t.Sequence), s.ID.UUID[:])
-	}
-	return "", nil
-}
-
-// refusalOf is why a board does not take a job, without its id, which every slot
-// has another of, and as short as the reasons of people.
-func refusalOf(job jobs.JobID, err error) string {
-	reason := strings.TrimPrefix(err.Error(), "cannot post job "+job.String()+": ")
-	return strings.ToValidUTF8(reason[:min(len(reason), jobs.MaxReason)], "") // what is stored must be text
-}
-
-// queueSlot lets a slot wait until all before it are finished.
-func (t *txn) queueSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
-	if s.Waiting >= jobs.MaxWaitingSlots {
-		return t.refuseSlot(s, record, fmt.Sprintf("%d slots wait already", s.Waiting))
-	}
-	record.State = jobs.SlotWaiting
-	if err := t.addRecord(s, record); err != nil {
-		return err
-	}
-	s.Waiting++
-	t.put(tableSlotWaiting, scheduleKey(s.ID, record.Number), nil)
-	return nil
-}
-
-// skipSlots records slots that are not posted. Where the record before says the
-// same of the slots before, that one is made longer: a job that takes hours
-// must not fill the history of a schedule of seconds.
-func (t *txn) skipSlots(s *scheduleRecord, d *jobs.SlotDecision, reason string) error {
-	s.Skipped += d.Count
-	s.Decided = later(s.Decided, d.Through)
-	last, err := t.lastRecord(s.ID)
-	if err != nil {
-		return err
-	}
-	fresh := jobs.SlotRecord{Slot: d.Slot, State: jobs.SlotSkipped, Reason: reason, Trigger: jobs.TriggerSchedule, At: t.now}
-	if d.Count > 1 {
-		fresh.Through, fresh.Count = d.Through, d.Count
-	}
-	if last == nil || last.State != jobs.SlotSkipped || last.Reason != reason || last.Trigger != jobs.TriggerSchedule || !last.Slot.Before(d.Slot) {
-		return t.addRecord(s, &fresh)
-	}
-	last.Through, last.Count, last.At = d.Through, last.Slots()+d.Count, t.now
-	t.putRecord(s, last)
-	return nil
-}
-
-// postWaiting posts the next waiting slots of the schedules whose last
-// unfinished job the command has finished. The error is a fault.
-func (t *txn) postWaiting() error {
-	vacated := t.vacated
-	t.vacated = nil
-	for _, id := range vacated {
-		s, err := t.schedule(id)
-		if err != nil {
-			return err
-		}
-		if s == nil || s.Pause != nil {
-			continue
-		}
-		for s.Active == 0 && s.Waiting > 0 {
-			if err := t.postNextWaiting(s); err != nil {
-				return err
-			}
-		}
-		t.putSchedule(s)
-	}
-	return nil
-}
-
-func (t *txn) postNextWaiting(s *scheduleRecord) error {
-	key, _ := t.cursor(tableSlotWaiting).Seek(s.ID.UUID[:])
-	if !bytes.HasPrefix(key, s.ID.UUID[:]) {
-		return corrupt("schedule %s has %d waiting slots, and none is found", s.ID, s.Waiting)
-	}
-	var fault error
-	err := t.unwait(s, bytes.Clone(key), func(r *jobs.SlotRecord) {
-		var refusal string
-		if refusal, fault = t.postJob(s, r); refusal != "" {
-			refuse(s, r, refusal)
-		}
-	})
-	return errors.Join(err, fault)
-}
-
-// unwait takes a slot out of those that wait, and changes its record.
-func (t *txn) unwait(s *scheduleRecord, key []byte, change func(*jobs.SlotRecord)) error {
-	value := t.get(tableSlot, key)
-	if value == nil {
-		return corrupt("a slot of schedule %s waits, and has no record", s.ID)
-	}
-	record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
-	if err != nil {
-		return err
-	}
-	t.delete(tableSlotWaiting, key)
-	s.Waiting--
-	record.At = t.now
-	change(&record)
-	t.putRecord(s, &record)
-	return nil
+	return binary.BigEndian.Uint64(value)
 }
 
 // leaveSchedule takes a finished job out of those of its schedule, if it has
@@ -564,39 +85,238 @@ func (t *txn) keepFault(err error) {
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
+// schedule reads a schedule without its posting; nil if there is none.
+func (v *view) schedule(id jobs.ScheduleID) (*scheduleRecord, error) {
+	value := v.get(tableSchedule, id.UUID[:])
+	if value == nil {
+		return nil, nil
 	}
-	return a
-}
-
-// putSchedule writes a schedule, keeps its place among the due ones, and drops
-// the records that are too many.
-func (t *txn) putSchedule(s *scheduleRecord) {
-	t.trimRecords(s)
-	due := s.Next
+	s, err := decode(value, &v1.Schedule{}, command.ScheduleFromProto)
+	if err != nil {
+		return nil, err
+	}
+	record := &scheduleRecord{Schedule: s, due: s.Next}
 	if s.Pause != nil {
-		due = time.Time{}
+		record.due = time.Time{}
 	}
-	if !due.Equal(s.due) {
-		if !s.due.IsZero() {
-			t.delete(tableScheduleDue, scheduleDueKey(s.due, s.ID))
-		}
-		if !due.IsZero() {
-			t.put(tableScheduleDue, scheduleDueKey(due, s.ID), nil)
-		}
-		s.due = due
-	}
-	message := command.ScheduleToProto(&s.Schedule)
-	message.Posting = nil
-	t.putMessage(tableSchedule, s.ID.UUID[:], nil, message)
+	return record, nil
 }
 
-func (t *txn) scheduleCount() uint64 {
-	value := t.get(tableScheduleCount, scheduleCountKey)
-	if len(value) != sequenceSize {
-		return 0
+// scheduleByName reads a schedule without its posting; nil if there is none.
+func (v *view) scheduleByName(name jobs.ScheduleName) (*scheduleRecord, error) {
+	if name.Board == "" {
+		name.Board = jobs.DefaultBoard
 	}
-	return binary.BigEndian.Uint64(value)
+	if len(name.Board) > maxKeyName {
+		return nil, nil
+	}
+	value := v.get(tableScheduleName, scheduleNameKey(name.Board, name.Name))
+	if value == nil {
+		return nil, nil
+	}
+	id, err := uuid.FromBytes(value)
+	if err != nil {
+		return nil, corrupt("schedule %s of board %s has no id: %w", name.Name, name.Board, err)
+	}
+	s, err := v.schedule(jobs.ScheduleID{UUID: id})
+	if err == nil && s == nil {
+		return nil, corrupt("schedule %s of board %s is not stored", name.Name, name.Board)
+	}
+	return s, err
+}
+
+// existingSchedule reads a schedule that somebody asks for. ErrNotFound.
+func (v *view) existingSchedule(board, name string) (*scheduleRecord, error) {
+	s, err := v.scheduleByName(jobs.ScheduleName{Board: board, Name: name})
+	if err == nil && s == nil {
+		return nil, fmt.Errorf("schedule %q: %w", name, jobs.ErrNotFound)
+	}
+	return s, err
+}
+
+// template reads the posting of a schedule.
+func (v *view) template(id jobs.ScheduleID) (jobs.Posting, error) {
+	value := v.get(tableTemplate, id.UUID[:])
+	if value == nil {
+		return jobs.Posting{}, corrupt("schedule %s has no posting", id)
+	}
+	return decode(value, &v1.Posting{}, command.PostingFromProto)
+}
+
+// addRecord writes a new record. What is too many then is dropped when the
+// schedule is written.
+func (t *txn) addRecord(s *scheduleRecord, record *jobs.SlotRecord) error {
+	last, err := t.lastRecord(s.ID)
+	if err != nil {
+		return err
+	}
+	record.Number = 1
+	if last != nil {
+		record.Number = last.Number + 1
+	}
+	if record.At.IsZero() {
+		record.At = t.now
+	}
+	t.putRecord(s, record)
+	s.Records++
+	return nil
+}
+
+// trimRecords drops the oldest records over the bound, but none that waits.
+func (t *txn) trimRecords(s *scheduleRecord) {
+	over := s.Records - jobs.MaxSlotRecords - s.Waiting
+	if over <= 0 {
+		return
+	}
+	var drop [][]byte
+	err := t.scan(tableSlot, s.ID.UUID[:], func(key, _ []byte) (bool, error) {
+		if t.get(tableSlotWaiting, key) == nil {
+			drop = append(drop, bytes.Clone(key))
+		}
+		return len(drop) < over, nil
+	})
+	if err != nil {
+		t.keepFault(err)
+	}
+	for _, key := range drop {
+		t.delete(tableSlot, key)
+	}
+	s.Records -= len(drop)
+}
+
+func (t *txn) putRecord(s *scheduleRecord, record *jobs.SlotRecord) {
+	t.putMessage(tableSlot, scheduleKey(s.ID, record.Number), nil, command.SlotRecordToProto(record))
+}
+
+// lastRecord is the latest record of a schedule; nil if there is none.
+func (v *view) lastRecord(id jobs.ScheduleID) (*jobs.SlotRecord, error) {
+	records, err := v.latestRecords(id, 1)
+	if err != nil || len(records) == 0 {
+		return nil, err
+	}
+	return &records[0], nil
+}
+
+// latestRecords reads records, the latest first; fewer where they are long.
+func (v *view) latestRecords(id jobs.ScheduleID, most int) ([]jobs.SlotRecord, error) {
+	cursor := v.cursor(tableSlot)
+	before := cursor.Prev
+	if key, _ := cursor.Seek(scheduleKey(id, math.MaxUint64)); key == nil { // no record has that number
+		before = cursor.Last
+	}
+	var records []jobs.SlotRecord
+	size := 0
+	key, value := before()
+	for ; bytes.HasPrefix(key, id.UUID[:]) && len(records) < most && size < maxPageBytes; key, value = cursor.Prev() {
+		size += len(value)
+		record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, record)
+	}
+	return records, nil
+}
+
+func (v *view) nextSlot() (time.Time, error) {
+	key, _ := v.cursor(tableScheduleDue).First()
+	if key == nil {
+		return time.Time{}, nil
+	}
+	return timeOfKey(key)
+}
+
+// Schedule reads a schedule with its posting, and its latest records, the
+// latest first. ErrNotFound.
+func (m *Machine) Schedule(name jobs.ScheduleName, records int) (jobs.Schedule, []jobs.SlotRecord, error) {
+	var s jobs.Schedule
+	var latest []jobs.SlotRecord
+	err := m.read(func(v *view) error {
+		found, err := v.existingSchedule(name.Board, name.Name)
+		if err != nil {
+			return err
+		}
+		s = found.Schedule
+		if s.Posting, err = v.template(s.ID); err != nil {
+			return err
+		}
+		latest, err = v.latestRecords(s.ID, records)
+		return err
+	})
+	return s, latest, err
+}
+
+// Schedules reads a page of schedules without their postings, board by board,
+// and those of a board by name; fewer where they are long, and none only if none
+// follow. A shorter name of a board comes first.
+func (m *Machine) Schedules(query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
+	limit := pageSize(query.Limit)
+	var prefix, after []byte
+	if query.Board != "" {
+		if len(query.Board) > maxKeyName {
+			return nil, nil
+		}
+		prefix = boardKey(query.Board)
+	}
+	if query.After != (jobs.ScheduleName{}) {
+		after = scheduleNameKey(query.After.Board, query.After.Name)
+	}
+	var schedules []jobs.Schedule
+	err := m.read(func(v *view) error {
+		cursor := v.cursor(tableScheduleName)
+		start := prefix
+		if bytes.Compare(after, start) > 0 {
+			start = after
+		}
+		size := 0
+		for key, value := cursor.Seek(start); bytes.HasPrefix(key, prefix) && key != nil && len(schedules) < limit; key, value = cursor.Next() {
+			if bytes.Equal(key, after) {
+				continue
+			}
+			if size >= maxPageBytes {
+				return nil
+			}
+			size += len(v.get(tableSchedule, value))
+			id, err := uuid.FromBytes(value)
+			if err != nil {
+				return corrupt("a schedule has no id: %w", err)
+			}
+			s, err := v.schedule(jobs.ScheduleID{UUID: id})
+			if err != nil {
+				return err
+			}
+			schedules = append(schedules, s.Schedule)
+		}
+		return nil
+	})
+	return schedules, err
+}
+
+// DueSchedules reads the schedules whose next slot is not after a moment,
+// without their postings, earliest first.
+func (m *Machine) DueSchedules(now time.Time, most int) ([]jobs.Schedule, error) {
+	var due []jobs.Schedule
+	err := m.read(func(v *view) error {
+		cursor := v.cursor(tableScheduleDue)
+		for key, _ := cursor.First(); key != nil && len(due) < most; key, _ = cursor.Next() {
+			at, err := timeOfKey(key)
+			if err != nil || at.After(now) {
+				return err
+			}
+			id, err := uuid.FromBytes(key[dueTimeSize:])
+			if err != nil {
+				return corrupt("a schedule is due without its id: %w", err)
+			}
+			s, err := v.schedule(jobs.ScheduleID{UUID: id})
+			switch {
+			case err != nil:
+				return err
+			case s == nil:
+				return corrupt("schedule %s is due and not stored", id)
+			}
+			due = append(due, s.Schedule)
+		}
+		return nil
+	})
+	return due, err
 }

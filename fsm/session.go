@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"time"
 
@@ -164,16 +163,6 @@ func (t *txn) crash(j *jobRecord, how lapse) error {
 	return t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: how.reason})
 }
 
-// after is a time from now on. One beyond those that package command reads
-// back would be stored, and then be taken for corruption.
-func (t *txn) after(delay time.Duration) time.Time {
-	due := t.now.Add(delay)
-	if latest := time.Unix(0, math.MaxInt64).UTC(); due.After(latest) {
-		due = latest
-	}
-	return due
-}
-
 // endingSession reads a session that is to end, and the jobs that it holds, in
 // the order of their claims.
 func (t *txn) endingSession(text string) (jobs.Session, []*jobRecord, error) {
@@ -262,27 +251,4 @@ func (t *txn) register(c *v1.RegisterCommand) error {
 	t.put(tablePresence, presenceKey(session.ID, key), nil)
 	t.record(jobs.Event{Kind: jobs.EventRegistered, Session: session.ID, Owner: session.Name, EntityKind: entity.Kind, Entity: entity.Name})
 	return nil
-}
-
-// findSession reads an open session, if there is one.
-func (v *view) findSession(id jobs.SessionID) (session jobs.Session, found bool, err error) {
-	value := v.get(tableSession, id.UUID[:])
-	if value == nil {
-		return jobs.Session{}, false, nil
-	}
-	session, err = decode(value, &v1.Session{}, command.SessionFromProto)
-	return session, err == nil, err
-}
-
-// openedSession reads the session that a command names. ErrSessionExpired.
-func (v *view) openedSession(text string) (jobs.Session, error) {
-	id, err := jobs.ParseSessionID(text)
-	if err != nil {
-		return jobs.Session{}, err
-	}
-	session, found, err := v.findSession(id)
-	if err == nil && !found {
-		err = fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
-	}
-	return session, err
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/fsm/tables"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 // view is the tables in one state, to be read.
@@ -69,4 +71,39 @@ func decode[M proto.Message, T any](value []byte, message M, convert func(M) (T,
 		return none, corrupt("cannot read a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err)
 	}
 	return converted, nil
+}
+
+// maxKnownHeads bounds the memory for boards; jobs.MaxKeptBoards may be stored.
+const maxKnownHeads = 1_024
+
+// heads are the stored boards that have been looked at, by name, as they are
+// after the last command. Each posting looks at its board several times, and to
+// decode it again each time was a quarter of what applying a posting costs. Only
+// the machine's writers have them; what they hold must not be changed.
+type heads map[string]*jobs.BoardStatus
+
+func (h heads) keep(board jobs.BoardStatus) {
+	if len(h) >= maxKnownHeads {
+		clear(h)
+	}
+	h[board.Name] = &board
+}
+
+// maxExamined bounds the jobs that one page of a listing looks at: a rare kind
+// among millions of jobs must not hold a read open for seconds, since that
+// keeps the database from reusing its pages.
+const maxExamined = 20_000
+
+// maxPageBytes is where a page ends, as stored: failures, reasons and the steps
+// of an event may be long, and a page must fit into an answer.
+const maxPageBytes = 1 << 20
+
+// Unbounded, as a number of bytes, is no bound.
+const Unbounded = -1
+
+func pageSize(limit int) int {
+	if limit <= 0 || limit > logbook.MaxPage {
+		return logbook.MaxPage
+	}
+	return limit
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"container/heap"
+	"encoding/binary"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -12,6 +14,11 @@ import (
 	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 )
+
+// Claim order: higher priority first, then jobs that were put to the front, the last of
+// them first, then the order of posting. A board that ages its jobs counts the time that
+// they have waited as priority (ageing.go). The order of a queue is that of its keys,
+// which appendOrder writes; firstClaimable merges the queues that a request names.
 
 // maxGrantedBytes bounds what one request takes, as stored, so that its answer
 // fits into one message: jobs that were claimed by an answer which cannot be
@@ -332,4 +339,79 @@ func (h *queueHeads) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last
+}
+
+// queueKey is how the keys of a queue begin. Jobs that want labels have a table of
+// their own, so that those who offer none never come by them.
+func queueKey(queue Queue) (table, []byte) { return appendQueue(nil, queue) }
+
+func appendQueue(key []byte, queue Queue) (table, []byte) {
+	key = appendName(appendName(key, queue.Board), queue.Kind)
+	if queue.Labels == "" {
+		return tableClaimable, key
+	}
+	return tableLabelled, appendName(key, queue.Labels)
+}
+
+func queueOf(j *jobFacts) Queue { return Queue{j.Board, j.Kind, labelText(j.Labels)} }
+
+// labelText is one text for a set of labels, which are stored in their order.
+// Names hold no line ends.
+func labelText(labels []string) string { return strings.Join(labels, labelEnd) }
+
+const labelEnd = "\n"
+
+// claimableKey is the place of a claimable job in its queue.
+func claimableKey(job *jobFacts) (table, []byte) {
+	queue := queueOf(job)
+	where, key := appendQueue(make([]byte, 0, len(queue.Board)+len(queue.Kind)+len(queue.Labels)+orderRoom), queue)
+	return where, appendOrder(key, job)
+}
+
+// lineKey is the place of a claimable job among those of all kinds of its board
+// that want the same labels.
+func lineKey(job *jobFacts) (table, []byte) {
+	labels := labelText(job.Labels)
+	key := appendName(make([]byte, 0, len(job.Board)+len(labels)+orderRoom), job.Board)
+	if labels == "" {
+		return tableLine, appendOrder(key, job)
+	}
+	return tableLabelledLine, appendOrder(appendName(key, labels), job)
+}
+
+// orderRoom is what keys of claimable jobs take beside names: the lengths of
+// three, and all that can stand behind them.
+const orderRoom = 3 + prioritySize + 3*sequenceSize
+
+// appendOrder puts higher ranks first, which are priorities where nothing ages,
+// and earlier postings first among those of one rank. A zero where no sequence is
+// stands for the front of a rank: behind it, what was put there last comes first.
+func appendOrder(key []byte, job *jobFacts) []byte {
+	key = appendPriority(key, job.rank())
+	if job.Front != 0 {
+		key = append(append(key, sequenceKey(0)...), sequenceKey(^job.Front)...)
+	}
+	return binary.BigEndian.AppendUint64(key, job.Sequence)
+}
+
+// appendPriority inverts the order of priorities: adding the sign bit makes
+// signed numbers sort as unsigned ones, and the complement turns them around.
+func appendPriority(key []byte, priority jobs.Priority) []byte {
+	return binary.BigEndian.AppendUint32(key, ^(uint32(priority) ^ 1<<31))
+}
+
+// rank orders the claimable jobs of a board. At the ends of what a priority can
+// be, steps count no more.
+func (j *jobFacts) rank() jobs.Priority {
+	rank := int64(j.Priority)
+	if j.lag != nil {
+		rank -= *j.lag
+	}
+	return jobs.Priority(min(max(rank, math.MinInt32), math.MaxInt32))
+}
+
+// counts is what a job counts for on a board that has raised the first ones so
+// often, by its place in the order of a queue: see claimableKey.
+func counts(order []byte, raised int64) int64 {
+	return int64(int32(^binary.BigEndian.Uint32(order)^1<<31)) + raised
 }

@@ -1,0 +1,529 @@
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// The state machine reads no rule and no zone: nodes may have different zone
+// data. It takes the slots that a leader has worked out, checks that they come
+// after the last one, and writes the record of a slot and its job as one.
+
+// saveSchedule makes a schedule, or replaces it.
+func (t *txn) saveSchedule(c *v1.SaveScheduleCommand) (*v1.Result, error) {
+	given, err := command.ScheduleFromProto(c.GetSchedule())
+	if err != nil {
+		return nil, err
+	}
+	if given.Board == "" {
+		given.Board = jobs.DefaultBoard
+	}
+	known, err := t.scheduleByName(jobs.ScheduleName{Board: given.Board, Name: given.Name})
+	if err != nil {
+		return nil, err
+	}
+	var s *scheduleRecord
+	if known == nil {
+		s, err = t.newSchedule(&given, c)
+	} else {
+		s, err = t.changedSchedule(known, &given, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot save schedule %s of board %s: %w", given.Name, given.Board, err)
+	}
+	return &v1.Result{Kind: &v1.Result_Schedule{Schedule: &v1.ScheduleResult{Schedule: command.ScheduleToProto(&s.Schedule)}}}, nil
+}
+
+func (t *txn) newSchedule(given *jobs.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
+	from, next, err := slotTimes(c)
+	if err != nil {
+		return nil, err
+	}
+	count := t.scheduleCount()
+	switch {
+	case c.GetRevision() != 0:
+		return nil, errOtherRevision(c.GetRevision(), 0)
+	case given.ID.IsZero():
+		return nil, &logbook.InvalidError{Field: "schedule id", Reason: "unset"}
+	case t.get(tableSchedule, given.ID.UUID[:]) != nil:
+		return nil, fmt.Errorf("%w: its id is that of another schedule", jobs.ErrConflict)
+	case count >= jobs.MaxSchedules:
+		return nil, &logbook.LimitError{Field: "schedules", Limit: jobs.MaxSchedules, Size: int64(count) + 1, Unit: "schedules"}
+	case max(len(given.Board), len(given.Name)) > maxKeyName:
+		return nil, &logbook.LimitError{
+			Field: "schedule board or name", Limit: maxKeyName, Size: int64(max(len(given.Board), len(given.Name))), Unit: "bytes",
+		}
+	}
+	s := &scheduleRecord{Schedule: definitionOf(given)}
+	s.ID, s.CreatedAt, s.Decided, s.Next = given.ID, t.now, from, next
+	t.put(tableScheduleCount, scheduleCountKey, sequenceKey(count+1))
+	t.put(tableScheduleName, scheduleNameKey(s.Board, s.Name), s.ID.UUID[:])
+	t.define(s, given)
+	return s, nil
+}
+
+// changedSchedule gives a schedule another definition. Its slots go on from
+// where they are unless the rule is another one: then the new one counts from
+// the time of the change on, and what the old one had yet to decide is skipped.
+func (t *txn) changedSchedule(s *scheduleRecord, given *jobs.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
+	from, next, err := slotTimes(c)
+	if err != nil {
+		return nil, err
+	}
+	template, err := t.template(s.ID)
+	if err != nil {
+		return nil, err
+	}
+	before := s.Schedule
+	before.Posting = template
+	same, err := sameDefinition(&before, given)
+	switch {
+	case err != nil:
+		return nil, err
+	case same:
+		return s, nil
+	case c.GetRevision() != s.Revision:
+		return nil, errOtherRevision(c.GetRevision(), s.Revision)
+	}
+	otherTimes := !given.SameTimes(&before)
+	if otherTimes {
+		if from.Before(s.Decided) {
+			return nil, fmt.Errorf("%w: its slots are decided up to %s", jobs.ErrConflict, jobs.SlotText(s.Decided))
+		}
+		if err := t.checkSkipped(s, c.GetSkipped()); err != nil {
+			return nil, err
+		}
+		if err := t.skipDecided(s, c.GetSkipped()); err != nil {
+			return nil, err
+		}
+		s.Decided, s.Next = from, next
+	}
+	definition := definitionOf(given)
+	s.Rule, s.Zone, s.Start, s.End = definition.Rule, definition.Zone, definition.Start, definition.End
+	s.Overlap, s.Missed = definition.Overlap, definition.Missed
+	t.define(s, given)
+	return s, nil
+}
+
+func errOtherRevision(given, present uint64) error {
+	return fmt.Errorf("%w: the schedule has been changed: its revision is %d, and not %d", jobs.ErrConflict, present, given)
+}
+
+func slotTimes(c *v1.SaveScheduleCommand) (from, next time.Time, err error) {
+	if from, err = command.TimeFromProto("schedule from", c.GetFrom()); err != nil {
+		return from, next, err
+	}
+	next, err = command.TimeFromProto("schedule next", c.GetNext())
+	return from, next, err
+}
+
+// definitionOf is what a person says of a schedule, without the posting.
+func definitionOf(s *jobs.Schedule) jobs.Schedule {
+	return jobs.Schedule{
+		Board: s.Board, Name: s.Name, Rule: s.Rule, Zone: s.Zone, Overlap: s.Overlap, Missed: s.Missed, Start: s.Start, End: s.End,
+	}
+}
+
+func sameDefinition(a, b *jobs.Schedule) (bool, error) {
+	var encoded [2][]byte
+	for i, s := range []*jobs.Schedule{a, b} {
+		definition := definitionOf(s)
+		definition.Posting = s.Posting
+		var err error
+		if encoded[i], err = encode(nil, command.ScheduleToProto(&definition)); err != nil {
+			return false, err
+		}
+	}
+	return bytes.Equal(encoded[0], encoded[1]), nil
+}
+
+// define writes a new definition. Its number is the entry's index: no two
+// definitions of a schedule share one, since a leader has to have seen the one
+// that it replaces.
+func (t *txn) define(s *scheduleRecord, given *jobs.Schedule) {
+	s.Revision, s.UpdatedAt = t.Index, t.now
+	t.putMessage(tableTemplate, s.ID.UUID[:], nil, command.PostingToProto(&given.Posting))
+	t.putSchedule(s)
+}
+
+// deleteSchedule forgets a schedule with its records. Its jobs stay.
+func (t *txn) deleteSchedule(c *v1.DeleteScheduleCommand) error {
+	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
+	if err != nil {
+		return err
+	}
+	for _, key := range t.keys(tableScheduleJob, s.ID.UUID[:]) {
+		t.delete(tableJobSchedule, key[idSize:])
+	}
+	for _, tab := range []table{tableScheduleJob, tableSlot, tableSlotWaiting, tableTemplate, tableSchedule} {
+		t.deletePrefix(tab, s.ID.UUID[:])
+	}
+	t.delete(tableScheduleName, scheduleNameKey(s.Board, s.Name))
+	if !s.due.IsZero() {
+		t.delete(tableScheduleDue, scheduleDueKey(s.due, s.ID))
+	}
+	t.put(tableScheduleCount, scheduleCountKey, sequenceKey(t.scheduleCount()-1))
+	return nil
+}
+
+// pauseSchedule stops a schedule from posting.
+func (t *txn) pauseSchedule(c *v1.PauseScheduleCommand) error {
+	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
+	if err != nil {
+		return err
+	}
+	if s.Pause != nil {
+		return nil
+	}
+	s.Pause = &jobs.SchedulePause{By: c.GetBy(), Reason: c.GetReason(), At: t.now}
+	t.putSchedule(s)
+	return nil
+}
+
+// resumeSchedule ends a pause, and records the slots that it has covered.
+func (t *txn) resumeSchedule(c *v1.ResumeScheduleCommand) error {
+	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
+	if err != nil {
+		return err
+	}
+	if s.Pause == nil {
+		return nil
+	}
+	next, err := command.TimeFromProto("schedule next", c.GetNext())
+	switch {
+	case err != nil:
+		return err
+	case c.GetRevision() != s.Revision:
+		return fmt.Errorf("cannot resume schedule %s: %w", s.Name, errOtherRevision(c.GetRevision(), s.Revision))
+	}
+	if err := t.checkSkipped(s, c.GetSkipped()); err != nil {
+		return fmt.Errorf("cannot resume schedule %s: %w", s.Name, err)
+	}
+	if err := t.skipDecided(s, c.GetSkipped()); err != nil {
+		return err
+	}
+	s.Pause, s.Next = nil, next
+	t.putSchedule(s)
+	if s.Active == 0 && s.Waiting > 0 {
+		t.vacated = append(t.vacated, s.ID)
+	}
+	return nil
+}
+
+// checkSkipped checks slots that a change of the schedule skips.
+func (t *txn) checkSkipped(s *scheduleRecord, d *v1.SlotDecision) error {
+	if d == nil {
+		return nil
+	}
+	_, err := inOrder(s.Decided, []*v1.SlotDecision{d}, time.Time{})
+	return err
+}
+
+func (t *txn) skipDecided(s *scheduleRecord, d *v1.SlotDecision) error {
+	if d == nil {
+		return nil
+	}
+	decision, err := command.SlotDecisionFromProto(d)
+	if err != nil {
+		return err
+	}
+	return t.skipSlots(s, &decision, decision.Skip)
+}
+
+// inOrder reads decisions, and refuses those that are not each after the one
+// before, and the first after all that was decided.
+func inOrder(decided time.Time, messages []*v1.SlotDecision, next time.Time) ([]jobs.SlotDecision, error) {
+	decisions := make([]jobs.SlotDecision, 0, len(messages))
+	for _, message := range messages {
+		d, err := command.SlotDecisionFromProto(message)
+		switch {
+		case err != nil:
+			return nil, err
+		case !d.Slot.After(decided):
+			return nil, fmt.Errorf("%w: slot %s is not after %s, up to which all are decided", jobs.ErrConflict, jobs.SlotText(d.Slot), jobs.SlotText(decided))
+		case d.Through.Before(d.Slot), d.Skip == "" && !d.Through.Equal(d.Slot):
+			return nil, &logbook.InvalidError{Field: "slot through", Reason: "not that of one slot, and not after it either"}
+		}
+		decisions, decided = append(decisions, d), d.Through
+	}
+	if !next.IsZero() && !next.After(decided) {
+		return nil, &logbook.InvalidError{Field: "schedule next", Reason: "not after the slots that are decided"}
+	}
+	return decisions, nil
+}
+
+// fireSchedule decides slots whose time has come.
+func (t *txn) fireSchedule(c *v1.FireScheduleCommand) error {
+	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
+		return fmt.Errorf("cannot post slots: %w", err)
+	}
+	id, err := logbook.ParseID("schedule id", c.GetSchedule())
+	if err != nil {
+		return err
+	}
+	next, err := command.TimeFromProto("schedule next", c.GetNext())
+	if err != nil {
+		return err
+	}
+	s, err := t.schedule(jobs.ScheduleID{UUID: id})
+	switch {
+	case err != nil:
+		return err
+	case s == nil:
+		return fmt.Errorf("cannot post slots: schedule %s: %w", id, jobs.ErrNotFound)
+	case s.Pause != nil:
+		return fmt.Errorf("cannot post slots of schedule %s: %w: it is paused", s.Name, jobs.ErrConflict)
+	case c.GetRevision() != s.Revision:
+		return fmt.Errorf("cannot post slots of schedule %s: %w", s.Name, errOtherRevision(c.GetRevision(), s.Revision))
+	}
+	decisions, err := inOrder(s.Decided, c.GetDecisions(), next)
+	if err != nil {
+		return fmt.Errorf("cannot post slots of schedule %s: %w", s.Name, err)
+	}
+	for i := range decisions {
+		if s, err = t.decide(s, &decisions[i]); err != nil {
+			return err
+		}
+	}
+	s.Next = next
+	t.putSchedule(s)
+	return nil
+}
+
+// decide carries out one decision. The error is a fault.
+func (t *txn) decide(s *scheduleRecord, d *jobs.SlotDecision) (*scheduleRecord, error) {
+	s.Decided = d.Through
+	if d.Skip != "" {
+		return s, t.skipSlots(s, d, d.Skip)
+	}
+	record := &jobs.SlotRecord{Slot: d.Slot, Job: s.ID.SlotJob(d.Slot), Trigger: jobs.TriggerSchedule}
+	return t.place(s, record, s.Overlap)
+}
+
+// place posts a slot, lets it wait, or skips it, as the overlap policy says.
+// The error is a fault.
+func (t *txn) place(s *scheduleRecord, record *jobs.SlotRecord, overlap jobs.Overlap) (*scheduleRecord, error) {
+	if overlap == jobs.OverlapCancel && (s.Active > 0 || s.Waiting > 0) {
+		var err error
+		if s, err = t.clear(s); err != nil {
+			return s, err
+		}
+	}
+	free := s.Active == 0 && s.Waiting == 0
+	switch {
+	case free || overlap == jobs.OverlapAllow:
+		return s, t.postSlot(s, record)
+	case overlap == jobs.OverlapQueue || overlap == jobs.OverlapCancel:
+		return s, t.queueSlot(s, record)
+	}
+	return s, t.refuseSlot(s, record, "a job of the schedule is not finished")
+}
+
+// clear cancels what a schedule has under way, and skips what waits. Those
+// that nobody has claimed are finished at once.
+func (t *txn) clear(s *scheduleRecord) (*scheduleRecord, error) {
+	for _, key := range t.keys(tableSlotWaiting, s.ID.UUID[:]) {
+		if err := t.unwait(s, key, func(r *jobs.SlotRecord) {
+			refuse(s, r, "a later slot has taken its place")
+		}); err != nil {
+			return s, err
+		}
+	}
+	t.putSchedule(s)
+	for _, key := range t.keys(tableScheduleJob, s.ID.UUID[:]) {
+		sequence, err := sequenceAtEnd(key)
+		if err != nil {
+			return s, err
+		}
+		j, err := t.job(sequence)
+		if err != nil {
+			return s, err
+		}
+		before := t.writes
+		err = t.cancel(&v1.JobCommand{
+			Job: j.ID.String(), By: s.Name, Reason: "the next slot of its schedule has come", Revert: true,
+		})
+		// One that has come to its end, and waits to be consumed, is not to be
+		// cancelled: it will be finished soon.
+		if err != nil && (isFault(err) || t.writes != before) {
+			return s, corrupt("cannot cancel job %s: %w", j.ID, err)
+		}
+	}
+	return t.schedule(s.ID) // as the jobs that are finished have left it
+}
+
+// postSlot posts the job of a slot, and records that, or why it was refused.
+// The error is a fault.
+func (t *txn) postSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
+	reason, err := t.postJob(s, record)
+	if err != nil {
+		return err
+	}
+	if reason == "" {
+		return t.addRecord(s, record)
+	}
+	return t.refuseSlot(s, record, reason)
+}
+
+// refuseSlot records that a slot is not posted: for whoever has asked for it, or
+// with those on end that were refused for the same reason.
+func (t *txn) refuseSlot(s *scheduleRecord, record *jobs.SlotRecord, reason string) error {
+	if record.Trigger == jobs.TriggerSchedule {
+		return t.skipSlots(s, &jobs.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
+	}
+	refuse(s, record, reason)
+	return t.addRecord(s, record)
+}
+
+// refuse makes a record that of a slot which is not posted.
+func refuse(s *scheduleRecord, record *jobs.SlotRecord, reason string) {
+	record.State, record.Job, record.Reason = jobs.SlotSkipped, jobs.JobID{}, reason
+	s.Skipped++
+}
+
+// postJob posts the job of a slot. It answers with the reason of a refusal; the
+// error is a fault.
+func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal string, err error) {
+	if s.Active >= jobs.MaxScheduleJobs {
+		return fmt.Sprintf("%d jobs of the schedule are not finished", s.Active), nil
+	}
+	template, err := t.template(s.ID)
+	if err != nil {
+		return "", err
+	}
+	whole := s.Schedule
+	whole.Posting = template
+	posting := whole.Expand(record.Job, record.Slot)
+	before := t.writes
+	posted, err := t.postOne(command.PostingToProto(&posting))
+	switch {
+	case err != nil && (isFault(err) || t.writes != before):
+		return "", corrupt("cannot post job %s: %w", record.Job, err)
+	case err != nil:
+		return refusalOf(record.Job, err), nil
+	case posted.job != record.Job.String():
+		return "job " + posted.job + " has the key of the posting", nil
+	}
+	record.State, record.At = jobs.SlotPosted, t.now
+	s.Posted++
+	if !posted.existed {
+		s.Active++
+		t.put(tableScheduleJob, scheduleKey(s.ID, t.Sequence), nil)
+		t.put(tableJobSchedule, sequenceKey(t.Sequence), s.ID.UUID[:])
+	}
+	return "", nil
+}
+
+// refusalOf is why a board does not take a job, without its id, which every slot
+// has another of, and as short as the reasons of people.
+func refusalOf(job jobs.JobID, err error) string {
+	reason := strings.TrimPrefix(err.Error(), "cannot post job "+job.String()+": ")
+	return strings.ToValidUTF8(reason[:min(len(reason), jobs.MaxReason)], "") // what is stored must be text
+}
+
+// queueSlot lets a slot wait until all before it are finished.
+func (t *txn) queueSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
+	if s.Waiting >= jobs.MaxWaitingSlots {
+		return t.refuseSlot(s, record, fmt.Sprintf("%d slots wait already", s.Waiting))
+	}
+	record.State = jobs.SlotWaiting
+	if err := t.addRecord(s, record); err != nil {
+		return err
+	}
+	s.Waiting++
+	t.put(tableSlotWaiting, scheduleKey(s.ID, record.Number), nil)
+	return nil
+}
+
+// skipSlots records slots that are not posted. Where the record before says the
+// same of the slots before, that one is made longer: a job that takes hours
+// must not fill the history of a schedule of seconds.
+func (t *txn) skipSlots(s *scheduleRecord, d *jobs.SlotDecision, reason string) error {
+	s.Skipped += d.Count
+	s.Decided = later(s.Decided, d.Through)
+	last, err := t.lastRecord(s.ID)
+	if err != nil {
+		return err
+	}
+	fresh := jobs.SlotRecord{Slot: d.Slot, State: jobs.SlotSkipped, Reason: reason, Trigger: jobs.TriggerSchedule, At: t.now}
+	if d.Count > 1 {
+		fresh.Through, fresh.Count = d.Through, d.Count
+	}
+	if last == nil || last.State != jobs.SlotSkipped || last.Reason != reason || last.Trigger != jobs.TriggerSchedule || !last.Slot.Before(d.Slot) {
+		return t.addRecord(s, &fresh)
+	}
+	last.Through, last.Count, last.At = d.Through, last.Slots()+d.Count, t.now
+	t.putRecord(s, last)
+	return nil
+}
+
+// postWaiting posts the next waiting slots of the schedules whose last
+// unfinished job the command has finished. The error is a fault.
+func (t *txn) postWaiting() error {
+	vacated := t.vacated
+	t.vacated = nil
+	for _, id := range vacated {
+		s, err := t.schedule(id)
+		if err != nil {
+			return err
+		}
+		if s == nil || s.Pause != nil {
+			continue
+		}
+		for s.Active == 0 && s.Waiting > 0 {
+			if err := t.postNextWaiting(s); err != nil {
+				return err
+			}
+		}
+		t.putSchedule(s)
+	}
+	return nil
+}
+
+func (t *txn) postNextWaiting(s *scheduleRecord) error {
+	key, _ := t.cursor(tableSlotWaiting).Seek(s.ID.UUID[:])
+	if !bytes.HasPrefix(key, s.ID.UUID[:]) {
+		return corrupt("schedule %s has %d waiting slots, and none is found", s.ID, s.Waiting)
+	}
+	var fault error
+	err := t.unwait(s, bytes.Clone(key), func(r *jobs.SlotRecord) {
+		var refusal string
+		if refusal, fault = t.postJob(s, r); refusal != "" {
+			refuse(s, r, refusal)
+		}
+	})
+	return errors.Join(err, fault)
+}
+
+// unwait takes a slot out of those that wait, and changes its record.
+func (t *txn) unwait(s *scheduleRecord, key []byte, change func(*jobs.SlotRecord)) error {
+	value := t.get(tableSlot, key)
+	if value == nil {
+		return corrupt("a slot of schedule %s waits, and has no record", s.ID)
+	}
+	record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
+	if err != nil {
+		return err
+	}
+	t.delete(tableSlotWaiting, key)
+	s.Waiting--
+	record.At = t.now
+	change(&record)
+	t.putRecord(s, &record)
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,121 @@
+package fsm
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conductord/conductord/fsm/tables"
+	"github.com/conductord/conductord/jobs"
+)
+
+// Changes are what a commit changed, for those who wait for something.
+type Changes struct {
+	Index     uint64           // applied now
+	Opened    []jobs.Session   // sessions that were opened, in order
+	Ended     []jobs.SessionID // sessions that were closed or have expired, in order
+	Timed     []ClaimTimer     // claims with a time of their own that were made, extended or ended, in order
+	Claimable []Queue          // where jobs became claimable, each once
+	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
+	Retried   int              // how many attempts have failed that others follow, by the policies of their jobs
+	Undrained bool             // conductors may claim again that could not before
+	NextDue   time.Time        // as Machine.NextDue answers now
+	NextSlot  time.Time        // as Machine.NextSlot answers now
+	Events    bool             // there are new events
+	Restored  bool             // everything may have changed
+}
+
+// ClaimTimer is a claim with a time of its own.
+type ClaimTimer struct {
+	Job        jobs.JobID
+	Token      jobs.Token
+	Expiry     time.Duration // 0: the claim is over
+	Extensions int
+}
+
+// Queue is where jobs wait that the same conductors can take.
+type Queue struct {
+	Board, Kind string
+	Labels      string // those that the jobs want, as labelText makes it of them
+}
+
+// txn is the write transaction of a batch.
+type txn struct {
+	view
+	ledger
+	writer     *tables.Writer // of the view's reader
+	eventsKept uint64
+
+	memory   *memory   // for values
+	messages *messages // to encode
+	digest   []byte    // memory for the next digest
+
+	now      time.Time // of the present entry
+	answered bool      // somebody reads the results of the present entry
+	item     uint32    // number of the last event of the present entry
+	use      entryUse  // of the present entry
+
+	changes      Changes
+	queues       map[Queue]bool // those in changes.Claimable
+	counterCache *counterCache
+	claimants    claimants
+	vacated      []jobs.ScheduleID // whose last unfinished job the present command has finished
+
+	// writes counts what was written, and fault is the first that could not
+	// be: writers go on, and whoever runs the command looks afterwards.
+	writes int
+	begun  int // writes before the present entry
+	fault  error
+}
+
+// put writes a value. An error is kept, and ends the batch.
+func (t *txn) put(tab table, key, value []byte) {
+	t.writes++
+	if err := t.writer.Put(tab, key, value); err != nil && t.fault == nil {
+		t.fault = fmt.Errorf("cannot write to table %s: %w", tableNames[tab], err)
+	}
+}
+
+// putMessage writes a message behind a prefix of fixed length.
+func (t *txn) putMessage(tab table, key, prefix []byte, message proto.Message) {
+	value, err := t.memory.encode(prefix, message)
+	if err != nil && t.fault == nil {
+		t.fault = err
+	}
+	t.put(tab, key, value)
+}
+
+// delete removes a key, if it is there.
+func (t *txn) delete(tab table, key []byte) {
+	t.writes++
+	t.writer.Delete(tab, key)
+}
+
+// deletePrefix removes every key that has the prefix.
+func (t *txn) deletePrefix(tab table, prefix []byte) {
+	for _, key := range t.keys(tab, prefix) {
+		t.delete(tab, key)
+	}
+}
+
+// token is that of the claims that the present entry grants.
+func (t *txn) token() jobs.Token { return jobs.Token{Generation: t.Generation, Index: t.Index} }
+
+func (t *txn) becameClaimable(queue Queue) {
+	if !t.queues[queue] {
+		t.queues[queue] = true
+		t.changes.Claimable = append(t.changes.Claimable, queue)
+	}
+}
+
+// after is a time from now on. One beyond those that package command reads
+// back would be stored, and then be taken for corruption.
+func (t *txn) after(delay time.Duration) time.Time {
+	due := t.now.Add(delay)
+	if latest := time.Unix(0, math.MaxInt64).UTC(); due.After(latest) {
+		due = latest
+	}
+	return due
+}
