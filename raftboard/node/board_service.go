@@ -54,7 +54,7 @@ func (s *boardService) postAll(ctx context.Context, request *conductordv1.PostRe
 	// Checking is a good part of the work, and mostly finds nothing: only a call
 	// that is refused as a whole is looked at posting by posting.
 	whole := postCommand(request.Postings)
-	if err := s.mayGrow(command.Size(whole)); err != nil {
+	if err := s.disk.mayGrow(command.Size(whole)); err != nil {
 		return nil, 0, err
 	}
 	if command.Size(whole) <= maxEntryBytes && command.Check(s.options.Limits, whole) == nil && s.flowsPass(request.Postings) {

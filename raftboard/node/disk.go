@@ -11,8 +11,11 @@ import (
 	"time"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/hashicorp/go-hclog"
 )
 
 // All nodes hold the same data, so their disks would fill at the same time, and
@@ -38,6 +41,13 @@ const (
 // diskSpace is what a node knows of the space on its disk and on the others'. Its
 // methods may be called concurrently.
 type diskSpace struct {
+	node    string // this one's name
+	dir     string // the data directory
+	reserve int64  // bytes: Options.DiskReserve
+	logger  hclog.Logger
+	machine *fsm.Machine  // set before watch
+	log     *logstore.Log // set before watch
+
 	free     atomic.Int64  // bytes
 	early    atomic.Bool   // less than twice what is needed
 	grown    atomic.Int64  // bytes of new work since the last look at the disk
@@ -47,37 +57,40 @@ type diskSpace struct {
 	crowded map[string]bool // the nodes known to be short of space; under mu
 }
 
-func newDiskSpace() *diskSpace {
-	return &diskSpace{lookSoon: make(chan struct{}, 1), crowded: map[string]bool{}}
+func newDiskSpace(o Options) *diskSpace {
+	return &diskSpace{
+		node: o.Name, dir: o.DataDir, reserve: o.DiskReserve, logger: o.Logger,
+		lookSoon: make(chan struct{}, 1), crowded: map[string]bool{},
+	}
 }
 
-// note records whether a node's disk is short of space, and reports whether that is new.
-func (d *diskSpace) note(name string, crowded bool) (changed bool) {
+// note records whether a node's disk is short of space.
+func (d *diskSpace) note(name string, crowded bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	changed = d.crowded[name] != crowded
+	changed := d.crowded[name] != crowded
 	d.crowded[name] = crowded
-	return changed
+	d.mu.Unlock()
+	if changed {
+		d.logger.Warn("disk space changed", "node", name, "refuses_new_work", crowded)
+	}
 }
 
-func (d *diskSpace) isCrowded(name string) bool {
+// isCrowded reports whether this node's disk is short of space.
+func (d *diskSpace) isCrowded() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.crowded[name]
+	return d.crowded[d.node]
 }
 
-// grow counts new work, and asks for an early look at the disk after a lot of it.
-func (d *diskSpace) grow(bytes int, reserve int64) {
-	if d.grown.Add(int64(bytes)) > reserve/lookShare {
+// mayGrow returns an error while a disk is short of space. bytes is the size of
+// the new work; after a lot of it, the next look at the disk comes early.
+func (d *diskSpace) mayGrow(bytes int) error {
+	if d.grown.Add(int64(bytes)) > d.reserve/lookShare {
 		select {
 		case d.lookSoon <- struct{}{}:
 		default: // a look is due already
 		}
 	}
-}
-
-// mayGrow returns an error while a disk is short of space.
-func (d *diskSpace) mayGrow() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, crowded := range d.crowded {
@@ -89,17 +102,17 @@ func (d *diskSpace) mayGrow() error {
 	return nil
 }
 
-// diskNeed is the free space that a node needs to accept new work:
+// need is the free space that a node needs to accept new work:
 //
 //   - half of the reserve for the log, and half for the state, each less what its
 //     files can use again;
 //   - the snapshots after the state has grown by its half. Without snapshots the
 //     log would grow. A snapshot copies the whole file of the state, which never
 //     shrinks, so growth counts once for the state and once for each snapshot.
-func (n *Node) diskNeed() (int64, error) {
-	size, reusable, err := n.machine.Space()
-	kept, err2 := filepath.Glob(filepath.Join(n.options.DataDir, "snapshots", "*", "state.bin"))
-	half := n.options.DiskReserve / 2
+func (d *diskSpace) need() (int64, error) {
+	size, reusable, err := d.machine.Space()
+	kept, err2 := filepath.Glob(filepath.Join(d.dir, "snapshots", "*", "state.bin"))
+	half := d.reserve / 2
 	growth := max(half-reusable, 0)
 	snapshots := snapshotsOnDisk * (size + growth)
 	for _, path := range kept {
@@ -107,94 +120,81 @@ func (n *Node) diskNeed() (int64, error) {
 			snapshots -= file.Size()
 		}
 	}
-	return max(half-n.log.Reusable(), 0) + growth + max(snapshots, 0), errors.Join(err, err2)
+	return max(half-d.log.Reusable(), 0) + growth + max(snapshots, 0), errors.Join(err, err2)
 }
 
 // giveUpReserve removes the reserve file, so that a node can start on a full disk.
-func (n *Node) giveUpReserve() {
-	path := filepath.Join(n.options.DataDir, reserveFile)
+func (d *diskSpace) giveUpReserve() {
+	path := filepath.Join(d.dir, reserveFile)
 	held, err := os.Stat(path)
 	if err != nil {
 		return
 	}
-	if free, err := freeSpace(n.options.DataDir); err == nil && free < held.Size() {
-		n.logger.Warn("disk full: reserve file removed to start", "bytes", held.Size(), "error", os.Remove(path))
+	if free, err := freeSpace(d.dir); err == nil && free < held.Size() {
+		d.logger.Warn("disk full: reserve file removed to start", "bytes", held.Size(), "error", os.Remove(path))
 	}
 }
 
-// watchDisk looks at the free space of all disks until ctx ends.
-func (n *Node) watchDisk(ctx context.Context) {
-	peers := n.newAskers(n.told) // of its own: a question here must not replace another's
-	defer peers.Close()
+// watch looks at the free space of this disk and, while this node leads, asks the
+// peers for theirs. The askers are its own: a question here must not replace another's.
+// It ends with ctx.
+func (d *diskSpace) watch(ctx context.Context, leads func() bool, peers []Member, askers transport.Askers) {
+	defer askers.Close()
 	look := time.NewTicker(diskLook)
 	defer look.Stop()
 	for {
-		n.lookAtDisk()
-		if n.Leading() {
-			for i, member := range n.peers() {
-				peers[i].Ask(func(stands transport.Standing, err error) { n.noteSpace(member.Name, err == nil && stands.Crowded) })
+		d.look()
+		if leads() {
+			for i, peer := range peers {
+				askers[i].Ask(func(stands transport.Standing, err error) { d.note(peer.Name, err == nil && stands.Crowded) })
 			}
 		}
 		select {
 		case <-look.C:
-		case <-n.disk.lookSoon:
+		case <-d.lookSoon:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (n *Node) lookAtDisk() {
-	free, err := freeSpace(n.options.DataDir)
-	need, err2 := n.diskNeed()
+func (d *diskSpace) look() {
+	free, err := freeSpace(d.dir)
+	need, err2 := d.need()
 	if err = errors.Join(err, err2); err != nil {
-		n.logger.Debug("cannot look at the space on disk", "error", err)
+		d.logger.Debug("cannot look at the space on disk", "error", err)
 		return
 	}
-	n.disk.free.Store(free)
-	n.disk.grown.Store(0)
-	if early := free < earlyShare*need; n.disk.early.Swap(early) != early && early {
-		n.logger.Warn("disk space low", "free", free, "needed", need, "directory", n.options.DataDir)
+	d.free.Store(free)
+	d.grown.Store(0)
+	if early := free < earlyShare*need; d.early.Swap(early) != early && early {
+		d.logger.Warn("disk space low", "free", free, "needed", need, "directory", d.dir)
 	}
-	n.noteSpace(n.options.Name, free < need)
-	path, missing := filepath.Join(n.options.DataDir, reserveFile), int64(0) // bytes
+	d.note(d.node, free < need)
+	path, missing := filepath.Join(d.dir, reserveFile), int64(0) // bytes
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		missing = n.options.DiskReserve / reserveShare
+		missing = d.reserve / reserveShare
 	}
 	switch {
 	case free < need+missing:
-		n.flushState()
+		d.flushState()
 	case missing > 0:
 		if err := reserveSpace(path, missing); err != nil {
-			n.logger.Warn("cannot make the reserve file", "error", errors.Join(err, os.Remove(path)))
+			d.logger.Warn("cannot make the reserve file", "error", errors.Join(err, os.Remove(path)))
 		}
 	}
 }
 
 // flushState flushes the state to its file, so that the space of removed rows
 // becomes reusable there.
-func (n *Node) flushState() {
-	snapshot, err := n.machine.Snapshot()
+func (d *diskSpace) flushState() {
+	snapshot, err := d.machine.Snapshot()
 	if err == nil {
 		err = snapshot.Close()
 	}
 	if err != nil {
-		n.logger.Debug("cannot flush the state", "error", err)
+		d.logger.Debug("cannot flush the state", "error", err)
 	}
-}
-
-// noteSpace notes whether a node's disk is short of space.
-func (n *Node) noteSpace(name string, crowded bool) {
-	if n.disk.note(name, crowded) {
-		n.logger.Warn("disk space changed", "node", name, "refuses_new_work", crowded)
-	}
-}
-
-// mayGrow returns an error while a disk is short of space. bytes is the size of
-// the new work.
-func (n *Node) mayGrow(bytes int) error {
-	n.disk.grow(bytes, n.options.DiskReserve)
-	return n.disk.mayGrow()
 }
 
 // grows reports whether a command brings new work.

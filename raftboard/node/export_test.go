@@ -359,7 +359,7 @@ func HangWrites(o *Options, disk *sync.RWMutex) {
 
 // DiskNeed tells what a node needs of its disk, in MiB, and of what that comes.
 func DiskNeed(n *Node) string {
-	need, err := n.diskNeed()
+	need, err := n.disk.need()
 	size, reusable, _ := n.machine.Space()
 	return fmt.Sprintf("needs %d MiB of %d: state %d, of which %d are free, log has %d free, %v", need>>20, n.disk.free.Load()>>20, size>>20, reusable>>20, n.log.Reusable()>>20, err)
 }

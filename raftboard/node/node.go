@@ -135,7 +135,7 @@ func Open(options Options) (*Node, error) {
 		backfills: make(chan struct{}, 1),
 		leading:   leaderState{changes: newLeaderChanges()},
 		members:   membership{roster: rosterOf(options.Members), answers: map[string]peerAnswer{}},
-		disk:      newDiskSpace(),
+		disk:      newDiskSpace(options),
 		api: apiServer{
 			exchanges:   newExchanges(options.Logger.Named("http")),
 			connections: &connections{logger: options.Logger.Named("http"), limit: maxConnections, idle: make(map[net.Conn]time.Time)},
@@ -161,7 +161,7 @@ func (n *Node) open() error {
 	if n.lock, err = lockDataDir(n.options.DataDir); err != nil {
 		return err
 	}
-	n.giveUpReserve()
+	n.disk.giveUpReserve()
 	if n.identity, err = loadIdentity(n.options); err != nil {
 		return err
 	}
@@ -254,7 +254,9 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.watchLeader(ctx)
 	n.routines.Go(func() { n.join(ctx) })
-	n.routines.Go(func() { n.watchDisk(ctx) })
+	n.disk.machine, n.disk.log = n.machine, n.log
+	diskAskers := n.newAskers(n.told)
+	n.routines.Go(func() { n.disk.watch(ctx, n.Leading, n.peers(), diskAskers) })
 	n.routines.Go(func() { n.catchUp(ctx); n.dropOldStore() })
 	n.routines.Go(func() { n.compact(ctx) })
 	return nil

@@ -76,7 +76,7 @@ func (n *Node) stands() transport.Standing {
 		return now
 	}
 	now.Term = n.raft.CurrentTerm()
-	now.Crowded = n.disk.isCrowded(n.options.Name)
+	now.Crowded = n.disk.isCrowded()
 	if n.Leading() {
 		now.Commit = n.raft.CommitIndex()
 	}

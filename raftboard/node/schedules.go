@@ -46,7 +46,7 @@ func (n *Node) serveSchedules(ctx context.Context, current *leadership) {
 		}
 		timer.Stop()
 		k.pause = 0
-		if n.mayGrow(0) != nil {
+		if n.disk.mayGrow(0) != nil {
 			k.pause = longestSleep // the slots are not lost: they are decided once there is space
 			continue
 		}

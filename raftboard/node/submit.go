@@ -17,7 +17,7 @@ func (n *Node) submit(ctx context.Context, commands ...*conductordv1.Command) (u
 	for i, c := range commands {
 		err := command.Check(n.options.Limits, c)
 		if err == nil && grows(c) {
-			err = n.mayGrow(command.Size(c))
+			err = n.disk.mayGrow(command.Size(c))
 		}
 		if err != nil {
 			results[i] = &conductordv1.Result{Error: command.ErrorToProto(err)}
