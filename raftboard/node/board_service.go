@@ -222,7 +222,7 @@ func (s *boardService) job(text string) (*conductordv1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	job, err := s.machine.JobAt(id, s.now())
+	job, err := s.machine.JobAt(id, s.clock.answerTime())
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (s *boardService) explain(message *conductordv1.ExplainRequest) (*conductor
 	if err != nil {
 		return nil, err
 	}
-	situation, err := s.machine.Situation(id, s.now())
+	situation, err := s.machine.Situation(id, s.clock.answerTime())
 	if err != nil {
 		return nil, err
 	}

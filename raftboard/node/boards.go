@@ -7,7 +7,7 @@ import (
 )
 
 func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conductordv1.GetBoardResponse, error) {
-	board, err := s.machine.BoardStatus(message.Board, s.now())
+	board, err := s.machine.BoardStatus(message.Board, s.clock.answerTime())
 	if err != nil {
 		return nil, err
 	}
@@ -15,7 +15,7 @@ func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conduct
 }
 
 func (s *boardService) listBoards(message *conductordv1.ListBoardsRequest) (*conductordv1.ListBoardsResponse, error) {
-	boards, err := s.machine.BoardList(message.After, int(min(message.Limit, logbook.MaxPage)), s.now())
+	boards, err := s.machine.BoardList(message.After, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())
 	if err != nil {
 		return nil, err
 	}

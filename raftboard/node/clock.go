@@ -2,15 +2,21 @@ package node
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/conductord/conductord/boottime"
+	"github.com/hashicorp/go-hclog"
 )
 
 // slewShare bounds the correction of the cluster's time: to one part in slewShare
 // of the time that passes. Pauses that are stored as cluster times are off by no
 // more than that.
 const slewShare = 20
+
+// clockWarning is how far off this node's clock may be without a warning. NTP
+// keeps clocks within milliseconds; an error of seconds misleads people.
+const clockWarning = time.Second
 
 // clock is the cluster's time on this node. Every stamp in the log, and every
 // decision whether something is due, uses it.
@@ -22,7 +28,11 @@ const slewShare = 20
 // from the time that the leader sent last; people see it, and a new leader starts
 // from it.
 type clock struct {
-	passed func() time.Duration // never falls
+	passed  func() time.Duration // never falls
+	applied func() time.Time     // the time of the last applied entry
+	wall    func() time.Time     // Options.WallClock
+	logger  hclog.Logger
+	warned  atomic.Int64 // how far this node's clock was ahead at the last warning; 0: it is right
 
 	mu    sync.Mutex
 	shown time.Time     // the time at since; zero: no leader was heard
@@ -31,9 +41,9 @@ type clock struct {
 	leads bool
 }
 
-func newClock() *clock {
+func newClock(applied, wall func() time.Time, logger hclog.Logger) *clock {
 	began := boottime.Now()
-	return &clock{passed: func() time.Duration { return boottime.Since(began) }}
+	return &clock{passed: func() time.Duration { return boottime.Since(began) }, applied: applied, wall: wall, logger: logger}
 }
 
 // now is the cluster's time; near 1970 before a leader was heard.
@@ -52,11 +62,30 @@ func (c *clock) nowLocked() time.Time {
 	return shown.Add(passed + min(max(c.off, -most), most))
 }
 
+// answerTime is the cluster's time for answers. A node that has heard no leader yet
+// uses the time of its last applied entry.
+func (c *clock) answerTime() time.Time {
+	now, least := c.now(), c.applied()
+	if now.Before(least) {
+		return least
+	}
+	return now
+}
+
 // known reports whether the clock shows the time of a leader.
 func (c *clock) known() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.shown.IsZero()
+}
+
+// heard notes the time that came with another node's question, in Unix nanoseconds;
+// 0: it does not lead.
+func (c *clock) heard(told int64) {
+	if told != 0 {
+		c.hear(time.Unix(0, told).UTC())
+		c.checkWall()
+	}
 }
 
 // hear sets a follower's clock to the time that the leader has sent.
@@ -90,6 +119,27 @@ func (c *clock) follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leads = false
+}
+
+// wallOffset is how far this node's wall clock is ahead of the cluster's time, and
+// whether that time is known.
+func (c *clock) wallOffset() (ahead time.Duration, known bool) {
+	return c.wall().Sub(c.now()), c.known()
+}
+
+// checkWall warns once when this node's wall clock is wrong, and again only when the
+// error has changed by half: slewing changes it a little all the time.
+func (c *clock) checkWall() {
+	ahead, _ := c.wallOffset()
+	before := time.Duration(c.warned.Load())
+	switch wrong := ahead.Abs() > clockWarning; {
+	case wrong && (ahead-before).Abs() > max(clockWarning, before.Abs()/2):
+		c.warned.Store(int64(ahead))
+		c.logger.Warn("this node's clock is not the cluster's: look after its time service", "ahead", ahead)
+	case !wrong && before != 0:
+		c.warned.Store(0)
+		c.logger.Info("this node's clock is the cluster's again", "ahead", ahead)
+	}
 }
 
 // wallTime reads the wall clock of this machine. Nothing else in a node reads it:

@@ -23,9 +23,6 @@ const (
 	clockSpread   = 100 * time.Millisecond
 	// clockTimeout is how long a round waits for a majority.
 	clockTimeout = 2 * time.Second
-	// clockWarning is how far off this node's clock may be without a warning. NTP
-	// keeps clocks within milliseconds; an error of seconds misleads people.
-	clockWarning = time.Second
 )
 
 // clockRounds ask the nodes for their wall clocks. Each clock is one vote, this
@@ -33,8 +30,7 @@ const (
 type clockRounds struct {
 	peers    transport.Askers // of its own: a question here must not replace one of a read
 	majority int              // of all nodes, this one among them
-	now      func() time.Time
-	wall     func() time.Time
+	clock    *clock
 }
 
 // ask carries out a round and returns the correction that a majority supports,
@@ -46,14 +42,14 @@ func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
 	}
 	readings := make(chan reading, len(r.peers))
 	for _, peer := range r.peers {
-		asked := r.now()
+		asked := r.clock.now()
 		peer.Ask(func(stands transport.Standing, err error) {
 			// Assume that the peer answered half way between the question and the answer's arrival.
-			middle := asked.Add(r.now().Sub(asked) / 2)
+			middle := asked.Add(r.clock.now().Sub(asked) / 2)
 			readings <- reading{time.Unix(0, stands.Wall).Sub(middle), err}
 		})
 	}
-	offsets := []time.Duration{r.wall().Sub(r.now())}
+	offsets := []time.Duration{r.clock.wall().Sub(r.clock.now())}
 	var faults []error
 	patience := time.NewTimer(clockTimeout)
 	defer patience.Stop()
@@ -98,82 +94,34 @@ func supported(offsets []time.Duration, majority int, faults []error) (time.Dura
 	return max(least, 0) + min(most, 0), nil
 }
 
-// startClock sets the cluster's time before this node serves as the leader. It
-// asks until a majority answers, which every leader can reach.
-func (n *Node) startClock(ctx context.Context) error {
-	n.clock.lead(n.machine.Time())
+// start sets the cluster's time before this node serves as the leader. It asks until
+// a majority answers, which every leader can reach.
+func (r *clockRounds) start(ctx context.Context, least time.Time) error {
+	r.clock.lead(least)
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		off, err := n.clocks.ask(ctx)
+		off, err := r.ask(ctx)
 		if err == nil {
-			n.clock.lead(n.clock.now().Add(off))
+			r.clock.lead(r.clock.now().Add(off))
 		}
 		return struct{}{}, err
 	}, backoff.WithBackOff(backoff.NewConstantBackOff(spareTime)), backoff.WithMaxElapsedTime(0))
 	return err
 }
 
-// serveClock corrects the cluster's time until ctx ends. Its questions carry that
-// time to the other nodes.
-func (n *Node) serveClock(ctx context.Context) {
+// serve corrects the cluster's time until ctx ends. Its questions carry that time to
+// the other nodes.
+func (r *clockRounds) serve(ctx context.Context) {
 	ticker := time.NewTicker(clockInterval)
 	defer ticker.Stop()
 	for {
-		if off, err := n.clocks.ask(ctx); err == nil { // without a majority the leadership ends soon
-			n.clock.correct(off)
-			n.watchClock()
+		if off, err := r.ask(ctx); err == nil { // without a majority the leadership ends soon
+			r.clock.correct(off)
+			r.clock.checkWall()
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// told is the cluster's time that goes with questions, in Unix nanoseconds; 0
-// while this node does not serve as the leader.
-func (n *Node) told() int64 {
-	if !n.Leading() {
-		return 0
-	}
-	return n.clock.now().UnixNano()
-}
-
-// hear notes the time that came with a question.
-func (n *Node) hear(told int64) {
-	if told != 0 {
-		n.clock.hear(time.Unix(0, told).UTC())
-		n.watchClock()
-	}
-}
-
-// now is the cluster's time for answers. A node that has heard no leader yet uses
-// the time of its last applied entry.
-func (n *Node) now() time.Time {
-	now, least := n.clock.now(), n.machine.Time()
-	if now.Before(least) {
-		return least
-	}
-	return now
-}
-
-// clockOffset is how far this node's wall clock is ahead of the cluster's time, and
-// whether that time is known.
-func (n *Node) clockOffset() (ahead time.Duration, known bool) {
-	return n.options.WallClock().Sub(n.clock.now()), n.clock.known()
-}
-
-// watchClock warns once when this node's wall clock is wrong, and again only when
-// the error has changed by half: slewing changes it a little all the time.
-func (n *Node) watchClock() {
-	ahead, _ := n.clockOffset()
-	before := time.Duration(n.clockWarned.Load())
-	switch wrong := ahead.Abs() > clockWarning; {
-	case wrong && (ahead-before).Abs() > max(clockWarning, before.Abs()/2):
-		n.clockWarned.Store(int64(ahead))
-		n.logger.Warn("this node's clock is not the cluster's: look after its time service", "ahead", ahead)
-	case !wrong && before != 0:
-		n.clockWarned.Store(0)
-		n.logger.Info("this node's clock is the cluster's again", "ahead", ahead)
 	}
 }

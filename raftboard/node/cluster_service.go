@@ -31,7 +31,7 @@ func (s *clusterService) status(_ context.Context, _ *connect.Request[conductord
 		CommitIndex:  s.raft.CommitIndex(),
 		AppliedIndex: s.machine.AppliedIndex(),
 		Version:      s.options.Version,
-		StartedAt:    timestamppb.New(s.now().Add(-boottime.Since(s.started))),
+		StartedAt:    timestamppb.New(s.clock.answerTime().Add(-boottime.Since(s.started))),
 		Jobs:         map[string]uint64{},
 		Sessions:     uint64(len(sessions)),
 		Ready:        true,
@@ -46,7 +46,7 @@ func (s *clusterService) status(_ context.Context, _ *connect.Request[conductord
 	if heard := s.raft.LastContact(); !heard.IsZero() && !s.Leading() {
 		status.LastContact = durationpb.New(time.Since(heard))
 	}
-	if ahead, known := s.clockOffset(); known {
+	if ahead, known := s.clock.wallOffset(); known {
 		status.ClockOffset = durationpb.New(ahead)
 	}
 	for state, count := range s.machine.Counts() {

@@ -308,8 +308,8 @@ func (c Clock) Follow()                   { c.follow() }
 
 // NewListener makes a follower that can only hear the time.
 func NewListener(log io.Writer, wall func() time.Time) (hear func(time.Time)) {
-	n := &Node{options: Options{WallClock: wall}, clock: newClock(), logger: hclog.New(&hclog.LoggerOptions{Output: log})}
-	return func(told time.Time) { n.hear(told.UnixNano()) }
+	c := newClock(nil, wall, hclog.New(&hclog.LoggerOptions{Output: log}))
+	return func(told time.Time) { c.heard(told.UnixNano()) }
 }
 
 // SlewShare bounds how fast the cluster's time is corrected.

@@ -67,7 +67,7 @@ func (n *Node) serveLeadership(ctx context.Context) {
 		n.logger.Info("no longer leading", "epoch", current.epoch)
 	}()
 	var others sync.WaitGroup // end with ctx
-	others.Go(func() { n.serveClock(ctx) })
+	others.Go(func() { n.clocks.serve(ctx) })
 	others.Go(func() { n.serveSchedules(ctx, current) })
 	n.serveTimers(ctx, current)
 	others.Wait()
@@ -77,7 +77,7 @@ func (n *Node) serveLeadership(ctx context.Context) {
 // timer, and only then lets the node serve. Once the command is applied, the node has
 // every entry of the leaders before it.
 func (n *Node) beginLeadership(ctx context.Context) (*leadership, error) {
-	if err := n.startClock(ctx); err != nil {
+	if err := n.clocks.start(ctx, n.machine.Time()); err != nil {
 		return nil, fmt.Errorf("cannot learn the time from a majority: %w", err)
 	}
 	begin := &conductordv1.Command{Kind: &conductordv1.Command_BeginLeadership{

@@ -122,7 +122,7 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	gauge(leadingDescription, leading)
 	gauge(diskFreeDescription, float64(c.node.disk.free.Load()))
-	if ahead, known := c.node.clockOffset(); known {
+	if ahead, known := c.node.clock.wallOffset(); known {
 		gauge(clockDescription, ahead.Seconds())
 	}
 	c.collectBoards(gauge)
@@ -133,7 +133,7 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 const maxMetricBoards = 100
 
 func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value float64, labels ...string)) {
-	now := c.node.now()
+	now := c.node.clock.answerTime()
 	boards, err := c.node.machine.BoardList("", maxMetricBoards, now)
 	if err != nil {
 		c.node.logger.Warn("cannot read the boards for the metrics", "error", err)

@@ -94,9 +94,8 @@ type Node struct {
 	catchUpTo atomic.Uint64 // the index of that; 0: not known yet
 
 	// Time.
-	clock       *clock
-	clocks      *clockRounds
-	clockWarned atomic.Int64 // how far this node's clock was ahead at the last warning; 0: it is right
+	clock  *clock
+	clocks *clockRounds
 
 	// Parts with locks of their own.
 	members   membership
@@ -131,7 +130,6 @@ func Open(options Options) (*Node, error) {
 		logger:    options.Logger,
 		started:   boottime.Now(),
 		polls:     newLongPolls(),
-		clock:     newClock(),
 		backfills: make(chan struct{}, 1),
 		leading:   leaderState{changes: newLeaderChanges()},
 		members:   membership{roster: rosterOf(options.Members), answers: map[string]peerAnswer{}},
@@ -183,6 +181,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
+	n.clock = newClock(n.machine.Time, n.options.WallClock, n.logger)
 	if err := n.openPort(); err != nil {
 		return err
 	}
@@ -208,7 +207,7 @@ func (n *Node) openPort() error {
 		Refused: func(remote net.Addr, reason error) {
 			refusals.warn(logger, "refused a connection to the raft port", remote, reason)
 		},
-		Greeted: n.greeted, Disagreed: n.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.hear,
+		Greeted: n.greeted, Disagreed: n.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.heard,
 	})
 	return err
 }
@@ -247,9 +246,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	}
 	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
-	n.clocks = &clockRounds{
-		peers: n.newAskers(n.told), majority: len(n.options.Members)/2 + 1, now: n.clock.now, wall: n.options.WallClock,
-	}
+	n.clocks = &clockRounds{peers: n.newAskers(n.told), majority: len(n.options.Members)/2 + 1, clock: n.clock}
 	n.forward = newForwarder(n)
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.watchLeader(ctx)
@@ -318,6 +315,15 @@ func (n *Node) newAskers(told func() int64) transport.Askers {
 		askers = append(askers, n.port.Asker(raft.ServerAddress(peer.Raft), n.options.Raft.Election, told))
 	}
 	return askers
+}
+
+// told is the cluster's time that goes with this node's questions, in Unix nanoseconds;
+// 0 while it does not serve as the leader.
+func (n *Node) told() int64 {
+	if !n.Leading() {
+		return 0
+	}
+	return n.clock.now().UnixNano()
 }
 
 func (n *Node) peers() []Member {

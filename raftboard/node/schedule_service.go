@@ -91,7 +91,7 @@ func (s *scheduleService) get(message *conductordv1.GetScheduleRequest) (*conduc
 	if message.Upcoming == 0 {
 		return answer, nil
 	}
-	upcoming, err := schedule.Upcoming(s.now(), int(message.Upcoming))
+	upcoming, err := schedule.Upcoming(s.clock.answerTime(), int(message.Upcoming))
 	answer.Upcoming = command.TimesToProto(upcoming)
 	return answer, err
 }
