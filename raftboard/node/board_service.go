@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -271,7 +270,7 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	current, err := s.serving()
+	current, err := s.leader.serving()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -285,28 +284,12 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil || jobs.State(job.State).Finished() {
 		return &conductordv1.WaitJobResponse{Job: job}, index, err
 	}
-	if err := s.linger(ctx, current, timeout, finished); err != nil {
+	if err := s.leader.linger(ctx, current, timeout, finished); err != nil {
 		return nil, 0, err
 	}
 	index = s.machine.AppliedIndex()
 	job, err = s.job(message.Id)
 	return &conductordv1.WaitJobResponse{Job: job}, index, err
-}
-
-// linger waits for a signal or the end of the time; both are no error. The end
-// of the leadership or of the call is one.
-func (n *Node) linger(ctx context.Context, current *leadership, timeout time.Duration, signal <-chan struct{}) error {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-signal:
-	case <-timer.C:
-	case <-current.over:
-		return fmt.Errorf("%w: node %q no longer leads", jobs.ErrUnavailable, n.options.Name)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
 }
 
 func (s *boardService) claim(ctx context.Context, message *conductordv1.ClaimCommand) (*conductordv1.ClaimResponse, uint64, error) {

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -11,7 +10,6 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
-	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -137,7 +135,7 @@ func lead[Req, Res any](
 	ctx context.Context, n *Node, name string, request *connect.Request[Req],
 	local func(ctx context.Context, message *Req) (*Res, uint64, error), options ...connect.ClientOption,
 ) (*connect.Response[Res], error) {
-	where, err := n.findLeader(ctx)
+	where, err := n.leader.find(ctx)
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)
 	}
@@ -149,7 +147,7 @@ func lead[Req, Res any](
 		return nil, wire.ErrorToConnect(err)
 	}
 	if hops >= wire.MaxHops {
-		return nil, wire.ErrorToConnect(fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, n.options.Name))
+		return nil, wire.ErrorToConnect(n.leader.refusal())
 	}
 	n.metrics.forwarded.Inc()
 	passed := connect.NewRequest(request.Msg)

@@ -31,7 +31,7 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 	if err != nil {
 		return nil, 0, err
 	}
-	current, err := s.serving()
+	current, err := s.leader.serving()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -104,7 +104,7 @@ func (s *boardService) awaitJobs(ctx context.Context, current *leadership, timeU
 	case <-waiter.repeated:
 		next.err = fmt.Errorf("%w: the claim is asked for again", jobs.ErrUncertain)
 	case <-current.over:
-		next.err = fmt.Errorf("%w: node %q no longer leads", jobs.ErrUnavailable, s.options.Name)
+		next.err = s.leader.ended()
 	case <-ctx.Done():
 		next.err = ctx.Err()
 	}

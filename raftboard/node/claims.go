@@ -88,7 +88,7 @@ func (s *boardService) listClaims(message *conductordv1.ListClaimsRequest) (*con
 // timeHolder adds to a claim what the timers of this node know of it, if it
 // leads.
 func (n *Node) timeHolder(held *jobs.HeldClaim) {
-	current, err := n.serving()
+	current, err := n.leader.serving()
 	if err != nil {
 		return
 	}

@@ -40,10 +40,10 @@ func (s *clusterService) status(_ context.Context, _ *connect.Request[conductord
 	if err := s.Ready(); err != nil {
 		status.Ready, status.NotReady = false, err.Error()
 	}
-	if leader, known := s.leader(); known {
+	if leader, known := s.leader.known(); known {
 		status.Leader, status.LeaderAddress = leader.Name, leader.API
 	}
-	if heard := s.raft.LastContact(); !heard.IsZero() && !s.Leading() {
+	if heard := s.raft.LastContact(); !heard.IsZero() && !s.leader.serves() {
 		status.LastContact = durationpb.New(time.Since(heard))
 	}
 	if ahead, known := s.clock.wallOffset(); known {

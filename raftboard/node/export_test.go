@@ -228,7 +228,7 @@ func TransferTo(n *Node, name string) error {
 
 // Sweep has a leader remove what the retention policy no longer keeps.
 func Sweep(n *Node) error {
-	current, err := n.serving()
+	current, err := n.leader.serving()
 	if err == nil {
 		n.sweep(context.Background(), current)
 	}

@@ -112,7 +112,7 @@ func (o *observing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		began := time.Now()
 		answer, err := next(ctx, request)
 		o.node.metrics.called(request.Spec().Procedure, time.Since(began), err)
-		leader, known := o.node.leader()
+		leader, known := o.node.leader.known()
 		if !known {
 			return answer, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -14,6 +15,197 @@ import (
 // leaderPatience is how many election timeouts a call waits for a leader before it
 // is refused.
 const leaderPatience = 4
+
+// leaderState is which node leads, and this node's own leadership. Its methods may be
+// called concurrently.
+type leaderState struct {
+	node     string // this one's name
+	members  []Member
+	election time.Duration             // RaftTimings.Election
+	hanging  func() bool               // whether the disk of raft's log hangs
+	raft     atomic.Pointer[raft.Raft] // nil until it runs
+	changes  *leaderChanges            // of the leader, on whichever node
+
+	mu       sync.Mutex
+	observed *leadership // receives the state machine's changes; under mu
+	served   *leadership // set while this node answers as the leader; under mu
+	stopped  bool        // it serves no more; under mu
+}
+
+func newLeaderState(o Options) *leaderState {
+	return &leaderState{node: o.Name, members: o.Members, election: o.Raft.Election, changes: newLeaderChanges()}
+}
+
+// known returns the member that this node knows as the leader.
+func (s *leaderState) known() (Member, bool) {
+	address, id := s.raft.Load().LeaderWithID()
+	for _, member := range s.members {
+		if raft.ServerAddress(member.Raft) == address || (id != "" && serverID(member.Name, 1) == id) {
+			return member, address != ""
+		}
+	}
+	return Member{}, false
+}
+
+// followed names the node that raft follows as the leader.
+func (s *leaderState) followed() string {
+	running := s.raft.Load()
+	if running == nil {
+		return "a node"
+	}
+	address, id := running.LeaderWithID()
+	return fmt.Sprintf("node %.64q at %.64q", id, address)
+}
+
+// leadsIn reports whether this node leads in a term.
+func (s *leaderState) leadsIn(term uint64) bool {
+	running := s.raft.Load()
+	return running != nil && running.State() == raft.Leader && running.CurrentTerm() == term
+}
+
+// serving returns this node's leadership, or an error while it does not answer as the
+// leader.
+func (s *leaderState) serving() (*leadership, error) {
+	_, served := s.current()
+	if served == nil || s.raft.Load().State() != raft.Leader || s.hanging() {
+		return nil, s.refusal()
+	}
+	return served, nil
+}
+
+// serves reports whether this node answers as the leader.
+func (s *leaderState) serves() bool {
+	_, err := s.serving()
+	return err == nil
+}
+
+// refusal is the error of a call that only the leader answers.
+func (s *leaderState) refusal() error {
+	return fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, s.node)
+}
+
+// ended is the error of a call whose wait ends with the leadership.
+func (s *leaderState) ended() error {
+	return fmt.Errorf("%w: node %q no longer leads", jobs.ErrUnavailable, s.node)
+}
+
+// destination is the node that answers a call: this one or another.
+type destination struct {
+	here  bool
+	there Member
+}
+
+// find waits a little for a leader that serves, and says where it is.
+// ErrUnavailable if there is none.
+func (s *leaderState) find(ctx context.Context) (destination, error) {
+	patience := time.NewTimer(s.patience(ctx))
+	defer patience.Stop()
+	for {
+		changed := s.changes.wait()
+		if s.serves() {
+			return destination{here: true}, nil
+		}
+		if leader, known := s.known(); known && leader.Name != s.node {
+			return destination{there: leader}, nil
+		}
+		select {
+		case <-changed:
+		case <-patience.C:
+			return destination{}, fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
+		case <-ctx.Done():
+			return destination{}, fmt.Errorf("%w: the cluster has no leader: %w", jobs.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+// patience is how long to wait for a leader: a few elections, but never so long that
+// the refusal comes after the caller's deadline.
+func (s *leaderState) patience(ctx context.Context) time.Duration {
+	usual := leaderPatience * s.election
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(usual, time.Until(deadline)*4/5)
+	}
+	return usual
+}
+
+// linger waits for a signal or the end of the time; both are no error. The end
+// of the leadership or of the call is one.
+func (s *leaderState) linger(ctx context.Context, current *leadership, timeout time.Duration, signal <-chan struct{}) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-signal:
+	case <-timer.C:
+	case <-current.over:
+		return s.ended()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (s *leaderState) current() (observed, served *leadership) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.observed, s.served
+}
+
+func (s *leaderState) observe(l *leadership) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observed = l
+}
+
+// serve makes this node answer as the leader.
+func (s *leaderState) serve(l *leadership) {
+	s.mu.Lock()
+	if !s.stopped {
+		s.served = l
+	}
+	s.mu.Unlock()
+	s.changes.notify()
+}
+
+// end stops serving first, and then frees the timers.
+func (s *leaderState) end(l *leadership) {
+	s.mu.Lock()
+	if s.observed == l {
+		s.observed, s.served = nil, nil
+	}
+	s.mu.Unlock()
+	close(l.over)
+}
+
+// stop makes this node serve no more, and returns the leadership that it served.
+func (s *leaderState) stop() *leadership {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	led := s.served
+	s.served, s.stopped = nil, true
+	return led
+}
+
+// watch notifies changes of raft's observations. Its goroutine ends with ctx.
+func (s *leaderState) watch(ctx context.Context, routines *sync.WaitGroup) {
+	observations := make(chan raft.Observation, leadershipNotices)
+	observer := raft.NewObserver(observations, false, func(o *raft.Observation) bool {
+		_, isLeader := o.Data.(raft.LeaderObservation)
+		return isLeader
+	})
+	running := s.raft.Load()
+	running.RegisterObserver(observer)
+	routines.Go(func() {
+		defer running.DeregisterObserver(observer)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-observations:
+				s.changes.notify()
+			}
+		}
+	})
+}
 
 // leaderChanges lets calls wait for the next change of the leader.
 type leaderChanges struct {
@@ -34,64 +226,4 @@ func (c *leaderChanges) notify() {
 	defer c.mu.Unlock()
 	close(c.next)
 	c.next = make(chan struct{})
-}
-
-// watchLeader notifies leaderChanges of raft's observations. Its goroutine ends with ctx.
-func (n *Node) watchLeader(ctx context.Context) {
-	observations := make(chan raft.Observation, leadershipNotices)
-	observer := raft.NewObserver(observations, false, func(o *raft.Observation) bool {
-		_, isLeader := o.Data.(raft.LeaderObservation)
-		return isLeader
-	})
-	n.raft.RegisterObserver(observer)
-	n.routines.Go(func() {
-		defer n.raft.DeregisterObserver(observer)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-observations:
-				n.leading.changes.notify()
-			}
-		}
-	})
-}
-
-// destination is the node that answers a call: this one or another.
-type destination struct {
-	here  bool
-	there Member
-}
-
-// findLeader waits a little for a leader that serves, and says where it is.
-// ErrUnavailable if there is none.
-func (n *Node) findLeader(ctx context.Context) (destination, error) {
-	patience := time.NewTimer(n.patience(ctx))
-	defer patience.Stop()
-	for {
-		changed := n.leading.changes.wait()
-		if n.Leading() {
-			return destination{here: true}, nil
-		}
-		if leader, known := n.leader(); known && leader.Name != n.options.Name {
-			return destination{there: leader}, nil
-		}
-		select {
-		case <-changed:
-		case <-patience.C:
-			return destination{}, fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
-		case <-ctx.Done():
-			return destination{}, fmt.Errorf("%w: the cluster has no leader: %w", jobs.ErrUnavailable, ctx.Err())
-		}
-	}
-}
-
-// patience is how long to wait for a leader: a few elections, but never so long that
-// the refusal comes after the caller's deadline.
-func (n *Node) patience(ctx context.Context) time.Duration {
-	usual := leaderPatience * n.options.Raft.Election
-	if deadline, ok := ctx.Deadline(); ok {
-		return min(usual, time.Until(deadline)*4/5)
-	}
-	return usual
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/hashicorp/raft"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -63,7 +62,7 @@ func (n *Node) serveLeadership(ctx context.Context) {
 	}
 	n.logger.Info("leading", "epoch", current.epoch, "sessions", current.deadlines.count())
 	defer func() {
-		n.leading.end(current)
+		n.leader.end(current)
 		n.logger.Info("no longer leading", "epoch", current.epoch)
 	}()
 	var others sync.WaitGroup // end with ctx
@@ -97,7 +96,7 @@ func (n *Node) beginLeadership(ctx context.Context) (*leadership, error) {
 	current := newLeadership(epoch, n.options.Sessions.Grace)
 	// Changes reach the leadership from here on; sessions that are opened while the
 	// others are being read are armed twice, which is harmless.
-	n.leading.observe(current)
+	n.leader.observe(current)
 	n.clock.lead(n.machine.Time())
 	if err := n.armAll(current); err != nil {
 		// raft would go on leading, and nobody would answer.
@@ -105,7 +104,7 @@ func (n *Node) beginLeadership(ctx context.Context) (*leadership, error) {
 		return nil, errors.Join(err, ctx.Err())
 	}
 	n.caughtUp.Store(true)
-	n.leading.serve(current)
+	n.leader.serve(current)
 	return current, nil
 }
 
@@ -137,66 +136,4 @@ func (n *Node) armAll(current *leadership) error {
 	}
 	current.timeClaims(timers, now)
 	return nil
-}
-
-// leaderState is the present leadership of this node. Its methods may be called
-// concurrently.
-type leaderState struct {
-	changes *leaderChanges // of the leader, on whichever node
-
-	mu       sync.Mutex
-	observed *leadership // receives the state machine's changes; under mu
-	served   *leadership // set while this node answers as the leader; under mu
-	stopped  bool        // it serves no more; under mu
-}
-
-func (s *leaderState) observe(l *leadership) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.observed = l
-}
-
-// serve makes this node answer as the leader.
-func (s *leaderState) serve(l *leadership) {
-	s.mu.Lock()
-	if !s.stopped {
-		s.served = l
-	}
-	s.mu.Unlock()
-	s.changes.notify()
-}
-
-// end stops serving first, and then frees the timers.
-func (s *leaderState) end(l *leadership) {
-	s.mu.Lock()
-	if s.observed == l {
-		s.observed, s.served = nil, nil
-	}
-	s.mu.Unlock()
-	close(l.over)
-}
-
-// stop makes this node serve no more, and returns the leadership that it served.
-func (s *leaderState) stop() *leadership {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	led := s.served
-	s.served, s.stopped = nil, true
-	return led
-}
-
-func (s *leaderState) current() (observed, served *leadership) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.observed, s.served
-}
-
-// serving returns this node's leadership, or an error while it does not answer as the
-// leader.
-func (n *Node) serving() (*leadership, error) {
-	_, served := n.leading.current()
-	if served == nil || n.raft.State() != raft.Leader || n.log.Hanging() {
-		return nil, fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, n.options.Name)
-	}
-	return served, nil
 }

@@ -169,7 +169,7 @@ func (n *Node) disagreed(other transport.Hello, err error) {
 }
 
 func (n *Node) stopIfRefused() {
-	if fault := n.members.refusedByAll(); fault != nil && n.running.Load() {
+	if fault := n.members.refusedByAll(); fault != nil && n.leader.raft.Load() != nil {
 		n.fatal(fault)
 	}
 }

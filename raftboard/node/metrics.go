@@ -117,7 +117,7 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	gauge(appliedDescription, float64(c.node.machine.AppliedIndex()))
 	leading := 0.0
-	if c.node.Leading() {
+	if c.node.leader.serves() {
 		leading = 1
 	}
 	gauge(leadingDescription, leading)

@@ -86,8 +86,7 @@ type Node struct {
 	growth    *growth
 	port      *transport.Port
 	transport *transport.Transport
-	raft      *raft.Raft // may be read by the port's goroutines once running is set
-	running   atomic.Bool
+	raft      *raft.Raft
 	proposer  *proposer
 	reads     *readRounds
 	caughtUp  atomic.Bool   // this node has once applied all that a leader had committed
@@ -99,7 +98,7 @@ type Node struct {
 
 	// Parts with locks of their own.
 	members   membership
-	leading   leaderState
+	leader    *leaderState
 	disk      *diskSpace
 	polls     *longPolls
 	shares    *sessionShares
@@ -131,7 +130,7 @@ func Open(options Options) (*Node, error) {
 		started:   boottime.Now(),
 		polls:     newLongPolls(),
 		backfills: make(chan struct{}, 1),
-		leading:   leaderState{changes: newLeaderChanges()},
+		leader:    newLeaderState(options),
 		members:   membership{roster: rosterOf(options.Members), answers: map[string]peerAnswer{}},
 		disk:      newDiskSpace(options),
 		api: apiServer{
@@ -172,6 +171,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
+	n.leader.hanging = n.log.Hanging
 	n.machine, err = fsm.Open(fsm.Options{
 		Path:       filepath.Join(n.options.DataDir, stateFile),
 		Logger:     n.logger.Named("fsm"),
@@ -221,7 +221,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the raft log: %w", err)
 	}
-	n.transport = transport.New(n.port, n.logger.Named("transport"), n.leadsIn, n.options.Raft.LeaderLease)
+	n.transport = transport.New(n.port, n.logger.Named("transport"), n.leader.leadsIn, n.options.Raft.LeaderLease)
 	n.growth = newGrowth(n.options.Raft.SnapshotBytes)
 	notices := make(chan bool, leadershipNotices)
 	config := n.raftConfig(notices)
@@ -229,7 +229,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 		return err
 	}
 	asked := new(atomic.Int64)
-	applied := newAppliedGuard(n.settled, n.claimedLeader)
+	applied := newAppliedGuard(n.settled, n.leader.followed)
 	n.log.Protect(applied)
 	snapshots.applied, snapshots.fatal = applied, n.fatal
 	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, fatal: n.fatal}
@@ -240,7 +240,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err := n.compareConfiguration(); err != nil {
 		return err
 	}
-	n.running.Store(true)
+	n.leader.raft.Store(n.raft)
 	if fault := n.members.refusedByAll(); fault != nil { // met since the probe
 		return fault
 	}
@@ -249,11 +249,11 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.clocks = &clockRounds{peers: n.newAskers(n.told), majority: len(n.options.Members)/2 + 1, clock: n.clock}
 	n.forward = newForwarder(n)
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
-	n.watchLeader(ctx)
+	n.leader.watch(ctx, &n.routines)
 	n.routines.Go(func() { n.join(ctx) })
 	n.disk.machine, n.disk.log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
-	n.routines.Go(func() { n.disk.watch(ctx, n.Leading, n.peers(), diskAskers) })
+	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, n.peers(), diskAskers) })
 	n.routines.Go(func() { n.catchUp(ctx); n.dropOldStore() })
 	n.routines.Go(func() { n.compact(ctx) })
 	return nil
@@ -261,24 +261,11 @@ func (n *Node) openRaft(ctx context.Context) error {
 
 // settled is the last entry that this node knows to be committed or applied.
 func (n *Node) settled() uint64 {
-	if !n.running.Load() {
+	running := n.leader.raft.Load()
+	if running == nil {
 		return n.machine.AppliedIndex()
 	}
-	return max(n.machine.AppliedIndex(), n.raft.CommitIndex())
-}
-
-// claimedLeader names the node that raft follows as the leader.
-func (n *Node) claimedLeader() string {
-	if !n.running.Load() {
-		return "a node"
-	}
-	address, id := n.raft.LeaderWithID()
-	return fmt.Sprintf("node %.64q at %.64q", id, address)
-}
-
-// leadsIn reports whether this node leads in a term.
-func (n *Node) leadsIn(term uint64) bool {
-	return n.running.Load() && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term
+	return max(n.machine.AppliedIndex(), running.CommitIndex())
 }
 
 func (n *Node) raftConfig(notices chan<- bool) *raft.Config {
@@ -302,7 +289,7 @@ func (n *Node) raftConfig(notices chan<- bool) *raft.Config {
 
 func (n *Node) newReadRounds() *readRounds {
 	return &readRounds{
-		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, serving: n.serving, applied: n.machine.WaitApplied,
+		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, serving: n.leader.serving, applied: n.machine.WaitApplied,
 		peers: n.newAskers(nil), majority: len(n.options.Members)/2 + 1, roundDone: n.metrics.readRounds.Inc,
 	}
 }
@@ -320,7 +307,7 @@ func (n *Node) newAskers(told func() int64) transport.Askers {
 // told is the cluster's time that goes with this node's questions, in Unix nanoseconds;
 // 0 while it does not serve as the leader.
 func (n *Node) told() int64 {
-	if !n.Leading() {
+	if !n.leader.serves() {
 		return 0
 	}
 	return n.clock.now().UnixNano()
@@ -341,7 +328,7 @@ func (n *Node) peers() []Member {
 func (n *Node) changed(changes fsm.Changes) {
 	n.polls.changed(changes)
 	n.shares.ended(changes.Ended)
-	current, _ := n.leading.current()
+	current, _ := n.leader.current()
 	if current == nil {
 		return
 	}
@@ -368,17 +355,6 @@ func (n *Node) changed(changes fsm.Changes) {
 	}
 }
 
-// leader returns the member that this node knows as the leader.
-func (n *Node) leader() (Member, bool) {
-	address, id := n.raft.LeaderWithID()
-	for _, member := range n.options.Members {
-		if raft.ServerAddress(member.Raft) == address || (id != "" && serverID(member.Name, 1) == id) {
-			return member, address != ""
-		}
-	}
-	return Member{}, false
-}
-
 // Digest sums up the state of this node, and returns the index of the last log
 // entry in it. All nodes have the same sum at one index.
 func (n *Node) Digest() (index uint64, sum [32]byte, err error) {
@@ -394,10 +370,7 @@ func (n *Node) Digest() (index uint64, sum [32]byte, err error) {
 func (n *Node) APIAddress() net.Addr { return n.api.address }
 
 // Leading reports whether the node serves as the leader.
-func (n *Node) Leading() bool {
-	_, err := n.serving()
-	return err == nil
-}
+func (n *Node) Leading() bool { return n.leader.serves() }
 
 // fatalOnce ends the process after the first fault.
 func (n *Node) fatalOnce(end func(error)) func(error) {
@@ -419,7 +392,7 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 // while the API still tells callers where to go.
 func (n *Node) StopServing() {
 	n.stopping.Store(true)
-	if led := n.leading.stop(); led == nil || len(n.options.Members) == 1 || n.failed.Load() {
+	if led := n.leader.stop(); led == nil || len(n.options.Members) == 1 || n.failed.Load() {
 		return
 	}
 	transfer := make(chan error, 1)

@@ -22,7 +22,7 @@ const catchUpPause = 50 * time.Millisecond
 // with ctx.
 func (n *Node) catchUp(ctx context.Context) {
 	for {
-		changed := n.leading.changes.wait()
+		changed := n.leader.changes.wait()
 		if n.caughtUp.Load() {
 			return
 		}
@@ -49,7 +49,7 @@ func (n *Node) catchUp(ctx context.Context) {
 // comes from the leader of the term that this node is in, while it serves: by
 // then it has committed an entry of its own, and knows what was before it.
 func (n *Node) leadersCommit(ctx context.Context) (commit uint64, known bool) {
-	leader, known := n.leader()
+	leader, known := n.leader.known()
 	if !known {
 		return 0, false
 	}
@@ -72,12 +72,12 @@ func (n *Node) leadersCommit(ctx context.Context) (commit uint64, known bool) {
 // it starts. Only a leader that serves gives its commit index.
 func (n *Node) stands() transport.Standing {
 	now := transport.Standing{Wall: n.options.WallClock().UnixNano()}
-	if !n.running.Load() {
+	if n.leader.raft.Load() == nil {
 		return now
 	}
 	now.Term = n.raft.CurrentTerm()
 	now.Crowded = n.disk.isCrowded()
-	if n.Leading() {
+	if n.leader.serves() {
 		now.Commit = n.raft.CommitIndex()
 	}
 	return now
@@ -90,13 +90,13 @@ func (n *Node) Ready() error {
 		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
 	}
 	awaits := n.members.awaited()
-	leader, known := n.leader()
+	leader, known := n.leader.known()
 	switch {
 	case awaits != "":
 		return fmt.Errorf("%w: before the first election this node waits for %s: every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
 	case !known:
 		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
-	case leader.Name == n.options.Name && !n.Leading():
+	case leader.Name == n.options.Name && !n.leader.serves():
 		return fmt.Errorf("%w: this node is about to lead", jobs.ErrUnavailable)
 	case !n.caughtUp.Load():
 		return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, n.machine.AppliedIndex(), n.catchUpTo.Load())

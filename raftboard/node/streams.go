@@ -18,7 +18,7 @@ func (n *Node) streams(calls []call) *stream.Server {
 	return stream.NewServer(stream.ServerOptions{
 		Offers: offers,
 		Leader: func() string {
-			leader, _ := n.leader()
+			leader, _ := n.leader.known()
 			return leader.API
 		},
 		Called: func(procedure string, took time.Duration, err error) { n.metrics.called(procedure, took, err) },

@@ -227,7 +227,7 @@ func (n *Node) keepAlive(ctx context.Context, id jobs.SessionID) error {
 		return err
 	}
 	for applied := false; ; {
-		current, err := n.serving()
+		current, err := n.leader.serving()
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ const eventsAtOnce = 256 // events of one message of a watch
 // Watch answers watches. Every node does so from its own state: events have one order, whoever tells them. A watch
 // holds only its position, so a slow reader costs nothing but its connection.
 func (s *boardService) Watch(ctx context.Context, request *connect.Request[conductordv1.WatchRequest], stream *connect.ServerStream[conductordv1.WatchResponse]) error {
-	if leader, known := s.leader(); known {
+	if leader, known := s.leader.known(); known {
 		stream.ResponseHeader().Set(wire.HeaderLeader, leader.API)
 	}
 	if err := s.watch(ctx, request.Msg, request.Header(), stream.Send); err != nil {
