@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/raftboard/node/transport"
@@ -32,26 +33,38 @@ const memberPoll = 100 * time.Millisecond
 //     in the file is refused. So the quorums that are counted from the options
 //     (read rounds, clock) are raft's.
 
-// probe calls the other nodes before this one takes part in anything. It refuses
-// the start when all others refuse this node, or when another process of the same
-// node answers at its raft address.
-func (n *Node) probe() error {
-	for _, member := range n.options.Members {
-		self := member.Name == n.options.Name
-		if self && member.Raft == n.options.RaftListen {
-			continue
-		}
-		var refused *transport.RefusedError
-		if err := n.call(member); self && errors.As(err, &refused) && refused.From == n.identity.get().Instance {
-			return fmt.Errorf("at the raft address of node %q, %s, another process answers: %w", member.Name, member.Raft, err)
-		}
-	}
-	return n.members.refusedByAll()
+// membership is what this node knows of the other members, and how it joins them. Its
+// methods may be called concurrently.
+type membership struct {
+	self     Member
+	listen   string           // Options.RaftListen
+	members  []Member         // of the options, this node among them
+	roster   transport.Roster // the same
+	identity *identityStore   // set before port
+	port     *transport.Port  // set before probe
+	running  func() bool      // whether raft runs
+	logger   hclog.Logger
+	fatal    func(error)
+
+	mu         sync.Mutex
+	answers    map[string]peerAnswer // under mu
+	peerJoined bool                  // a peer with the same list has joined: all had agreed; under mu
+	awaits     string                // the nodes that the first election waits for; under mu
+	conflict   error                 // another node's member list that forbids this one to run; under mu
 }
 
-// call shakes hands with a member; greeted notes the outcome.
-func (n *Node) call(member Member) error {
-	return n.port.Probe(raft.ServerAddress(member.Raft), time.Second)
+// peerAnswer is another node's last answer to this one.
+type peerAnswer struct {
+	refusal error
+	agreed  bool // on the member list
+}
+
+func newMembership(o Options, running func() bool, fatal func(error)) *membership {
+	self, _ := o.self() // validated
+	return &membership{
+		self: self, listen: o.RaftListen, members: o.Members, roster: rosterOf(o.Members),
+		running: running, logger: o.Logger, fatal: fatal, answers: map[string]peerAnswer{},
+	}
 }
 
 func rosterOf(members []Member) transport.Roster {
@@ -62,22 +75,40 @@ func rosterOf(members []Member) transport.Roster {
 	return r
 }
 
-// peerAnswer is another node's last answer to this one.
-type peerAnswer struct {
-	refusal error
-	agreed  bool // on the member list
+// peers are the other members.
+func (m *membership) peers() []Member {
+	var peers []Member
+	for _, member := range m.members {
+		if member.Name != m.self.Name {
+			peers = append(peers, member)
+		}
+	}
+	return peers
 }
 
-// membership is what this node knows of the other members. Its methods may be
-// called concurrently.
-type membership struct {
-	roster transport.Roster // of Options.Members; does not change
+// majority is how many members are more than half of all.
+func (m *membership) majority() int { return len(m.members)/2 + 1 }
 
-	mu         sync.Mutex
-	answers    map[string]peerAnswer // under mu
-	peerJoined bool                  // a peer with the same list has joined: all had agreed; under mu
-	awaits     string                // the nodes that the first election waits for; under mu
-	conflict   error                 // another node's member list that forbids this one to run; under mu
+// probe calls the other nodes before this one takes part in anything. It refuses
+// the start when all others refuse this node, or when another process of the same
+// node answers at its raft address.
+func (m *membership) probe() error {
+	for _, member := range m.members {
+		self := member.Name == m.self.Name
+		if self && member.Raft == m.listen {
+			continue
+		}
+		var refused *transport.RefusedError
+		if err := m.call(member); self && errors.As(err, &refused) && refused.From == m.identity.get().Instance {
+			return fmt.Errorf("at the raft address of node %q, %s, another process answers: %w", member.Name, member.Raft, err)
+		}
+	}
+	return m.refusedByAll()
+}
+
+// call shakes hands with a member; greeted notes the outcome.
+func (m *membership) call(member Member) error {
+	return m.port.Probe(raft.ServerAddress(member.Raft), time.Second)
 }
 
 // note records a peer's answer, and reports whether it is a new refusal.
@@ -142,63 +173,41 @@ func (m *membership) awaited() string {
 }
 
 // greeted notes the outcome of a handshake that this node began.
-func (n *Node) greeted(peer string, other transport.Hello, err error) {
+func (m *membership) greeted(peer string, other transport.Hello, err error) {
 	var refused *transport.RefusedError
-	if peer == n.options.Name || (err != nil && !errors.As(err, &refused)) {
+	if peer == m.self.Name || (err != nil && !errors.As(err, &refused)) {
 		return // not reached: nothing learned
 	}
-	if !n.members.note(peer, peerAnswer{refusal: err, agreed: err == nil && other.Agreed}, other.Joined) {
+	if !m.note(peer, peerAnswer{refusal: err, agreed: err == nil && other.Agreed}, other.Joined) {
 		return
 	}
-	n.logger.Error("a node of the cluster refuses this one", "peer", peer, "error", err)
-	n.stopIfRefused()
+	m.logger.Error("a node of the cluster refuses this one", "peer", peer, "error", err)
+	m.stopIfRefused()
 }
 
 // disagreed is called for a node of this cluster with another member list. A
 // node that has never joined stops: either list may be wrong. A node that has
 // joined has a majority behind its list and goes on, unless it is the only member
 // of its list and the other has joined a cluster that lists this node.
-func (n *Node) disagreed(other transport.Hello, err error) {
-	_, counted := other.Members[n.options.Name]
-	_, counts := n.members.roster[other.Name]
-	fresh := !n.identity.get().Bootstrapped
-	if (fresh && (counted || counts)) || (!fresh && counted && other.Joined && len(n.options.Members) == 1) {
-		n.members.setConflict(err)
+func (m *membership) disagreed(other transport.Hello, err error) {
+	_, counted := other.Members[m.self.Name]
+	_, counts := m.roster[other.Name]
+	fresh := !m.identity.get().Bootstrapped
+	if (fresh && (counted || counts)) || (!fresh && counted && other.Joined && len(m.members) == 1) {
+		m.setConflict(err)
 	}
-	n.stopIfRefused()
+	m.stopIfRefused()
 }
 
-func (n *Node) stopIfRefused() {
-	if fault := n.members.refusedByAll(); fault != nil && n.leader.raft.Load() != nil {
-		n.fatal(fault)
+func (m *membership) stopIfRefused() {
+	if fault := m.refusedByAll(); fault != nil && m.running() {
+		m.fatal(fault)
 	}
-}
-
-// checkPast refuses a node that has run before and has lost its raft log.
-func (n *Node) checkPast(logs raft.LogStore, snapshots raft.SnapshotStore) error {
-	existing, stateErr := raft.HasExistingState(logs, n.log, snapshots)
-	term, termErr := n.log.GetUint64(currentTermKey)
-	last, lastErr := logs.LastIndex()
-	if err := errors.Join(stateErr, termErr, lastErr); err != nil {
-		return fmt.Errorf("cannot read the raft state: %w", err)
-	}
-	id := n.identity.get()
-	switch {
-	case !id.Bootstrapped && term == 1 && last == 0:
-		// The first start was cut off between term and configuration. No vote was
-		// given: raft gets no connection before a node has joined.
-		return n.log.SetUint64(currentTermKey, 0)
-	case existing && term > 0: // without a term the votes are lost, even beside a snapshot
-		return n.identity.setBootstrapped()
-	case existing, id.Bootstrapped:
-		return fmt.Errorf("%s has lost its raft log: this node has run before and must not begin anew under its old identity", n.options.DataDir)
-	}
-	return nil
 }
 
 // compareConfiguration refuses a member list that is not raft's.
-func (n *Node) compareConfiguration() error {
-	servers := n.raft.GetConfiguration().Configuration().Servers
+func (m *membership) compareConfiguration(group *raft.Raft, dataDir string) error {
+	servers := group.GetConfiguration().Configuration().Servers
 	if len(servers) == 0 {
 		return nil
 	}
@@ -207,17 +216,17 @@ func (n *Node) compareConfiguration() error {
 		id := string(server.ID) // name.incarnation
 		has[id[:max(strings.LastIndex(id, "."), 0)]] = string(server.Address)
 	}
-	if !maps.Equal(has, n.members.roster) {
+	if !maps.Equal(has, m.roster) {
 		return fmt.Errorf("raft's configuration in %s and the node's file list different members: %v and %v: set cluster.members back in the file; "+
-			"the members of a cluster that has worked cannot be changed", n.options.DataDir, has, n.members.roster)
+			"the members of a cluster that has worked cannot be changed", dataDir, has, m.roster)
 	}
-	n.nowJoined()
+	m.nowJoined()
 	return nil
 }
 
-func (n *Node) nowJoined() {
-	n.members.await(nil)
-	n.port.Join()
+func (m *membership) nowJoined() {
+	m.await(nil)
+	m.port.Join()
 }
 
 // waitingLog is how often a node logs again which members its first start waits for.
@@ -225,20 +234,20 @@ const waitingLog = 10 * time.Second
 
 // join lets a new node take part in raft once all members agree on their list.
 // It ends then, or with ctx.
-func (n *Node) join(ctx context.Context) {
+func (m *membership) join(ctx context.Context, group *raft.Raft) {
 	look := time.NewTicker(memberPoll)
 	defer look.Stop()
 	told, before := time.Time{}, ""
-	for !n.port.Joined() {
-		awaited := n.awaited()
-		if awaited == "" && n.port.Agreed() {
-			if err := n.bootstrap(); err != nil && ctx.Err() == nil {
-				n.fatal(err)
+	for !m.port.Joined() {
+		awaited := m.poll()
+		if awaited == "" && m.port.Agreed() {
+			if err := m.bootstrap(group); err != nil && ctx.Err() == nil {
+				m.fatal(err)
 			}
 			return
 		}
 		if awaited != "" && (awaited != before || time.Since(told) > waitingLog) {
-			n.logger.Info("waiting for other members before the first election: all must answer, with the same list of members", "missing", awaited, "members", n.members.roster)
+			m.logger.Info("waiting for other members before the first election: all must answer, with the same list of members", "missing", awaited, "members", m.roster)
 			told, before = time.Now(), awaited
 		}
 		select {
@@ -249,35 +258,35 @@ func (n *Node) join(ctx context.Context) {
 	}
 }
 
-// awaited calls the members that have not agreed yet, and names those that still
-// have not. It is empty when all have, or one has joined, which implies that.
-func (n *Node) awaited() string {
+// poll calls the members that have not agreed yet, and names those that still have
+// not. It is empty when all have, or one has joined, which implies that.
+func (m *membership) poll() string {
 	var missing []string
-	for _, peer := range n.peers() {
-		if n.members.hasAgreed(peer.Name) {
+	for _, peer := range m.peers() {
+		if m.hasAgreed(peer.Name) {
 			continue
 		}
-		_ = n.call(peer)
-		if !n.members.hasAgreed(peer.Name) {
+		_ = m.call(peer)
+		if !m.hasAgreed(peer.Name) {
 			missing = append(missing, peer.Name)
 		}
 	}
-	return n.members.await(missing)
+	return m.await(missing)
 }
 
 // bootstrap writes the first configuration, once per node and the same on all.
 // It is the first entry of every log, so no node has to be the first.
-func (n *Node) bootstrap() error {
+func (m *membership) bootstrap(group *raft.Raft) error {
 	var servers []raft.Server
-	for _, name := range slices.Sorted(maps.Keys(n.members.roster)) {
-		servers = append(servers, raft.Server{ID: serverID(name, 1), Address: raft.ServerAddress(n.members.roster[name])})
+	for _, name := range slices.Sorted(maps.Keys(m.roster)) {
+		servers = append(servers, raft.Server{ID: serverID(name, 1), Address: raft.ServerAddress(m.roster[name])})
 	}
-	if err := n.raft.BootstrapCluster(raft.Configuration{Servers: servers}).Error(); err != nil {
+	if err := group.BootstrapCluster(raft.Configuration{Servers: servers}).Error(); err != nil {
 		return fmt.Errorf("cannot bootstrap the cluster: %w", err)
 	}
-	if err := n.identity.setBootstrapped(); err != nil {
+	if err := m.identity.setBootstrapped(); err != nil {
 		return err
 	}
-	n.nowJoined()
+	m.nowJoined()
 	return nil
 }

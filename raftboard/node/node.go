@@ -97,7 +97,7 @@ type Node struct {
 	clocks *clockRounds
 
 	// Parts with locks of their own.
-	members   membership
+	members   *membership
 	leader    *leaderState
 	disk      *diskSpace
 	polls     *longPolls
@@ -131,7 +131,6 @@ func Open(options Options) (*Node, error) {
 		polls:     newLongPolls(),
 		backfills: make(chan struct{}, 1),
 		leader:    newLeaderState(options),
-		members:   membership{roster: rosterOf(options.Members), answers: map[string]peerAnswer{}},
 		disk:      newDiskSpace(options),
 		api: apiServer{
 			exchanges:   newExchanges(options.Logger.Named("http")),
@@ -143,6 +142,7 @@ func Open(options Options) (*Node, error) {
 		opened: make(map[string]map[jobs.SessionID]time.Time),
 	}
 	n.fatal = n.fatalOnce(options.Fatal)
+	n.members = newMembership(options, func() bool { return n.leader.raft.Load() != nil }, n.fatal)
 	n.metrics = newNodeMetrics(options.Metrics, n)
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -165,6 +165,7 @@ func (n *Node) open() error {
 	if err := logstore.Settle(n.options.DataDir, n.options.LogStore); err != nil {
 		return err
 	}
+	n.members.identity = n.identity
 	n.log, err = logstore.Open(n.options.DataDir, n.options.LogStore, logstore.Options{
 		Logger: n.logger.Named("log"), Fatal: n.fatal, Wrap: n.options.System.Log, Written: n.metrics.logWrites.Inc,
 	})
@@ -185,7 +186,7 @@ func (n *Node) open() error {
 	if err := n.openPort(); err != nil {
 		return err
 	}
-	if err := n.probe(); err != nil {
+	if err := n.members.probe(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -207,8 +208,9 @@ func (n *Node) openPort() error {
 		Refused: func(remote net.Addr, reason error) {
 			refusals.warn(logger, "refused a connection to the raft port", remote, reason)
 		},
-		Greeted: n.greeted, Disagreed: n.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.heard,
+		Greeted: n.members.greeted, Disagreed: n.members.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.heard,
 	})
+	n.members.port = n.port
 	return err
 }
 
@@ -225,7 +227,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.growth = newGrowth(n.options.Raft.SnapshotBytes)
 	notices := make(chan bool, leadershipNotices)
 	config := n.raftConfig(notices)
-	if err := n.checkPast(cached, snapshots); err != nil {
+	if err := checkPast(n.options.DataDir, n.identity, n.log, cached, snapshots); err != nil {
 		return err
 	}
 	asked := new(atomic.Int64)
@@ -237,7 +239,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
 	}
-	if err := n.compareConfiguration(); err != nil {
+	if err := n.members.compareConfiguration(n.raft, n.options.DataDir); err != nil {
 		return err
 	}
 	n.leader.raft.Store(n.raft)
@@ -246,14 +248,14 @@ func (n *Node) openRaft(ctx context.Context) error {
 	}
 	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
-	n.clocks = &clockRounds{peers: n.newAskers(n.told), majority: len(n.options.Members)/2 + 1, clock: n.clock}
+	n.clocks = &clockRounds{peers: n.newAskers(n.told), majority: n.members.majority(), clock: n.clock}
 	n.forward = newForwarder(n)
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.leader.watch(ctx, &n.routines)
-	n.routines.Go(func() { n.join(ctx) })
+	n.routines.Go(func() { n.members.join(ctx, n.raft) })
 	n.disk.machine, n.disk.log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
-	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, n.peers(), diskAskers) })
+	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, n.members.peers(), diskAskers) })
 	n.routines.Go(func() { n.catchUp(ctx); n.dropOldStore() })
 	n.routines.Go(func() { n.compact(ctx) })
 	return nil
@@ -290,7 +292,7 @@ func (n *Node) raftConfig(notices chan<- bool) *raft.Config {
 func (n *Node) newReadRounds() *readRounds {
 	return &readRounds{
 		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, serving: n.leader.serving, applied: n.machine.WaitApplied,
-		peers: n.newAskers(nil), majority: len(n.options.Members)/2 + 1, roundDone: n.metrics.readRounds.Inc,
+		peers: n.newAskers(nil), majority: n.members.majority(), roundDone: n.metrics.readRounds.Inc,
 	}
 }
 
@@ -298,7 +300,7 @@ func (n *Node) newReadRounds() *readRounds {
 // told is the cluster's time that goes with their questions.
 func (n *Node) newAskers(told func() int64) transport.Askers {
 	var askers transport.Askers
-	for _, peer := range n.peers() {
+	for _, peer := range n.members.peers() {
 		askers = append(askers, n.port.Asker(raft.ServerAddress(peer.Raft), n.options.Raft.Election, told))
 	}
 	return askers
@@ -311,16 +313,6 @@ func (n *Node) told() int64 {
 		return 0
 	}
 	return n.clock.now().UnixNano()
-}
-
-func (n *Node) peers() []Member {
-	var peers []Member
-	for _, member := range n.options.Members {
-		if member.Name != n.options.Name {
-			peers = append(peers, member)
-		}
-	}
-	return peers
 }
 
 // changed hears from the state machine what a batch of entries has done. It

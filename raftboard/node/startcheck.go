@@ -244,3 +244,25 @@ func (s *savedState) bringSnapshot(wanted uint64) string {
 	return fmt.Sprintf("copy a snapshot of another node of this cluster that reaches entry %d or later (its name is TERM-ENTRY-TIME) to this directory, "+
 		"as with \"cp -r OTHER/%s/TERM-ENTRY-TIME %s\", and start this node again", wanted, snapshotsDir, s.dir)
 }
+
+// checkPast refuses a node that has run before and has lost its raft log.
+func checkPast(dataDir string, identity *identityStore, log *logstore.Log, cached raft.LogStore, snapshots raft.SnapshotStore) error {
+	existing, stateErr := raft.HasExistingState(cached, log, snapshots)
+	term, termErr := log.GetUint64(currentTermKey)
+	last, lastErr := cached.LastIndex()
+	if err := errors.Join(stateErr, termErr, lastErr); err != nil {
+		return fmt.Errorf("cannot read the raft state: %w", err)
+	}
+	id := identity.get()
+	switch {
+	case !id.Bootstrapped && term == 1 && last == 0:
+		// The first start was cut off between term and configuration. No vote was
+		// given: raft gets no connection before a node has joined.
+		return log.SetUint64(currentTermKey, 0)
+	case existing && term > 0: // without a term the votes are lost, even beside a snapshot
+		return identity.setBootstrapped()
+	case existing, id.Bootstrapped:
+		return fmt.Errorf("%s has lost its raft log: this node has run before and must not begin anew under its old identity", dataDir)
+	}
+	return nil
+}
