@@ -111,7 +111,7 @@ func reading[Req, Res any](n *Node, look func(*Req) (*Res, error)) func(string) 
 	return func(name string) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
 			if m, ok := any(request.Msg).(interface{ GetStale() bool }); ok && m.GetStale() {
-				if err := n.awaitMinIndex(ctx, request.Header()); err != nil {
+				if err := n.ready.awaitMinIndex(ctx, request.Header()); err != nil {
 					return nil, wire.ErrorToConnect(err)
 				}
 				index := n.machine.AppliedIndex() // before the look, which may see more

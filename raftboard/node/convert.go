@@ -52,7 +52,7 @@ func convertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hc
 // dropOldStore removes the store from before a conversion when this node has
 // started well with the new one.
 func (n *Node) dropOldStore() {
-	if !n.caughtUp.Load() {
+	if !n.ready.caughtUp.Load() {
 		return
 	}
 	if err := logstore.DropOld(n.options.DataDir); err != nil {

@@ -10,17 +10,16 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // newForwarder makes the client that forwards calls to the leader, over
 // connections that are kept.
-func newForwarder(n *Node) *http.Client {
+func newForwarder(dial func(ctx context.Context, address string) (net.Conn, error)) *http.Client {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return n.options.System.Dial(ctx, address)
+			return dial(ctx, address)
 		},
 		Protocols:       new(http.Protocols),
 		IdleConnTimeout: time.Minute,
@@ -53,33 +52,4 @@ func reply[Res any](message *Res, index uint64, err error) (*connect.Response[Re
 	answer := connect.NewResponse(message)
 	answer.Header().Set(wire.HeaderIndex, strconv.FormatUint(index, 10))
 	return answer, nil
-}
-
-// behindPatience is how long a call waits for this node to be as new as the
-// caller wants it; then another node may be.
-const behindPatience = 5 * time.Second
-
-// awaitMinIndex waits until this node's own state includes what the caller has
-// seen, and until it has once caught up with a leader: a node that has just
-// restarted is far in the past.
-func (n *Node) awaitMinIndex(ctx context.Context, header http.Header) error {
-	ctx, cancel := context.WithTimeout(ctx, behindPatience)
-	defer cancel()
-	if !n.caughtUp.Load() {
-		if err := n.WaitReady(ctx); err != nil {
-			return err
-		}
-	}
-	text := header.Get(wire.HeaderMinIndex)
-	if text == "" {
-		return nil
-	}
-	index, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return &logbook.InvalidError{Field: wire.HeaderMinIndex, Reason: fmt.Sprintf("%.64q is not a log index", text)}
-	}
-	if err := n.machine.WaitApplied(ctx, index); err != nil {
-		return fmt.Errorf("%w: this node has not applied entry %d yet: %w", jobs.ErrUnavailable, index, err)
-	}
-	return nil
 }

@@ -103,7 +103,7 @@ func (n *Node) beginLeadership(ctx context.Context) (*leadership, error) {
 		n.fatal(err)
 		return nil, errors.Join(err, ctx.Err())
 	}
-	n.caughtUp.Store(true)
+	n.ready.caughtUp.Store(true)
 	n.leader.serve(current)
 	return current, nil
 }

@@ -89,8 +89,6 @@ type Node struct {
 	raft      *raft.Raft
 	proposer  *proposer
 	reads     *readRounds
-	caughtUp  atomic.Bool   // this node has once applied all that a leader had committed
-	catchUpTo atomic.Uint64 // the index of that; 0: not known yet
 
 	// Time.
 	clock  *clock
@@ -98,6 +96,7 @@ type Node struct {
 
 	// Parts with locks of their own.
 	members   *membership
+	ready     *readiness
 	leader    *leaderState
 	disk      *diskSpace
 	polls     *longPolls
@@ -112,7 +111,6 @@ type Node struct {
 	routines sync.WaitGroup
 	closing  sync.Once
 	closeErr error
-	stopping atomic.Bool
 	failed   atomic.Bool // fatal was called: raft may answer nothing any more
 }
 
@@ -143,6 +141,7 @@ func Open(options Options) (*Node, error) {
 	}
 	n.fatal = n.fatalOnce(options.Fatal)
 	n.members = newMembership(options, func() bool { return n.leader.raft.Load() != nil }, n.fatal)
+	n.ready = &readiness{leader: n.leader, members: n.members}
 	n.metrics = newNodeMetrics(options.Metrics, n)
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -182,6 +181,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
+	n.ready.machine = n.machine
 	n.clock = newClock(n.machine.Time, n.options.WallClock, n.logger)
 	if err := n.openPort(); err != nil {
 		return err
@@ -249,14 +249,14 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
 	n.clocks = &clockRounds{peers: n.newAskers(n.told), majority: n.members.majority(), clock: n.clock}
-	n.forward = newForwarder(n)
+	n.forward = newForwarder(n.options.System.Dial)
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.leader.watch(ctx, &n.routines)
 	n.routines.Go(func() { n.members.join(ctx, n.raft) })
 	n.disk.machine, n.disk.log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
 	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, n.members.peers(), diskAskers) })
-	n.routines.Go(func() { n.catchUp(ctx); n.dropOldStore() })
+	n.routines.Go(func() { n.ready.catchUp(ctx, n.reads.peers); n.dropOldStore() })
 	n.routines.Go(func() { n.compact(ctx) })
 	return nil
 }
@@ -315,6 +315,21 @@ func (n *Node) told() int64 {
 	return n.clock.now().UnixNano()
 }
 
+// stands is this node's answer to other nodes' questions: only its wall clock while
+// it starts. Only a leader that serves gives its commit index.
+func (n *Node) stands() transport.Standing {
+	now := transport.Standing{Wall: n.options.WallClock().UnixNano()}
+	if n.leader.raft.Load() == nil {
+		return now
+	}
+	now.Term = n.raft.CurrentTerm()
+	now.Crowded = n.disk.isCrowded()
+	if n.leader.serves() {
+		now.Commit = n.raft.CommitIndex()
+	}
+	return now
+}
+
 // changed hears from the state machine what a batch of entries has done. It
 // runs in the goroutine that applies them, and only passes on.
 func (n *Node) changed(changes fsm.Changes) {
@@ -364,6 +379,13 @@ func (n *Node) APIAddress() net.Addr { return n.api.address }
 // Leading reports whether the node serves as the leader.
 func (n *Node) Leading() bool { return n.leader.serves() }
 
+// Ready is nil when the node can serve every call: it knows a leader, and has
+// applied what the leader had committed. Otherwise it says what is missing.
+func (n *Node) Ready() error { return n.ready.check() }
+
+// WaitReady waits until the node is ready, or says what is missing when ctx ends.
+func (n *Node) WaitReady(ctx context.Context) error { return n.ready.wait(ctx) }
+
 // fatalOnce ends the process after the first fault.
 func (n *Node) fatalOnce(end func(error)) func(error) {
 	if end == nil {
@@ -383,7 +405,7 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 // leadership over if it has it. A node that is to be closed does this first,
 // while the API still tells callers where to go.
 func (n *Node) StopServing() {
-	n.stopping.Store(true)
+	n.ready.stopping.Store(true)
 	if led := n.leader.stop(); led == nil || len(n.options.Members) == 1 || n.failed.Load() {
 		return
 	}

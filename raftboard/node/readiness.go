@@ -3,33 +3,51 @@ package node
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // catchUpPause is how long a node that is behind waits before it asks again
 // for how far it has to go.
 const catchUpPause = 50 * time.Millisecond
 
+// readiness is whether this node can serve every call. Its methods may be called
+// concurrently.
+type readiness struct {
+	leader  *leaderState
+	members *membership
+	machine *fsm.Machine // set before raft runs
+
+	stopping  atomic.Bool
+	caughtUp  atomic.Bool   // this node has once applied all that a leader had committed
+	catchUpTo atomic.Uint64 // the index of that; 0: not known yet
+}
+
 // catchUp finds out when this node has applied what a leader had committed. A
 // node that starts does not know: raft keeps no commit index over a restart,
 // and neither a heartbeat nor the first entries that arrive tell the leader's.
 // So it asks a leader that serves. It ends when the node has caught up, or
 // with ctx.
-func (n *Node) catchUp(ctx context.Context) {
+func (r *readiness) catchUp(ctx context.Context, peers transport.Askers) {
 	for {
-		changed := n.leader.changes.wait()
-		if n.caughtUp.Load() {
+		changed := r.leader.changes.wait()
+		if r.caughtUp.Load() {
 			return
 		}
-		if commit, known := n.leadersCommit(ctx); known {
-			n.catchUpTo.Store(commit)
-			if n.machine.WaitApplied(ctx, commit) == nil {
-				n.caughtUp.Store(true)
+		if commit, known := r.leadersCommit(ctx, peers); known {
+			r.catchUpTo.Store(commit)
+			if r.machine.WaitApplied(ctx, commit) == nil {
+				r.caughtUp.Store(true)
 			}
 			return
 		}
@@ -48,12 +66,12 @@ func (n *Node) catchUp(ctx context.Context) {
 // leadersCommit asks the leader what is committed. The answer counts if it
 // comes from the leader of the term that this node is in, while it serves: by
 // then it has committed an entry of its own, and knows what was before it.
-func (n *Node) leadersCommit(ctx context.Context) (commit uint64, known bool) {
-	leader, known := n.leader.known()
+func (r *readiness) leadersCommit(ctx context.Context, peers transport.Askers) (commit uint64, known bool) {
+	leader, known := r.leader.known()
 	if !known {
 		return 0, false
 	}
-	for _, peer := range n.reads.peers {
+	for _, peer := range peers {
 		if peer.Address != raft.ServerAddress(leader.Raft) {
 			continue
 		}
@@ -61,56 +79,41 @@ func (n *Node) leadersCommit(ctx context.Context) (commit uint64, known bool) {
 		peer.Ask(func(stands transport.Standing, err error) { answers <- stands }) // zero with an error
 		select {
 		case stands := <-answers:
-			return stands.Commit, stands.Commit > 0 && stands.Term == n.stands().Term
+			return stands.Commit, stands.Commit > 0 && stands.Term == r.leader.raft.Load().CurrentTerm()
 		case <-ctx.Done():
 		}
 	}
 	return 0, false
 }
 
-// stands is this node's answer to other nodes' questions: only its wall clock while
-// it starts. Only a leader that serves gives its commit index.
-func (n *Node) stands() transport.Standing {
-	now := transport.Standing{Wall: n.options.WallClock().UnixNano()}
-	if n.leader.raft.Load() == nil {
-		return now
-	}
-	now.Term = n.raft.CurrentTerm()
-	now.Crowded = n.disk.isCrowded()
-	if n.leader.serves() {
-		now.Commit = n.raft.CommitIndex()
-	}
-	return now
-}
-
-// Ready is nil when the node can serve every call: it knows a leader, and has
+// check is nil when the node can serve every call: it knows a leader, and has
 // applied what the leader had committed. Otherwise it says what is missing.
-func (n *Node) Ready() error {
-	if n.stopping.Load() {
+func (r *readiness) check() error {
+	if r.stopping.Load() {
 		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
 	}
-	awaits := n.members.awaited()
-	leader, known := n.leader.known()
+	awaits := r.members.awaited()
+	leader, known := r.leader.known()
 	switch {
 	case awaits != "":
 		return fmt.Errorf("%w: before the first election this node waits for %s: every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
 	case !known:
 		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
-	case leader.Name == n.options.Name && !n.leader.serves():
+	case leader.Name == r.leader.node && !r.leader.serves():
 		return fmt.Errorf("%w: this node is about to lead", jobs.ErrUnavailable)
-	case !n.caughtUp.Load():
-		return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, n.machine.AppliedIndex(), n.catchUpTo.Load())
+	case !r.caughtUp.Load():
+		return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, r.machine.AppliedIndex(), r.catchUpTo.Load())
 	}
 	return nil
 }
 
-// WaitReady waits until the node is ready, or says what is missing when ctx ends.
-func (n *Node) WaitReady(ctx context.Context) error {
+// wait waits until the node is ready, or says what is missing when ctx ends.
+func (r *readiness) wait(ctx context.Context) error {
 	const look = 5 * time.Millisecond // readiness has no single event; nothing but a start waits for it
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {
-		err := n.Ready()
+		err := r.check()
 		if err == nil {
 			return nil
 		}
@@ -120,4 +123,33 @@ func (n *Node) WaitReady(ctx context.Context) error {
 			return fmt.Errorf("the node is not ready: %w: %w", err, ctx.Err())
 		}
 	}
+}
+
+// behindPatience is how long a call waits for this node to be as new as the
+// caller wants it; then another node may be.
+const behindPatience = 5 * time.Second
+
+// awaitMinIndex waits until this node's own state includes what the caller has
+// seen, and until it has once caught up with a leader: a node that has just
+// restarted is far in the past.
+func (r *readiness) awaitMinIndex(ctx context.Context, header http.Header) error {
+	ctx, cancel := context.WithTimeout(ctx, behindPatience)
+	defer cancel()
+	if !r.caughtUp.Load() {
+		if err := r.wait(ctx); err != nil {
+			return err
+		}
+	}
+	text := header.Get(wire.HeaderMinIndex)
+	if text == "" {
+		return nil
+	}
+	index, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return &logbook.InvalidError{Field: wire.HeaderMinIndex, Reason: fmt.Sprintf("%.64q is not a log index", text)}
+	}
+	if err := r.machine.WaitApplied(ctx, index); err != nil {
+		return fmt.Errorf("%w: this node has not applied entry %d yet: %w", jobs.ErrUnavailable, index, err)
+	}
+	return nil
 }

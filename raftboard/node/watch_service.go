@@ -38,7 +38,7 @@ func (s *boardService) watch(ctx context.Context, message *conductordv1.WatchReq
 	if err != nil {
 		return err
 	}
-	if err := s.awaitMinIndex(ctx, header); err != nil {
+	if err := s.ready.awaitMinIndex(ctx, header); err != nil {
 		return err
 	}
 	position := s.machine.LastPosition()
