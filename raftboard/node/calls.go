@@ -22,46 +22,60 @@ type call struct {
 	offer      *stream.Offer // its form on streams; nil: it is not offered there
 }
 
+// services are what answers calls.
+type services struct {
+	router    *router
+	submit    *submitter
+	shares    *sessionShares
+	posts     *postService
+	claims    *claimService
+	board     *boardService
+	watches   *watchService
+	sessions  *sessionService
+	books     *logbookService
+	schedules *scheduleService
+	cluster   *clusterService
+}
+
 // calls is the table: all that the API takes, but for Watch and Carry, whose
 // answers are streams. A verb whose call only applies its command has its row
 // in command.Verbs, and is served by verbCall.
-func (n *Node) calls() []call {
-	board, sessions, books := &boardService{n}, &sessionService{n}, &logbookService{n}
-	schedules, cluster := &scheduleService{n}, &clusterService{n}
+func (s *services) calls() []call {
+	r, posts, claims, board, sessions, books, schedules := s.router, s.posts, s.claims, s.board, s.sessions, s.books, s.schedules
 	rows := []call{
-		streamed("BoardService/Post", command.Post, leading(n, board.post, nameJobs)),
-		streamed("BoardService/GetJob", command.Read, reading(n, board.getJob)),
-		streamed("BoardService/WaitJob", command.Read, leading(n, board.wait)),
-		streamed("BoardService/Claim", command.Work, leading(n, board.claim)),
-		streamed("BoardService/ClaimNext", command.Work, leading(n, board.claimNext)),
-		streamed("BoardService/Execute", command.Work, leading(n, board.execute)),
-		plain("BoardService/ListJobs", command.Read, reading(n, board.list)),
-		plain("BoardService/Explain", command.Read, reading(n, board.explain)),
-		plain("BoardService/ListClaims", command.Read, reading(n, board.listClaims)),
-		plain("BoardService/ListErrors", command.Read, reading(n, board.listErrors)),
-		plain("BoardService/Bulk", command.Operate, leading(n, board.bulk)),
-		plain("BoardService/GetBoard", command.Read, reading(n, board.getBoard)),
-		plain("BoardService/ListBoards", command.Read, reading(n, board.listBoards)),
-		streamed("SessionService/KeepAlive", command.Work, leading(n, sessions.keepAlive)),
-		plain("SessionService/Open", command.Work, leading(n, sessions.open, n.shares.admit)),
-		plain("SessionService/ListSessions", command.Read, reading(n, sessions.listSessions)),
-		plain("SessionService/ListEntities", command.Read, reading(n, sessions.listEntities)),
-		plain("SessionService/ListDrains", command.Read, reading(n, sessions.listDrains)),
-		streamed("LogbookService/GetFlow", command.Read, reading(n, books.getFlow)),
-		plain("LogbookService/GetBook", command.Read, reading(n, books.getBook)),
-		plain("LogbookService/ListBooks", command.Read, reading(n, books.listBooks)),
-		plain("LogbookService/UpdateFlows", command.Work, leading(n, books.updateFlows)),
-		plain("ScheduleService/Save", command.Operate, leading(n, schedules.save)),
-		plain("ScheduleService/Get", command.Read, reading(n, schedules.get)),
-		plain("ScheduleService/List", command.Read, reading(n, schedules.list)),
-		plain("ScheduleService/Resume", command.Operate, leading(n, schedules.resume)),
-		plain("ScheduleService/Run", command.Operate, leading(n, schedules.run, nameRun)),
-		plain("ScheduleService/Backfill", command.Operate, leading(n, schedules.backfill, nameBackfill)),
-		plain("ClusterService/Status", command.Read, func(string) unary[conductordv1.StatusRequest, conductordv1.StatusResponse] { return cluster.status }),
+		streamed("BoardService/Post", command.Post, leading(r, posts.post, nameJobs)),
+		streamed("BoardService/GetJob", command.Read, reading(r, board.getJob)),
+		streamed("BoardService/WaitJob", command.Read, leading(r, board.wait)),
+		streamed("BoardService/Claim", command.Work, leading(r, claims.claim)),
+		streamed("BoardService/ClaimNext", command.Work, leading(r, claims.claimNext)),
+		streamed("BoardService/Execute", command.Work, leading(r, board.execute)),
+		plain("BoardService/ListJobs", command.Read, reading(r, board.list)),
+		plain("BoardService/Explain", command.Read, reading(r, board.explain)),
+		plain("BoardService/ListClaims", command.Read, reading(r, claims.listClaims)),
+		plain("BoardService/ListErrors", command.Read, reading(r, board.listErrors)),
+		plain("BoardService/Bulk", command.Operate, leading(r, board.bulk)),
+		plain("BoardService/GetBoard", command.Read, reading(r, board.getBoard)),
+		plain("BoardService/ListBoards", command.Read, reading(r, board.listBoards)),
+		streamed("SessionService/KeepAlive", command.Work, leading(r, sessions.keepAlive)),
+		plain("SessionService/Open", command.Work, leading(r, sessions.open, s.shares.admit)),
+		plain("SessionService/ListSessions", command.Read, reading(r, sessions.listSessions)),
+		plain("SessionService/ListEntities", command.Read, reading(r, sessions.listEntities)),
+		plain("SessionService/ListDrains", command.Read, reading(r, sessions.listDrains)),
+		streamed("LogbookService/GetFlow", command.Read, reading(r, books.getFlow)),
+		plain("LogbookService/GetBook", command.Read, reading(r, books.getBook)),
+		plain("LogbookService/ListBooks", command.Read, reading(r, books.listBooks)),
+		plain("LogbookService/UpdateFlows", command.Work, leading(r, books.updateFlows)),
+		plain("ScheduleService/Save", command.Operate, leading(r, schedules.save)),
+		plain("ScheduleService/Get", command.Read, reading(r, schedules.get)),
+		plain("ScheduleService/List", command.Read, reading(r, schedules.list)),
+		plain("ScheduleService/Resume", command.Operate, leading(r, schedules.resume)),
+		plain("ScheduleService/Run", command.Operate, leading(r, schedules.run, nameRun)),
+		plain("ScheduleService/Backfill", command.Operate, leading(r, schedules.backfill, nameBackfill)),
+		plain("ClusterService/Status", command.Read, func(string) unary[conductordv1.StatusRequest, conductordv1.StatusResponse] { return s.cluster.status }),
 	}
 	for _, verb := range command.Verbs() {
 		if verb.Call != "" {
-			rows = append(rows, n.verbCall(verb))
+			rows = append(rows, s.verbCall(verb))
 		}
 	}
 	return rows
@@ -91,7 +105,7 @@ func streamed[Req, Res any](name string, permission command.Permission, answers 
 // leading answers a call where the leader is: here, or by forwarding it once.
 // Before is done on the node that is called first; its error is the answer.
 func leading[Req, Res any](
-	n *Node, local func(context.Context, *Req) (*Res, uint64, error), before ...func(context.Context, http.Header, *Req) error,
+	r *router, local func(context.Context, *Req) (*Res, uint64, error), before ...func(context.Context, http.Header, *Req) error,
 ) func(string) unary[Req, Res] {
 	return func(name string) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
@@ -100,26 +114,26 @@ func leading[Req, Res any](
 					return nil, wire.ErrorToConnect(err)
 				}
 			}
-			return lead(ctx, n, name, request, local)
+			return lead(ctx, r, name, request, local)
 		}
 	}
 }
 
 // reading answers a call that changes nothing: linearizably where the leader
 // is, or from this node's own state if the request says that it may be stale.
-func reading[Req, Res any](n *Node, look func(*Req) (*Res, error)) func(string) unary[Req, Res] {
+func reading[Req, Res any](r *router, look func(*Req) (*Res, error)) func(string) unary[Req, Res] {
 	return func(name string) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
 			if m, ok := any(request.Msg).(interface{ GetStale() bool }); ok && m.GetStale() {
-				if err := n.ready.awaitMinIndex(ctx, request.Header()); err != nil {
+				if err := r.ready.awaitMinIndex(ctx, request.Header()); err != nil {
 					return nil, wire.ErrorToConnect(err)
 				}
-				index := n.machine.AppliedIndex() // before the look, which may see more
+				index := r.machine.AppliedIndex() // before the look, which may see more
 				message, err := look(request.Msg)
 				return reply(message, index, err)
 			}
-			return lead(ctx, n, name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
-				index, err := n.reads.wait(ctx)
+			return lead(ctx, r, name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+				index, err := r.reads.wait(ctx)
 				if err != nil {
 					return nil, 0, err
 				}
@@ -132,10 +146,10 @@ func reading[Req, Res any](n *Node, look func(*Req) (*Res, error)) func(string) 
 
 // lead answers a call where the leader is.
 func lead[Req, Res any](
-	ctx context.Context, n *Node, name string, request *connect.Request[Req],
+	ctx context.Context, r *router, name string, request *connect.Request[Req],
 	local func(ctx context.Context, message *Req) (*Res, uint64, error), options ...connect.ClientOption,
 ) (*connect.Response[Res], error) {
-	where, err := n.leader.find(ctx)
+	where, err := r.leader.find(ctx)
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)
 	}
@@ -147,13 +161,13 @@ func lead[Req, Res any](
 		return nil, wire.ErrorToConnect(err)
 	}
 	if hops >= wire.MaxHops {
-		return nil, wire.ErrorToConnect(n.leader.refusal())
+		return nil, wire.ErrorToConnect(r.leader.refusal())
 	}
-	n.metrics.forwarded.Inc()
+	r.forwarded.Inc()
 	passed := connect.NewRequest(request.Msg)
 	passed.Header().Set(wire.HeaderHops, strconv.FormatUint(hops+1, 10))
 	url := "http://" + where.there.API + wire.Prefix + name
-	response, err := connect.NewClient[Req, Res](n.forward, url, append(wire.ClientOptions(), options...)...).CallUnary(ctx, passed)
+	response, err := connect.NewClient[Req, Res](r.client, url, append(wire.ClientOptions(), options...)...).CallUnary(ctx, passed)
 	if err != nil {
 		return nil, wire.ErrorToConnect(wire.ErrorFromConnect(err))
 	}
@@ -166,14 +180,14 @@ func lead[Req, Res any](
 type boxed struct{ proto.Message }
 
 // verbCall makes the row of a verb whose call only applies its command.
-func (n *Node) verbCall(verb command.Verb) call {
+func (s *services) verbCall(verb command.Verb) call {
 	answered := connect.WithResponseInitializer(func(_ connect.Spec, message any) error {
 		message.(*boxed).Message = verb.Answer()
 		return nil
 	})
 	handle := func(ctx context.Context, request *connect.Request[boxed]) (*connect.Response[boxed], error) {
-		return lead(ctx, n, verb.Call, request, func(ctx context.Context, message *boxed) (*boxed, uint64, error) {
-			index, result, err := n.submitOne(ctx, verb.Command(message.Message))
+		return lead(ctx, s.router, verb.Call, request, func(ctx context.Context, message *boxed) (*boxed, uint64, error) {
+			index, result, err := s.submit.one(ctx, verb.Command(message.Message))
 			if err != nil {
 				return nil, 0, err
 			}

@@ -11,7 +11,6 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
 
 // heldClaim names a claim for its timer.
@@ -63,47 +62,25 @@ func (n *Node) expireClaims(ctx context.Context, current *leadership, now time.T
 	}
 }
 
-// listClaims has no stale form: only the leader knows the times.
-func (s *boardService) listClaims(message *conductordv1.ListClaimsRequest) (*conductordv1.ListClaimsResponse, error) {
-	query := jobs.ClaimQuery{Owner: message.Owner, Board: message.Board, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
-	if message.Session != "" {
-		session, err := jobs.ParseSessionID(message.Session)
-		if err != nil {
-			return nil, err
-		}
-		query.Session = session
+// timeHolder adds to a claim what the timers of this node know of it, if it leads.
+func (s *leaderState) timeHolder(held *jobs.HeldClaim) {
+	if current, err := s.serving(); err == nil {
+		current.timeHolder(held, time.Now())
 	}
-	page, err := s.machine.Claims(query)
-	if err != nil {
-		return nil, err
-	}
-	answer := &conductordv1.ListClaimsResponse{Next: page.Next}
-	for i := range page.Claims {
-		s.timeHolder(&page.Claims[i])
-		answer.Claims = append(answer.Claims, command.HeldClaimToProto(&page.Claims[i]))
-	}
-	return answer, nil
 }
 
-// timeHolder adds to a claim what the timers of this node know of it, if it
-// leads.
-func (n *Node) timeHolder(held *jobs.HeldClaim) {
-	current, err := n.leader.serving()
-	if err != nil {
-		return
-	}
-	now := time.Now()
-	left, silent, known := current.deadlines.look(held.Claim.Session, now)
+func (r *leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
+	left, silent, known := r.deadlines.look(held.Claim.Session, now)
 	if !known {
 		return
 	}
-	own, _, timed := current.claims.look(heldClaim{held.Job, held.Claim.Token}, now)
+	own, _, timed := r.claims.look(heldClaim{held.Job, held.Claim.Token}, now)
 	if timed {
 		held.Left = min(left, own)
 	} else {
 		held.Left = left
 	}
 	// All that is left of the time to live is silence and what is to go.
-	ttl := left + silent - n.options.Sessions.Grace
+	ttl := left + silent - r.deadlines.grace
 	held.Silent, held.Suspect = silent, silent > jobs.SuspectAfter(ttl)
 }

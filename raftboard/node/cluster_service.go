@@ -11,11 +11,21 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/boottime"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/raftboard/wire"
+	"github.com/hashicorp/raft"
 )
 
 // clusterService tells about the node itself.
-type clusterService struct{ *Node }
+type clusterService struct {
+	options Options
+	started time.Time // of boottime
+	machine *fsm.Machine
+	raft    *raft.Raft
+	clock   *clock
+	leader  *leaderState
+	ready   *readiness
+}
 
 func (s *clusterService) status(_ context.Context, _ *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {
 	sessions, err := s.machine.Sessions()
@@ -37,7 +47,7 @@ func (s *clusterService) status(_ context.Context, _ *connect.Request[conductord
 		Ready:        true,
 		LogStore:     string(s.options.LogStore),
 	}
-	if err := s.Ready(); err != nil {
+	if err := s.ready.check(); err != nil {
 		status.Ready, status.NotReady = false, err.Error()
 	}
 	if leader, known := s.leader.known(); known {

@@ -95,7 +95,7 @@ func (d Deadlines) Held() (sessions, inHeap int)             { return d.count(),
 // WasPaused judges the lateness of a leader's timer loop.
 func WasPaused(heartbeat, late time.Duration, d Deadlines) bool {
 	n := &Node{options: Options{Raft: RaftTimings{Heartbeat: heartbeat}}, logger: hclog.NewNullLogger()}
-	n.metrics = newNodeMetrics(prometheus.NewRegistry(), n)
+	n.metrics = newNodeMetrics(prometheus.NewRegistry())
 	current := newLeadership(1, 0)
 	current.deadlines = d.deadlines
 	return n.wasPaused(current, late)
@@ -181,7 +181,7 @@ func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([
 type Proposer struct{ *proposer }
 
 func NewProposer(r *raft.Raft, fatal func(error)) Proposer {
-	return Proposer{newProposer(r, new(atomic.Int64), time.Now, newNodeMetrics(prometheus.NewRegistry(), &Node{}), fatal)}
+	return Proposer{newProposer(r, new(atomic.Int64), time.Now, newNodeMetrics(prometheus.NewRegistry()), fatal)}
 }
 
 func (p Proposer) Propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
@@ -206,7 +206,7 @@ func AppliedIndex(n *Node) uint64 { return n.machine.AppliedIndex() }
 
 // Submit has a leader carry out a command of the test's.
 func Submit(ctx context.Context, n *Node, c *conductordv1.Command) (*conductordv1.Result, error) {
-	_, result, err := n.submitOne(ctx, c)
+	_, result, err := n.services.submit.one(ctx, c)
 	return result, err
 }
 
@@ -272,7 +272,7 @@ func HoldApplied(n *Node, hold func(ctx context.Context) error) {
 
 // AnswerToClaim makes the answer to a claim whose entry has been applied.
 func AnswerToClaim(n *Node, job jobs.JobID, token jobs.Token) ([]*conductordv1.Claimed, error) {
-	return (&boardService{n}).claimed([]*conductordv1.Granted{{Job: job.String(), Token: command.TokenToProto(token)}})
+	return n.services.claims.claimed([]*conductordv1.Granted{{Job: job.String(), Token: command.TokenToProto(token)}})
 }
 
 // NewRefusalLog gives what logs a refused connection.
@@ -367,7 +367,7 @@ func DiskNeed(n *Node) string {
 // Calls are the calls that the API takes, each with its permission class.
 func Calls() map[string]string {
 	calls := map[string]string{watchCall: string(command.Read)}
-	for _, c := range (&Node{}).calls() {
+	for _, c := range (&services{}).calls() {
 		calls[c.name] = string(c.permission)
 	}
 	return calls

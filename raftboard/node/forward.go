@@ -10,9 +10,21 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
+	"github.com/prometheus/client_golang/prometheus"
 )
+
+// router has each call answered where the leader is, or from this node's own state.
+type router struct {
+	leader    *leaderState
+	machine   *fsm.Machine
+	reads     *readRounds
+	ready     *readiness
+	client    *http.Client // forwards calls
+	forwarded prometheus.Counter
+}
 
 // newForwarder makes the client that forwards calls to the leader, over
 // connections that are kept.

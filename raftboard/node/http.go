@@ -7,9 +7,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/conductord/conductord/raftboard/wire"
@@ -33,86 +36,91 @@ type apiServer struct {
 	address     net.Addr
 }
 
-// serve opens the HTTP port: the API, health and metrics.
-func (n *Node) serve() error {
-	listener, err := n.options.System.Listen(n.options.APIListen)
-	if err != nil {
-		return fmt.Errorf("cannot listen on the API port: %w", err)
+func newAPIServer(logger hclog.Logger) *apiServer {
+	return &apiServer{
+		exchanges:   newExchanges(logger),
+		connections: &connections{logger: logger, limit: maxConnections, idle: make(map[net.Conn]time.Time)},
 	}
-	n.api.address = listener.Addr()
+}
+
+// serve answers calls at the listener until stop. Its goroutines end then.
+func (a *apiServer) serve(listener net.Listener, handler http.Handler, logger hclog.Logger, routines *sync.WaitGroup, fatal func(error)) {
+	a.address = listener.Addr()
 	ctx, cancel := context.WithCancel(context.Background())
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	n.api.server = &http.Server{
-		Handler:           n.handler(),
+	a.server = &http.Server{
+		Handler:           a.exchanges.bound(handler),
 		Protocols:         protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: clientPatience},
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          n.logger.Named("http").StandardLogger(nil),
-		ConnState:         n.api.connections.changed,
+		ErrorLog:          logger.StandardLogger(nil),
+		ConnState:         a.connections.changed,
 		ConnContext:       withClient,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
-	n.api.server.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
-	n.api.stopCalls = cancel
-	n.routines.Go(func() { n.api.exchanges.run(ctx) })
-	n.routines.Go(func() {
-		if err := n.api.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			n.fatal(fmt.Errorf("the API port has stopped: %w", err))
+	a.server.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
+	a.stopCalls = cancel
+	routines.Go(func() { a.exchanges.run(ctx) })
+	routines.Go(func() {
+		if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			fatal(fmt.Errorf("the API port has stopped: %w", err))
 		}
 	})
-	return nil
 }
 
-func (n *Node) stopHTTP() error {
-	if n.api.server == nil {
+func (a *apiServer) stop() error {
+	if a.server == nil {
 		return nil
 	}
-	n.api.stopCalls()
+	a.stopCalls()
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	if err := n.api.server.Shutdown(ctx); err != nil {
-		return n.api.server.Close()
+	if err := a.server.Shutdown(ctx); err != nil {
+		return a.server.Close()
 	}
 	return nil
 }
 
-func (n *Node) handler() http.Handler {
-	options := append(wire.HandlerOptions(), connect.WithInterceptors(&observing{n}))
+// handler serves the API, health and metrics.
+func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, logger hclog.Logger) http.Handler {
+	options := append(wire.HandlerOptions(), connect.WithInterceptors(&observing{metrics, s.router.leader}))
 	mux := http.NewServeMux()
-	calls := n.calls()
+	calls := s.calls()
 	for _, c := range calls {
 		mux.Handle(wire.Prefix+c.name, c.handler(options...))
 	}
-	board := &boardService{n}
-	watch := connect.NewServerStreamHandler(wire.Prefix+watchCall, board.Watch, options...)
-	mux.Handle(wire.Prefix+watchCall, n.watchLines(board, watch))
-	mux.Handle(n.streams(calls).Handler(options...))
+	watch := connect.NewServerStreamHandler(wire.Prefix+watchCall, s.watches.Watch, options...)
+	mux.Handle(wire.Prefix+watchCall, s.watches.lines(watch))
+	mux.Handle(s.streams(calls, metrics, logger).Handler(options...))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := n.Ready(); err != nil {
+		if err := s.router.ready.check(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(n.options.Metrics, promhttp.HandlerOpts{}))
-	return n.api.exchanges.bound(mux)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
 }
 
 // observing puts the leader's address on every answer and counts the calls.
-type observing struct{ node *Node }
+type observing struct {
+	metrics *nodeMetrics
+	leader  *leaderState
+}
 
 // WrapUnary does so for calls with one answer.
 func (o *observing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
 		began := time.Now()
 		answer, err := next(ctx, request)
-		o.node.metrics.called(request.Spec().Procedure, time.Since(began), err)
-		leader, known := o.node.leader.known()
+		o.metrics.called(request.Spec().Procedure, time.Since(began), err)
+		leader, known := o.leader.known()
 		if !known {
 			return answer, err
 		}
@@ -137,7 +145,7 @@ func (o *observing) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		began := time.Now()
 		err := next(ctx, conn)
-		o.node.metrics.called(conn.Spec().Procedure, time.Since(began), err)
+		o.metrics.called(conn.Spec().Procedure, time.Since(began), err)
 		return err
 	}
 }

@@ -11,7 +11,10 @@ import (
 )
 
 // logbookService answers calls about books and flows.
-type logbookService struct{ *Node }
+type logbookService struct {
+	machine *fsm.Machine
+	submit  *submitter
+}
 
 func (s *logbookService) getBook(message *conductordv1.GetBookRequest) (*conductordv1.GetBookResponse, error) {
 	id, err := logbook.ParseBookID(message.Id)
@@ -62,7 +65,7 @@ func (s *logbookService) updateFlows(ctx context.Context, message *conductordv1.
 	for i, update := range message.Updates {
 		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_UpdateFlow{UpdateFlow: update}}
 	}
-	index, results, err := s.submit(ctx, commands...)
+	index, results, err := s.submit.all(ctx, commands...)
 	answer := &conductordv1.UpdateFlowsResponse{}
 	for _, result := range results {
 		answer.Verdicts = append(answer.Verdicts, &conductordv1.Verdict{Error: result.GetError()})

@@ -4,9 +4,11 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
@@ -25,7 +27,7 @@ type nodeMetrics struct {
 	calls            *prometheus.HistogramVec
 }
 
-func newNodeMetrics(registry *prometheus.Registry, n *Node) *nodeMetrics {
+func newNodeMetrics(registry *prometheus.Registry) *nodeMetrics {
 	const namespace = "conductord"
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
@@ -53,7 +55,7 @@ func newNodeMetrics(registry *prometheus.Registry, n *Node) *nodeMetrics {
 			Namespace: namespace, Name: "call_seconds", Help: "Duration of API calls, by call and result.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"call", "code"}),
 	}
-	registry.MustRegister(m.commands, m.calls, &stateCollector{node: n})
+	registry.MustRegister(m.commands, m.calls)
 	return m
 }
 
@@ -88,8 +90,14 @@ var (
 	leadingDescription  = prometheus.NewDesc("conductord_leading", "1 while this node serves as the leader.", nil, nil)
 )
 
-// stateCollector reads the state machine when somebody asks, and not before.
-type stateCollector struct{ node *Node }
+// stateCollector reads the state when metrics are asked for.
+type stateCollector struct {
+	machine *fsm.Machine
+	leader  *leaderState
+	clock   *clock
+	disk    *diskSpace
+	logger  hclog.Logger
+}
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(descriptions chan<- *prometheus.Desc) {
@@ -106,23 +114,20 @@ func (c *stateCollector) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
-	if c.node.machine == nil || c.node.raft == nil {
-		return
-	}
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	for state, count := range c.node.machine.Counts() {
+	for state, count := range c.machine.Counts() {
 		gauge(jobsDescription, float64(count), string(state))
 	}
-	gauge(appliedDescription, float64(c.node.machine.AppliedIndex()))
+	gauge(appliedDescription, float64(c.machine.AppliedIndex()))
 	leading := 0.0
-	if c.node.leader.serves() {
+	if c.leader.serves() {
 		leading = 1
 	}
 	gauge(leadingDescription, leading)
-	gauge(diskFreeDescription, float64(c.node.disk.free.Load()))
-	if ahead, known := c.node.clock.wallOffset(); known {
+	gauge(diskFreeDescription, float64(c.disk.free.Load()))
+	if ahead, known := c.clock.wallOffset(); known {
 		gauge(clockDescription, ahead.Seconds())
 	}
 	c.collectBoards(gauge)
@@ -133,10 +138,10 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 const maxMetricBoards = 100
 
 func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value float64, labels ...string)) {
-	now := c.node.clock.answerTime()
-	boards, err := c.node.machine.BoardList("", maxMetricBoards, now)
+	now := c.clock.answerTime()
+	boards, err := c.machine.BoardList("", maxMetricBoards, now)
 	if err != nil {
-		c.node.logger.Warn("cannot read the boards for the metrics", "error", err)
+		c.logger.Warn("cannot read the boards for the metrics", "error", err)
 		return
 	}
 	for i := range boards {

@@ -33,22 +33,25 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 const (
@@ -95,15 +98,14 @@ type Node struct {
 	clocks *clockRounds
 
 	// Parts with locks of their own.
-	members   *membership
-	ready     *readiness
-	leader    *leaderState
-	disk      *diskSpace
-	polls     *longPolls
-	shares    *sessionShares
-	api       apiServer
-	forward   *http.Client
-	backfills chan struct{} // holds one for the backfill that is under way
+	members  *membership
+	ready    *readiness
+	leader   *leaderState
+	disk     *diskSpace
+	polls    *longPolls
+	shares   *sessionShares
+	api      *apiServer
+	services *services
 
 	// Start and end.
 	lock     io.Closer // on the data directory
@@ -123,17 +125,13 @@ func Open(options Options) (*Node, error) {
 		return nil, fmt.Errorf("cannot start the node: %w", err)
 	}
 	n := &Node{
-		options:   options,
-		logger:    options.Logger,
-		started:   boottime.Now(),
-		polls:     newLongPolls(),
-		backfills: make(chan struct{}, 1),
-		leader:    newLeaderState(options),
-		disk:      newDiskSpace(options),
-		api: apiServer{
-			exchanges:   newExchanges(options.Logger.Named("http")),
-			connections: &connections{logger: options.Logger.Named("http"), limit: maxConnections, idle: make(map[net.Conn]time.Time)},
-		},
+		options: options,
+		logger:  options.Logger,
+		started: boottime.Now(),
+		polls:   newLongPolls(),
+		leader:  newLeaderState(options),
+		disk:    newDiskSpace(options),
+		api:     newAPIServer(options.Logger.Named("http")),
 	}
 	n.shares = &sessionShares{
 		known:  func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil },
@@ -142,7 +140,7 @@ func Open(options Options) (*Node, error) {
 	n.fatal = n.fatalOnce(options.Fatal)
 	n.members = newMembership(options, func() bool { return n.leader.raft.Load() != nil }, n.fatal)
 	n.ready = &readiness{leader: n.leader, members: n.members}
-	n.metrics = newNodeMetrics(options.Metrics, n)
+	n.metrics = newNodeMetrics(options.Metrics)
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -194,7 +192,13 @@ func (n *Node) open() error {
 	if err := logstore.CatchDamage(n.options.DataDir, func() error { return n.openRaft(ctx) }); err != nil {
 		return err
 	}
-	return n.serve()
+	listener, err := n.options.System.Listen(n.options.APIListen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on the API port: %w", err)
+	}
+	handler := n.services.handler(n.metrics, n.options.Metrics, n.logger)
+	n.api.serve(listener, handler, n.logger.Named("http"), &n.routines, n.fatal)
+	return nil
 }
 
 func (n *Node) openPort() error {
@@ -249,7 +253,8 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
 	n.clocks = &clockRounds{peers: n.newAskers(n.told), majority: n.members.majority(), clock: n.clock}
-	n.forward = newForwarder(n.options.System.Dial)
+	n.services = n.newServices()
+	n.options.Metrics.MustRegister(&stateCollector{machine: n.machine, leader: n.leader, clock: n.clock, disk: n.disk, logger: n.logger})
 	n.routines.Go(func() { n.followLeadership(ctx, notices) })
 	n.leader.watch(ctx, &n.routines)
 	n.routines.Go(func() { n.members.join(ctx, n.raft) })
@@ -259,6 +264,29 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.routines.Go(func() { n.ready.catchUp(ctx, n.reads.peers); n.dropOldStore() })
 	n.routines.Go(func() { n.compact(ctx) })
 	return nil
+}
+
+// newServices gives each service the parts that it needs.
+func (n *Node) newServices() *services {
+	o := n.options
+	submit := &submitter{limits: o.Limits, disk: n.disk, machine: n.machine, proposer: n.proposer}
+	return &services{
+		submit: submit, shares: n.shares,
+		router: &router{
+			leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready,
+			client: newForwarder(o.System.Dial), forwarded: n.metrics.forwarded,
+		},
+		posts: &postService{
+			limits: o.Limits, checks: o.CheckFlow, machine: n.machine, disk: n.disk, polls: n.polls, proposer: n.proposer, submit: submit,
+		},
+		claims:    &claimService{limits: o.Limits, machine: n.machine, leader: n.leader, polls: n.polls, proposer: n.proposer, submit: submit},
+		board:     &boardService{machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit},
+		watches:   &watchService{machine: n.machine, polls: n.polls, leader: n.leader, ready: n.ready},
+		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
+		books:     &logbookService{machine: n.machine, submit: submit},
+		schedules: &scheduleService{limits: o.Limits, checks: o.CheckFlow, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
+		cluster:   &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready},
+	}
 }
 
 // settled is the last entry that this node knows to be committed or applied.
@@ -379,6 +407,17 @@ func (n *Node) APIAddress() net.Addr { return n.api.address }
 // Leading reports whether the node serves as the leader.
 func (n *Node) Leading() bool { return n.leader.serves() }
 
+// OpenSession opens a session for the daemon's own conductor. The share of no
+// client limits it.
+func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
+	request := connect.NewRequest(&conductordv1.OpenRequest{Opening: command.OpeningToProto(&opening)})
+	answer, err := leading(n.services.router, n.services.sessions.open)("SessionService/Open")(ctx, request)
+	if err != nil {
+		return jobs.Session{}, wire.ErrorFromConnect(err)
+	}
+	return command.SessionFromProto(answer.Msg.GetSession())
+}
+
 // Ready is nil when the node can serve every call: it knows a leader, and has
 // applied what the leader had committed. Otherwise it says what is missing.
 func (n *Node) Ready() error { return n.ready.check() }
@@ -435,7 +474,7 @@ func (n *Node) close() error {
 	if n.raft != nil {
 		n.StopServing()
 	}
-	errs = append(errs, n.stopHTTP())
+	errs = append(errs, n.api.stop())
 	if n.cancel != nil {
 		n.cancel()
 	}
@@ -454,8 +493,8 @@ func (n *Node) close() error {
 	if n.raft != nil {
 		errs = append(errs, n.raft.Shutdown().Error())
 	}
-	if n.forward != nil {
-		n.forward.CloseIdleConnections()
+	if n.services != nil {
+		n.services.router.client.CloseIdleConnections()
 	}
 	if n.reads != nil {
 		n.reads.close()

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -22,7 +23,14 @@ const planTries = 5
 
 // scheduleService answers calls about schedules. What depends on zones is
 // worked out here, by the leader; its commands carry the outcome.
-type scheduleService struct{ *Node }
+type scheduleService struct {
+	limits    logbook.Limits
+	checks    flowCheck
+	machine   *fsm.Machine
+	clock     *clock
+	submit    *submitter
+	backfills chan struct{} // holds one for the backfill that is under way
+}
 
 // save makes a schedule, or replaces it.
 func (s *scheduleService) save(ctx context.Context, message *conductordv1.SaveScheduleRequest) (*conductordv1.SaveScheduleResponse, uint64, error) {
@@ -38,16 +46,16 @@ func (s *scheduleService) save(ctx context.Context, message *conductordv1.SaveSc
 
 // planned works a command out, and does so again if what it was worked out on
 // has changed meanwhile.
-func (n *Node) planned(ctx context.Context, plan func(now time.Time) (*conductordv1.Command, error)) (uint64, *conductordv1.Result, error) {
+func (s *scheduleService) planned(ctx context.Context, plan func(now time.Time) (*conductordv1.Command, error)) (uint64, *conductordv1.Result, error) {
 	for try := 1; ; try++ {
-		c, err := plan(n.clock.now())
+		c, err := plan(s.clock.now())
 		if err != nil {
 			return 0, nil, err
 		}
 		if c == nil { // nothing to do
-			return n.machine.AppliedIndex(), nil, nil
+			return s.machine.AppliedIndex(), nil, nil
 		}
-		index, result, err := n.submitOne(ctx, c)
+		index, result, err := s.submit.one(ctx, c)
 		if !errors.Is(err, jobs.ErrConflict) || try == planTries {
 			return index, result, err
 		}
@@ -56,12 +64,12 @@ func (n *Node) planned(ctx context.Context, plan func(now time.Time) (*conductor
 
 // planSave says from when on a schedule has slots, and which is the first.
 func (s *scheduleService) planSave(given *jobs.Schedule, now time.Time) (*conductordv1.Command, error) {
-	if err := jobs.CheckSchedule(s.options.Limits, given); err != nil {
+	if err := jobs.CheckSchedule(s.limits, given); err != nil {
 		return nil, err
 	}
 	// A flow that cannot be built would make every slot a job for the trash.
 	expanded := given.Expand(jobs.NewJobID(), now)
-	if err := (&boardService{s.Node}).checkFlow(command.PostingToProto(&expanded)); err != nil {
+	if err := s.checks.posting(command.PostingToProto(&expanded)); err != nil {
 		return nil, err
 	}
 	known, _, err := s.machine.Schedule(jobs.ScheduleName{Board: given.Board, Name: given.Name}, 0)
@@ -140,7 +148,7 @@ func nameBackfill(_ context.Context, _ http.Header, request *conductordv1.Backfi
 
 // run posts a job out of turn.
 func (s *scheduleService) run(ctx context.Context, message *conductordv1.RunScheduleRequest) (*conductordv1.RunScheduleResponse, uint64, error) {
-	index, result, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_RunSchedule{
+	index, result, err := s.submit.one(ctx, &conductordv1.Command{Kind: &conductordv1.Command_RunSchedule{
 		RunSchedule: &conductordv1.RunScheduleCommand{Board: message.Board, Name: message.Name, Nonce: message.Nonce, By: message.By},
 	}})
 	if err != nil {

@@ -2,17 +2,25 @@ package node
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
 // sessionService answers calls about sessions, entities and drains.
-type sessionService struct{ *Node }
+type sessionService struct {
+	machine *fsm.Machine
+	leader  *leaderState
+	reads   *readRounds
+	submit  *submitter
+}
 
 func (s *sessionService) open(ctx context.Context, message *conductordv1.OpenRequest) (*conductordv1.OpenResponse, uint64, error) {
-	index, result, err := s.submitOne(ctx, &conductordv1.Command{Kind: &conductordv1.Command_OpenSession{OpenSession: message.Opening}})
+	index, result, err := s.submit.one(ctx, &conductordv1.Command{Kind: &conductordv1.Command_OpenSession{OpenSession: message.Opening}})
 	return &conductordv1.OpenResponse{Session: result.GetSession()}, index, err
 }
 
@@ -21,10 +29,47 @@ func (s *sessionService) keepAlive(ctx context.Context, message *conductordv1.Ke
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := s.Node.keepAlive(ctx, id); err != nil {
+	if err := s.renew(ctx, id); err != nil {
 		return nil, 0, err
 	}
 	return &conductordv1.Done{}, s.machine.AppliedIndex(), nil
+}
+
+// renew moves the deadline of a session after a round of questions has shown that this node still
+// leads. It does not wait until entries are applied: a session whose opening was
+// acknowledged has a timer already, and must not expire because an entry takes long.
+// Only for an unknown session it waits once.
+func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
+	index, err := s.reads.confirm(ctx)
+	if err != nil {
+		return err
+	}
+	for applied := false; ; {
+		current, err := s.leader.serving()
+		if err != nil {
+			return err
+		}
+		wait, known := current.deadlines.renew(id, time.Now())
+		if !known && !applied {
+			if err := s.reads.applied(ctx, index); err != nil {
+				return err
+			}
+			applied = true
+			continue
+		}
+		if !known {
+			return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
+		}
+		if wait == nil {
+			return nil
+		}
+		select {
+		case <-wait:
+		case <-current.over:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (s *sessionService) listSessions(message *conductordv1.ListSessionsRequest) (*conductordv1.ListSessionsResponse, error) {

@@ -9,10 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -102,15 +99,4 @@ func withClient(ctx context.Context, conn net.Conn) context.Context {
 		}
 	}
 	return context.WithValue(ctx, clientKey{}, client)
-}
-
-// OpenSession opens a session for the daemon's own conductor. The share of no
-// client limits it.
-func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
-	request := connect.NewRequest(&conductordv1.OpenRequest{Opening: command.OpeningToProto(&opening)})
-	answer, err := leading(n, (&sessionService{n}).open)("SessionService/Open")(ctx, request)
-	if err != nil {
-		return jobs.Session{}, wire.ErrorFromConnect(err)
-	}
-	return command.SessionFromProto(answer.Msg.GetSession())
 }

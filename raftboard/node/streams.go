@@ -1,14 +1,13 @@
 package node
 
 import (
-	"time"
-
 	"github.com/conductord/conductord/raftboard/stream"
+	"github.com/hashicorp/go-hclog"
 )
 
 // streams answers calls that come on streams, by the handlers that answer the
 // plain ones.
-func (n *Node) streams(calls []call) *stream.Server {
+func (s *services) streams(calls []call, metrics *nodeMetrics, logger hclog.Logger) *stream.Server {
 	var offers []stream.Offer
 	for _, c := range calls {
 		if c.offer != nil {
@@ -18,12 +17,12 @@ func (n *Node) streams(calls []call) *stream.Server {
 	return stream.NewServer(stream.ServerOptions{
 		Offers: offers,
 		Leader: func() string {
-			leader, _ := n.leader.known()
+			leader, _ := s.router.leader.known()
 			return leader.API
 		},
-		Called: func(procedure string, took time.Duration, err error) { n.metrics.called(procedure, took, err) },
+		Called: metrics.called,
 		Panicked: func(procedure string, cause any, stack []byte) {
-			n.logger.Error("a call has panicked", "call", procedureName(procedure), "cause", cause, "stack", string(stack))
+			logger.Error("a call has panicked", "call", procedureName(procedure), "cause", cause, "stack", string(stack))
 		},
 		Patience: clientPatience,
 	})

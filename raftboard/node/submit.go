@@ -4,20 +4,29 @@ import (
 	"context"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/logbook"
 )
 
-// submit checks commands and replicates those that pass, as a part of one log
-// entry. Each has its own result; a command that is refused here never
-// reaches the log.
-func (n *Node) submit(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
+// submitter checks and replicates the commands of callers.
+type submitter struct {
+	limits   logbook.Limits
+	disk     *diskSpace
+	machine  *fsm.Machine
+	proposer *proposer
+}
+
+// all checks commands and replicates those that pass, as a part of one log entry.
+// Each has its own result; a command that is refused here never reaches the log.
+func (s *submitter) all(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
 	results := make([]*conductordv1.Result, len(commands))
 	var passed []*conductordv1.Command
 	var places []int
 	for i, c := range commands {
-		err := command.Check(n.options.Limits, c)
+		err := command.Check(s.limits, c)
 		if err == nil && grows(c) {
-			err = n.disk.mayGrow(command.Size(c))
+			err = s.disk.mayGrow(command.Size(c))
 		}
 		if err != nil {
 			results[i] = &conductordv1.Result{Error: command.ErrorToProto(err)}
@@ -27,9 +36,9 @@ func (n *Node) submit(ctx context.Context, commands ...*conductordv1.Command) (u
 		places = append(places, i)
 	}
 	if len(passed) == 0 {
-		return n.machine.AppliedIndex(), results, nil
+		return s.machine.AppliedIndex(), results, nil
 	}
-	index, applied, err := n.proposer.propose(ctx, passed...)
+	index, applied, err := s.proposer.propose(ctx, passed...)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -39,9 +48,9 @@ func (n *Node) submit(ctx context.Context, commands ...*conductordv1.Command) (u
 	return index, results, nil
 }
 
-// submitOne replicates one command; its refusal is an error.
-func (n *Node) submitOne(ctx context.Context, c *conductordv1.Command) (uint64, *conductordv1.Result, error) {
-	index, results, err := n.submit(ctx, c)
+// one replicates one command; its refusal is an error.
+func (s *submitter) one(ctx context.Context, c *conductordv1.Command) (uint64, *conductordv1.Result, error) {
+	index, results, err := s.all(ctx, c)
 	if err != nil {
 		return 0, nil, err
 	}

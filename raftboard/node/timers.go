@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -215,41 +214,4 @@ func (n *Node) housekeep(ctx context.Context, what string, c *conductordv1.Comma
 		return false
 	}
 	return results[0].GetCount().GetMore()
-}
-
-// keepAlive renews a session after a round of questions has shown that this node still
-// leads. It does not wait until entries are applied: a session whose opening was
-// acknowledged has a timer already, and must not expire because an entry takes long.
-// Only for an unknown session it waits once.
-func (n *Node) keepAlive(ctx context.Context, id jobs.SessionID) error {
-	index, err := n.reads.confirm(ctx)
-	if err != nil {
-		return err
-	}
-	for applied := false; ; {
-		current, err := n.leader.serving()
-		if err != nil {
-			return err
-		}
-		wait, known := current.deadlines.renew(id, time.Now())
-		if !known && !applied {
-			if err := n.reads.applied(ctx, index); err != nil {
-				return err
-			}
-			applied = true
-			continue
-		}
-		if !known {
-			return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
-		}
-		if wait == nil {
-			return nil
-		}
-		select {
-		case <-wait:
-		case <-current.over:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

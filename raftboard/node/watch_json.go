@@ -12,11 +12,11 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// watchLines lets plain programs watch: a request with the content type
+// lines lets plain programs watch: a request with the content type
 // application/json is answered by one JSON object a line, where connect's own
 // protocol frames each message in bytes that curl cannot write. Other requests
 // go to next.
-func (n *Node) watchLines(service *boardService, next http.Handler) http.Handler {
+func (s *watchService) lines(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 		if r.Method != http.MethodPost || strings.TrimSpace(media) != "application/json" {
@@ -36,7 +36,7 @@ func (n *Node) watchLines(service *boardService, next http.Handler) http.Handler
 		for name, values := range r.Header {
 			request.Header()[name] = values
 		}
-		if err := service.watch(r.Context(), request.Msg, request.Header(), lines.send); err != nil && r.Context().Err() == nil {
+		if err := s.watch(r.Context(), request.Msg, request.Header(), lines.send); err != nil && r.Context().Err() == nil {
 			lines.fail(wire.ErrorToConnect(err))
 		}
 	})

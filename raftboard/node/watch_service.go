@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -18,9 +19,17 @@ const watchCall = "BoardService/Watch"
 
 const eventsAtOnce = 256 // events of one message of a watch
 
+// watchService answers watches.
+type watchService struct {
+	machine *fsm.Machine
+	polls   *longPolls
+	leader  *leaderState
+	ready   *readiness
+}
+
 // Watch answers watches. Every node does so from its own state: events have one order, whoever tells them. A watch
 // holds only its position, so a slow reader costs nothing but its connection.
-func (s *boardService) Watch(ctx context.Context, request *connect.Request[conductordv1.WatchRequest], stream *connect.ServerStream[conductordv1.WatchResponse]) error {
+func (s *watchService) Watch(ctx context.Context, request *connect.Request[conductordv1.WatchRequest], stream *connect.ServerStream[conductordv1.WatchResponse]) error {
 	if leader, known := s.leader.known(); known {
 		stream.ResponseHeader().Set(wire.HeaderLeader, leader.API)
 	}
@@ -33,7 +42,7 @@ func (s *boardService) Watch(ctx context.Context, request *connect.Request[condu
 // sender passes a message of a watch to whoever watches.
 type sender func(*conductordv1.WatchResponse) error
 
-func (s *boardService) watch(ctx context.Context, message *conductordv1.WatchRequest, header http.Header, send sender) error {
+func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchRequest, header http.Header, send sender) error {
 	wanted, err := command.WatchFromProto(message)
 	if err != nil {
 		return err
@@ -57,7 +66,7 @@ func (s *boardService) watch(ctx context.Context, message *conductordv1.WatchReq
 
 // tell sends events as they come, and a sign of life when none do. It ends
 // with the call or the node.
-func (s *boardService) tell(ctx context.Context, send sender, wanted *jobs.Watch, position jobs.Position) error {
+func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch, position jobs.Position) error {
 	signs := time.NewTicker(wire.WatchSign)
 	defer signs.Stop()
 	if err := send(&conductordv1.WatchResponse{Position: command.PositionToProto(position)}); err != nil {
@@ -97,7 +106,7 @@ func (s *boardService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 
 // showLife sends a sign of life if one is due, also while nothing but events
 // that nobody wants comes by.
-func (s *boardService) showLife(ctx context.Context, send sender, due <-chan time.Time, position jobs.Position) error {
+func (s *watchService) showLife(ctx context.Context, send sender, due <-chan time.Time, position jobs.Position) error {
 	select {
 	case <-due:
 		return send(&conductordv1.WatchResponse{Position: command.PositionToProto(position)})

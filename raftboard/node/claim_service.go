@@ -6,25 +6,82 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
+
+// maxClaimedFlow bounds a flow's detail in the answer to a claim, in bytes; a
+// larger one is left out, and read in parts.
+const maxClaimedFlow = wire.PageBytes
+
+// claimService answers calls that claim jobs, and lists the claims.
+type claimService struct {
+	limits   logbook.Limits
+	machine  *fsm.Machine
+	leader   *leaderState
+	polls    *longPolls
+	proposer *proposer // its end ends the wait for a piggybacked claim
+	submit   *submitter
+}
+
+func (s *claimService) claim(ctx context.Context, message *conductordv1.ClaimCommand) (*conductordv1.ClaimResponse, uint64, error) {
+	index, result, err := s.submit.one(ctx, &conductordv1.Command{Kind: &conductordv1.Command_Claim{Claim: message}})
+	if err != nil {
+		return nil, 0, err
+	}
+	claimed, err := s.claimed(result.GetClaim().GetGranted())
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(claimed) == 0 {
+		return nil, 0, fmt.Errorf("cannot claim job %s: %w: the claim was granted, and has ended since; claim it with a new nonce", message.Job, jobs.ErrUnclaimable)
+	}
+	return &conductordv1.ClaimResponse{Claimed: claimed[0]}, index, nil
+}
+
+// claimed loads what the claimant needs to start. A claim that has ended since
+// it was granted is left out: its job may have another owner, and the answer
+// would hand over that owner's token.
+func (s *claimService) claimed(granted []*conductordv1.Granted) ([]*conductordv1.Claimed, error) {
+	var answer []*conductordv1.Claimed
+	budget := maxClaimedFlow
+	for _, grant := range granted {
+		id, err := jobs.ParseJobID(grant.Job)
+		if err != nil {
+			return nil, err
+		}
+		claimed, omitted, err := s.machine.Claimed(id, budget)
+		if errors.Is(err, jobs.ErrNotFound) {
+			continue // finished and removed since
+		}
+		if err != nil {
+			return nil, err
+		}
+		if claimed.Job.Claim == nil || claimed.Job.Claim.Token != command.TokenFromProto(grant.Token) {
+			continue
+		}
+		message := command.ClaimedToProto(&claimed)
+		message.FlowOmitted = omitted
+		budget = max(0, budget-command.SizeOf(message.Flow))
+		answer = append(answer, message)
+	}
+	return answer, nil
+}
 
 // claimNext waits until there is a job. Looking writes nothing to the log: a command
 // is proposed only when the state machine shows something to claim.
-func (s *boardService) claimNext(ctx context.Context, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
+func (s *claimService) claimNext(ctx context.Context, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
 	wait, err := pollTime("wait", message.Wait)
 	if err != nil {
 		return nil, 0, err
 	}
 	claim := claimNextCommand(message.GetClaim())
-	if err := command.Check(s.options.Limits, claim); err != nil {
+	if err := command.Check(s.limits, claim); err != nil {
 		return nil, 0, err
 	}
 	request, err := command.ClaimRequestFromProto(claim.GetClaimNext())
@@ -72,7 +129,7 @@ func (s *boardService) claimNext(ctx context.Context, message *conductordv1.Clai
 
 // awaitEarlierTry waits for the outcome of an earlier, piggybacked try, so that a
 // repeat gets its jobs at once.
-func (s *boardService) awaitEarlierTry(ctx context.Context, id requestID) error {
+func (s *claimService) awaitEarlierTry(ctx context.Context, id requestID) error {
 	earlier := s.polls.undeliveredOutcome(id)
 	if earlier == nil {
 		return nil
@@ -91,7 +148,7 @@ type wakeUp struct {
 	err     error       // why, unless the wait is over
 }
 
-func (s *boardService) awaitJobs(ctx context.Context, current *leadership, timeUp <-chan time.Time, waiter *claimWaiter) wakeUp {
+func (s *claimService) awaitJobs(ctx context.Context, current *leadership, timeUp <-chan time.Time, waiter *claimWaiter) wakeUp {
 	var next wakeUp
 	select {
 	case next.passOn = <-waiter.woken:
@@ -117,7 +174,7 @@ func (s *boardService) awaitJobs(ctx context.Context, current *leadership, timeU
 
 // awaitOutcome waits for the outcome of a piggybacked claim. It puts the outcome back
 // for a repeat that waits for it too.
-func (s *boardService) awaitOutcome(ctx context.Context, id requestID, outcome chan proposed) proposed {
+func (s *claimService) awaitOutcome(ctx context.Context, id requestID, outcome chan proposed) proposed {
 	select {
 	case got := <-outcome:
 		outcome <- got
@@ -138,7 +195,7 @@ func (p proposed) granted() ([]*conductordv1.Granted, uint64, error) {
 	return p.results[0].GetClaim().GetGranted(), p.index, command.ErrorFromProto(p.results[0].GetError())
 }
 
-func (s *boardService) claimNextResponse(granted []*conductordv1.Granted, index uint64, err error) (*conductordv1.ClaimNextResponse, uint64, error) {
+func (s *claimService) claimNextResponse(granted []*conductordv1.Granted, index uint64, err error) (*conductordv1.ClaimNextResponse, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
@@ -163,7 +220,7 @@ var errClaimantDrained = errors.New("the conductor is drained")
 
 // tryClaim claims if there is anything to claim, or if the nonce may have been
 // answered before.
-func (s *boardService) tryClaim(ctx context.Context, request jobs.ClaimRequest, claim *conductordv1.Command) ([]*conductordv1.Granted, uint64, error) {
+func (s *claimService) tryClaim(ctx context.Context, request jobs.ClaimRequest, claim *conductordv1.Command) ([]*conductordv1.Granted, uint64, error) {
 	prospect, err := s.machine.MayClaim(request)
 	switch {
 	case err != nil:
@@ -173,7 +230,7 @@ func (s *boardService) tryClaim(ctx context.Context, request jobs.ClaimRequest, 
 	case prospect == fsm.NothingToClaim:
 		return nil, 0, nil
 	}
-	index, result, err := s.submitOne(ctx, claim)
+	index, result, err := s.submit.one(ctx, claim)
 	return result.GetClaim().GetGranted(), index, err
 }
 
@@ -187,4 +244,26 @@ func pollTime(field string, given *durationpb.Duration) (time.Duration, error) {
 		return 0, &logbook.InvalidError{Field: field, Reason: "negative"}
 	}
 	return min(wait, wire.MaxPoll), nil
+}
+
+// listClaims has no stale form: only the leader knows the times.
+func (s *claimService) listClaims(message *conductordv1.ListClaimsRequest) (*conductordv1.ListClaimsResponse, error) {
+	query := jobs.ClaimQuery{Owner: message.Owner, Board: message.Board, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
+	if message.Session != "" {
+		session, err := jobs.ParseSessionID(message.Session)
+		if err != nil {
+			return nil, err
+		}
+		query.Session = session
+	}
+	page, err := s.machine.Claims(query)
+	if err != nil {
+		return nil, err
+	}
+	answer := &conductordv1.ListClaimsResponse{Next: page.Next}
+	for i := range page.Claims {
+		s.leader.timeHolder(&page.Claims[i])
+		answer.Claims = append(answer.Claims, command.HeldClaimToProto(&page.Claims[i]))
+	}
+	return answer, nil
 }

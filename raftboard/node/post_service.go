@@ -1,0 +1,219 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// postService answers calls that post jobs.
+type postService struct {
+	limits   logbook.Limits
+	checks   flowCheck
+	machine  *fsm.Machine
+	disk     *diskSpace
+	polls    *longPolls // their claims are piggybacked
+	proposer *proposer
+	submit   *submitter
+}
+
+// nameJobs gives ids before the call is forwarded, so that all tries of this
+// node are one posting.
+func nameJobs(_ context.Context, _ http.Header, request *conductordv1.PostRequest) error {
+	for _, posting := range request.Postings {
+		if posting.Id == "" {
+			posting.Id = jobs.NewJobID().String()
+		}
+	}
+	return nil
+}
+
+// post answers as shortly as it is asked to.
+func (s *postService) post(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
+	answer, index, err := s.postAll(ctx, request)
+	for _, posted := range answer.GetPosted() {
+		if request.Brief && !posted.Existed {
+			posted.Job.Details, posted.Job.Store = nil, nil
+		}
+	}
+	return answer, index, err
+}
+
+// postAll gives each posting its own verdict.
+func (s *postService) postAll(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
+	switch n := len(request.Postings); {
+	case n == 0:
+		return nil, 0, &logbook.InvalidError{Field: "postings", Reason: "none"}
+	case n > command.MaxPostings:
+		return nil, 0, &logbook.LimitError{Field: "postings", Limit: command.MaxPostings, Size: int64(n), Unit: "postings"}
+	}
+	// Checking is a good part of the work, and mostly finds nothing: only a call
+	// that is refused as a whole is looked at posting by posting.
+	whole := postCommand(request.Postings)
+	if err := s.disk.mayGrow(command.Size(whole)); err != nil {
+		return nil, 0, err
+	}
+	if command.Size(whole) <= maxEntryBytes && command.Check(s.limits, whole) == nil && s.checks.passes(request.Postings) {
+		return s.postChecked(ctx, whole)
+	}
+	return s.postApart(ctx, request)
+}
+
+// postChecked posts what has been checked. Claims that wait for just that go
+// with it, so that a job which somebody waits for is claimed by the entry that
+// posts it.
+func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
+	index, results, err := s.proposer.proposeWith(ctx, s.polls.piggyback(c.GetPost().GetPostings()), c)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := command.ErrorFromProto(results[0].GetError()); err != nil {
+		return nil, 0, err
+	}
+	posted, err := s.postedJobs(results[0].GetPost().GetPosted())
+	return &conductordv1.PostResponse{Posted: posted}, index, err
+}
+
+// postApart gives each posting its own verdict: those that cannot pass never
+// reach the log, and the others share a command.
+func (s *postService) postApart(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
+	answer := &conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(request.Postings))}
+	var commands []*conductordv1.Command
+	var places [][]int
+	size := 0
+	for i, posting := range request.Postings {
+		err := command.CheckPosting(s.limits, posting)
+		if err == nil {
+			err = s.checks.posting(posting)
+		}
+		if err != nil {
+			answer.Posted[i] = refusedPosting(posting.Id, command.ErrorToProto(err))
+			continue
+		}
+		if own := command.SizeOf(posting); len(commands) == 0 || size+own > maxEntryBytes {
+			commands = append(commands, postCommand(nil))
+			places = append(places, nil)
+			size = 0
+		}
+		size += command.SizeOf(posting)
+		last := len(commands) - 1
+		commands[last].GetPost().Postings = append(commands[last].GetPost().Postings, posting)
+		places[last] = append(places[last], i)
+	}
+	index := s.machine.AppliedIndex()
+	err := inTurn(len(commands), func(i int) (err error) {
+		var result *conductordv1.Result
+		if index, result, err = s.submit.one(ctx, commands[i]); err != nil {
+			return err
+		}
+		posted, err := s.postedJobs(result.GetPost().GetPosted())
+		if err != nil {
+			return err
+		}
+		for j, place := range places[i] {
+			answer.Posted[place] = posted[j]
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return answer, index, nil
+}
+
+// inTurn does the parts of a call one after another, up to the first that fails.
+// That a later part did not happen does not say so of the call.
+func inTurn(parts int, do func(part int) error) error {
+	for part := range parts {
+		err := do(part)
+		switch {
+		case errors.Is(err, jobs.ErrUnavailable) && part > 0:
+			return fmt.Errorf("%w: the first part of it has: then %v", jobs.ErrUncertain, err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+func postCommand(postings []*conductordv1.Posting) *conductordv1.Command {
+	return &conductordv1.Command{Kind: &conductordv1.Command_Post{Post: &conductordv1.PostCommand{Postings: postings}}}
+}
+
+// postedJobs are the jobs of an answer: those that were made as the state
+// machine made them, and those that existed as they are, read all at once.
+func (s *postService) postedJobs(posted []*conductordv1.Posted) ([]*conductordv1.PostedJob, error) {
+	answer := make([]*conductordv1.PostedJob, len(posted))
+	var ids []jobs.JobID
+	var places []int
+	for i, one := range posted {
+		if one.Error != nil {
+			answer[i] = refusedPosting(one.Job, one.Error)
+			continue
+		}
+		if one.Posted != nil {
+			answer[i] = &conductordv1.PostedJob{Job: one.Posted}
+			continue
+		}
+		id, err := jobs.ParseJobID(one.Job)
+		if err != nil {
+			return nil, err
+		}
+		ids, places = append(ids, id), append(places, i)
+	}
+	if len(ids) == 0 {
+		return answer, nil
+	}
+	found, err := s.machine.JobsByID(ids...)
+	if err != nil {
+		return nil, err
+	}
+	for k, place := range places {
+		answer[place] = &conductordv1.PostedJob{Job: command.JobToProto(&found[k]), Existed: posted[place].Existed}
+	}
+	return answer, nil
+}
+
+func refusedPosting(id string, why *conductordv1.Error) *conductordv1.PostedJob {
+	return &conductordv1.PostedJob{Job: &conductordv1.Job{Id: id}, Error: why}
+}
+
+// flowCheck is Options.CheckFlow; nil: every flow passes.
+type flowCheck func(flow *logbook.FlowDetail, store logbook.Values) error
+
+// passes reports whether the flows of all postings are in order.
+func (check flowCheck) passes(postings []*conductordv1.Posting) bool {
+	for _, posting := range postings {
+		if check.posting(posting) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// posting finds the faults of the flow that a posting brings, if the rest of the
+// posting has none. A flow that was saved earlier is not checked here.
+func (check flowCheck) posting(posting *conductordv1.Posting) error {
+	if check == nil {
+		return nil
+	}
+	flows := posting.GetBook().GetFlows()
+	for _, message := range flows {
+		if message.GetId() != posting.GetFlow() && len(flows) > 1 {
+			continue
+		}
+		detail, err := command.FlowDetailFromProto(message)
+		if err != nil {
+			return err
+		}
+		return check(&detail, command.ValuesFromProto(posting.GetStore()))
+	}
+	return nil
+}
