@@ -107,6 +107,7 @@ func exercise(t *testing.T, open func(t *testing.T) Harness, groups []group) {
 	t.Helper()
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			for _, r := range group.rows {
 				t.Run(r.name, func(t *testing.T) {
 					t.Parallel()

@@ -38,7 +38,8 @@ func claimedFor(t *testing.T, client *raftboard.Client, ttl, expiry time.Duratio
 
 // Whoever leads next gives the claim its full time, and ends it then.
 func TestClaimsOwnTimeOutlivesTheLeader(t *testing.T) {
-	const expiry = 5 * time.Second // for the first leader to be stopped in
+	t.Parallel()
+	const expiry = 10 * time.Second // for the first leader to be stopped in
 	c := newCluster(t, 3).startAll()
 	leader := c.leader()
 	client := c.client((leader+1)%3, (leader+2)%3)
@@ -65,6 +66,7 @@ func TestClaimsOwnTimeOutlivesTheLeader(t *testing.T) {
 // A session that is silent for longer than one that is well is suspect, and
 // whoever asks for its jobs is told, at whatever node.
 func TestSilentSessionIsSuspect(t *testing.T) {
+	t.Parallel()
 	const ttl = time.Second
 	c := newCluster(t, 3, func(o *node.Options) {
 		o.Sessions = node.SessionTimings{Grace: time.Minute, CoolDown: 100 * time.Millisecond}

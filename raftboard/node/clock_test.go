@@ -264,6 +264,7 @@ func (k *checker) check(when string) {
 // TestOneWrongClockChangesNothing: the wall clock of one node of three jumps
 // while it leads; it hands over, leads again, and follows.
 func TestOneWrongClockChangesNothing(t *testing.T) {
+	t.Parallel()
 	const year = 365 * 24 * time.Hour
 	for name, jump := range map[string]time.Duration{
 		"an hour ahead": time.Hour, "an hour behind": -time.Hour, "a year ahead": year, "a year behind": -year,

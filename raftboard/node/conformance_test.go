@@ -38,17 +38,20 @@ func TestConformance(t *testing.T) {
 			}).startAll()
 			client := c.client((c.leader() + 1) % row.nodes)
 			t.Run("board", func(t *testing.T) {
+				t.Parallel()
 				jobstest.Exercise(t, func(t *testing.T) jobstest.Harness {
 					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 3 * time.Second}
 				})
 			})
 			t.Run("scheduler", func(t *testing.T) {
+				t.Parallel()
 				jobstest.ExerciseScheduler(t, func(t *testing.T) jobstest.Harness {
 					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 3 * time.Second,
 						Scheduler: client, Dormant: dormant(t, c)}
 				})
 			})
 			t.Run("logbook", func(t *testing.T) {
+				t.Parallel()
 				logbooktest.Exercise(t, func(*testing.T) logbook.Connection { return client })
 			})
 		})
@@ -73,7 +76,7 @@ func dormant(t *testing.T, c *cluster) func(jobs.Schedule, time.Time) (jobs.Sche
 
 // atOnce is how many tests run at the same time. They wait for clocks and
 // disks far more than they compute.
-const atOnce = "4"
+const atOnce = "12"
 
 func TestMain(m *testing.M) {
 	flag.Parse()

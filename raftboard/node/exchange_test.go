@@ -62,6 +62,7 @@ func (h *halfBody) Close() error {
 
 // Half-sent bodies hold bounded memory for a bounded time, and other calls go on.
 func TestHalfSentBodies(t *testing.T) {
+	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		const budget, part, senders = 1 << 20, 200 << 10, 32
 		c := newCluster(t, 1).startAll()
@@ -132,6 +133,7 @@ func large(t *testing.T, c *cluster) jobs.Job {
 
 // Answers that nobody reads hold memory for a bounded time.
 func TestUnreadAnswers(t *testing.T) {
+	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		c := newCluster(t, 1).startAll()
 		node.SetClientPatience(c.nodes[0], time.Second)
