@@ -35,7 +35,7 @@ func (r *leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 // that is under way meanwhile wins if it comes first in the log: then the
 // expiry names the wrong round and is refused, and the timer has been armed
 // anew.
-func (n *Node) expireClaims(ctx context.Context, current *leadership, now time.Time) {
+func (t *leaderTasks) expireClaims(ctx context.Context, current *leadership, now time.Time) {
 	late := current.claims.due(now, expiriesAtOnce)
 	if len(late) == 0 {
 		return
@@ -44,19 +44,19 @@ func (n *Node) expireClaims(ctx context.Context, current *leadership, now time.T
 	for i := range late {
 		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireClaim{ExpireClaim: &conductordv1.ExpireClaimCommand{
 			Job: late[i].id.job.String(), Token: command.TokenToProto(late[i].id.token), Extensions: uint32(late[i].round),
-			TimerEpoch: current.epoch, CoolDown: durationpb.New(n.options.Sessions.CoolDown),
-			MaxCrashes: uint32(max(n.options.Sessions.MaxCrashes, 0)),
+			TimerEpoch: current.epoch, CoolDown: durationpb.New(t.timings.CoolDown),
+			MaxCrashes: uint32(max(t.timings.MaxCrashes, 0)),
 		}}}
 	}
-	_, results, err := n.proposer.propose(ctx, commands...)
+	_, results, err := t.proposer.propose(ctx, commands...)
 	for i := range late {
 		id, verdict := late[i].id, verdictOf(err, results, i)
 		switch {
 		case verdict == nil, errors.Is(verdict, jobs.ErrFenced), errors.Is(verdict, jobs.ErrNotFound):
-			n.logger.Info("claim expired", "job", id.job, "token", id.token, "already_ended", verdict != nil)
+			t.logger.Info("claim expired", "job", id.job, "token", id.token, "already_ended", verdict != nil)
 			current.claims.disarm(id)
 		default:
-			n.logger.Warn("cannot expire a claim yet", "job", id.job, "token", id.token, "error", verdict)
+			t.logger.Warn("cannot expire a claim yet", "job", id.job, "token", id.token, "error", verdict)
 			current.claims.spare(id, time.Now().Add(spareTime))
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/conductord/conductord/fsm"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -63,10 +65,7 @@ func (g *growth) remind() {
 	if !g.outgrown() {
 		return
 	}
-	select {
-	case g.due <- struct{}{}:
-	default: // signalled already
-	}
+	signal(g.due)
 }
 
 // passed is how much log there is up to now.
@@ -107,45 +106,54 @@ func (s *sized) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// compact takes a snapshot whenever the log has outgrown the last one. It ends with ctx.
-func (n *Node) compact(ctx context.Context) {
+// compaction takes the snapshots that growth makes due.
+type compaction struct {
+	raft     *raft.Raft
+	machine  *fsm.Machine
+	growth   *growth
+	interval time.Duration // RaftTimings.SnapshotInterval: the shortest pause between two
+	logger   hclog.Logger
+}
+
+// run takes a snapshot whenever the log has outgrown the last one. It ends with ctx.
+func (c *compaction) run(ctx context.Context) {
 	for {
 		select {
-		case <-n.growth.due:
+		case <-c.growth.due:
 		case <-ctx.Done():
 			return
 		}
-		if !n.growth.outgrown() { // signalled while the last one was written
+		if !c.growth.outgrown() { // signalled while the last one was written
 			continue
 		}
-		if err := n.compactNow(); err != nil && ctx.Err() == nil {
-			n.logger.Warn("cannot take a snapshot though the log has grown; trying again later", "error", err)
+		if err := c.take(); err != nil && ctx.Err() == nil {
+			c.logger.Warn("cannot take a snapshot though the log has grown; trying again later", "error", err)
 		}
-		pause := time.NewTimer(n.options.Raft.SnapshotInterval)
+		pause := time.NewTimer(c.interval)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
 			return
 		}
-		n.growth.remind() // tries again after a failure
+		c.growth.remind() // tries again after a failure
 	}
 }
 
-// compactNow takes a snapshot, and keeps at least the entries since the one before, in case the
+// take takes a snapshot, and keeps at least the entries since the one before, in case the
 // new one is damaged, but no more than raft would keep. That number is set for this
 // snapshot alone.
-func (n *Node) compactNow() error {
-	usual := n.raft.ReloadableConfig()
+func (c *compaction) take() error {
+	usual := c.raft.ReloadableConfig()
 	fewer := usual
-	since := n.machine.AppliedIndex() - min(n.machine.AppliedIndex(), n.growth.index.Load())
+	since := c.machine.AppliedIndex() - min(c.machine.AppliedIndex(), c.growth.index.Load())
 	fewer.TrailingLogs = min(usual.TrailingLogs, max(2*since, minTrailingLogs))
-	if err := n.raft.ReloadConfig(fewer); err != nil {
+	if err := c.raft.ReloadConfig(fewer); err != nil {
 		return err
 	}
-	err := n.raft.Snapshot().Error()
+	err := c.raft.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) || errors.Is(err, raft.ErrRaftShutdown) {
 		err = nil
 	}
-	return errors.Join(err, n.raft.ReloadConfig(usual))
+	return errors.Join(err, c.raft.ReloadConfig(usual))
 }

@@ -48,14 +48,3 @@ func convertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hc
 		Commit: func() error { return identity.setLogStore(to) },
 	}.Run(ctx)
 }
-
-// dropOldStore removes the store from before a conversion when this node has
-// started well with the new one.
-func (n *Node) dropOldStore() {
-	if !n.ready.caughtUp.Load() {
-		return
-	}
-	if err := logstore.DropOld(n.options.DataDir); err != nil {
-		n.logger.Warn("cannot remove the old log store", "error", err)
-	}
-}

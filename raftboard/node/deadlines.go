@@ -50,14 +50,14 @@ func (d *deadlines[K]) arm(id K, ttl time.Duration, round int, now time.Time) {
 		entry = &deadline[K]{id: id, heapKey: at}
 		d.timers[id] = entry
 		heap.Push(&d.heap, entry)
-		d.signal()
+		signal(d.changed)
 	}
 	entry.ttl, entry.round, entry.at = ttl, round, at
 	if at.Before(entry.heapKey) {
 		entry.heapKey = at
 		if entry.heapIndex != away {
 			heap.Fix(&d.heap, entry.heapIndex)
-			d.signal()
+			signal(d.changed)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (d *deadlines[K]) spare(id K, again time.Time) {
 	}
 	entry.heapKey = entry.at
 	heap.Push(&d.heap, entry)
-	d.signal()
+	signal(d.changed)
 }
 
 // look returns the time left until the deadline, grace included, and the time since it
@@ -178,13 +178,6 @@ func (d *deadlines[K]) next() time.Time {
 		return time.Time{}
 	}
 	return d.heap[0].heapKey
-}
-
-func (d *deadlines[K]) signal() {
-	select {
-	case d.changed <- struct{}{}:
-	default:
-	}
 }
 
 // deadlineHeap orders by heapKey. It implements heap.Interface.

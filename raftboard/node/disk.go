@@ -86,10 +86,7 @@ func (d *diskSpace) isCrowded() bool {
 // the new work; after a lot of it, the next look at the disk comes early.
 func (d *diskSpace) mayGrow(bytes int) error {
 	if d.grown.Add(int64(bytes)) > d.reserve/lookShare {
-		select {
-		case d.lookSoon <- struct{}{}:
-		default: // a look is due already
-		}
+		signal(d.lookSoon)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

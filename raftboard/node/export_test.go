@@ -94,11 +94,10 @@ func (d Deadlines) Held() (sessions, inHeap int)             { return d.count(),
 
 // WasPaused judges the lateness of a leader's timer loop.
 func WasPaused(heartbeat, late time.Duration, d Deadlines) bool {
-	n := &Node{options: Options{Raft: RaftTimings{Heartbeat: heartbeat}}, logger: hclog.NewNullLogger()}
-	n.metrics = newNodeMetrics(prometheus.NewRegistry())
+	tasks := &leaderTasks{heartbeat: heartbeat, logger: hclog.NewNullLogger(), metrics: newNodeMetrics(prometheus.NewRegistry())}
 	current := newLeadership(1, 0)
 	current.deadlines = d.deadlines
-	return n.wasPaused(current, late)
+	return tasks.wasPaused(current, late)
 }
 
 // LongPolls holds the calls that wait.
@@ -230,7 +229,7 @@ func TransferTo(n *Node, name string) error {
 func Sweep(n *Node) error {
 	current, err := n.leader.serving()
 	if err == nil {
-		n.sweep(context.Background(), current)
+		n.newLeaderTasks().sweep(context.Background(), current)
 	}
 	return err
 }

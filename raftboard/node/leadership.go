@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/hashicorp/go-hclog"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
@@ -27,9 +29,29 @@ type leadership struct {
 	over      chan struct{}              // closed at the end
 }
 
-// followLeadership turns raft's notifications into leaderships, one at a time. It
+// leaderTasks are what only a leader does: it keeps the cluster's time, expires
+// sessions and claims, makes due jobs claimable, removes finished jobs, and posts the
+// slots of schedules.
+type leaderTasks struct {
+	node      string        // this one's name
+	heartbeat time.Duration // RaftTimings.Heartbeat
+	timings   SessionTimings
+	retention Retention
+	machine   *fsm.Machine
+	proposer  *proposer
+	clock     *clock
+	rounds    *clockRounds
+	leader    *leaderState
+	ready     *readiness
+	disk      *diskSpace
+	metrics   *nodeMetrics
+	logger    hclog.Logger
+	fatal     func(error)
+}
+
+// follow turns raft's notifications into leaderships, one at a time. It
 // ends with ctx.
-func (n *Node) followLeadership(ctx context.Context, notices <-chan bool) {
+func (t *leaderTasks) follow(ctx context.Context, notices <-chan bool) {
 	end := func() {}
 	defer func() { end() }()
 	for {
@@ -44,7 +66,7 @@ func (n *Node) followLeadership(ctx context.Context, notices <-chan bool) {
 				done := make(chan struct{})
 				go func() { // ends with leadingCtx
 					defer close(done)
-					n.serveLeadership(leadingCtx)
+					t.serve(leadingCtx)
 				}()
 				end = func() { cancel(); <-done }
 			}
@@ -52,39 +74,39 @@ func (n *Node) followLeadership(ctx context.Context, notices <-chan bool) {
 	}
 }
 
-// serveLeadership begins a leadership, serves its timers, and ends it with ctx.
-func (n *Node) serveLeadership(ctx context.Context) {
-	defer n.clock.follow()
-	current, err := n.beginLeadership(ctx)
+// serve begins a leadership, serves its timers, and ends it with ctx.
+func (t *leaderTasks) serve(ctx context.Context) {
+	defer t.clock.follow()
+	current, err := t.begin(ctx)
 	if err != nil {
-		n.logger.Info("did not begin to lead", "reason", err)
+		t.logger.Info("did not begin to lead", "reason", err)
 		return
 	}
-	n.logger.Info("leading", "epoch", current.epoch, "sessions", current.deadlines.count())
+	t.logger.Info("leading", "epoch", current.epoch, "sessions", current.deadlines.count())
 	defer func() {
-		n.leader.end(current)
-		n.logger.Info("no longer leading", "epoch", current.epoch)
+		t.leader.end(current)
+		t.logger.Info("no longer leading", "epoch", current.epoch)
 	}()
 	var others sync.WaitGroup // end with ctx
-	others.Go(func() { n.clocks.serve(ctx) })
-	others.Go(func() { n.serveSchedules(ctx, current) })
-	n.serveTimers(ctx, current)
+	others.Go(func() { t.rounds.serve(ctx) })
+	others.Go(func() { t.serveSchedules(ctx, current) })
+	t.serveTimers(ctx, current)
 	others.Wait()
 }
 
-// beginLeadership sets the cluster's time, proposes the epoch, arms every session's
+// begin sets the cluster's time, proposes the epoch, arms every session's
 // timer, and only then lets the node serve. Once the command is applied, the node has
 // every entry of the leaders before it.
-func (n *Node) beginLeadership(ctx context.Context) (*leadership, error) {
-	if err := n.clocks.start(ctx, n.machine.Time()); err != nil {
+func (t *leaderTasks) begin(ctx context.Context) (*leadership, error) {
+	if err := t.rounds.start(ctx, t.machine.Time()); err != nil {
 		return nil, fmt.Errorf("cannot learn the time from a majority: %w", err)
 	}
 	begin := &conductordv1.Command{Kind: &conductordv1.Command_BeginLeadership{
-		BeginLeadership: &conductordv1.BeginLeadershipCommand{Node: n.options.Name},
+		BeginLeadership: &conductordv1.BeginLeadershipCommand{Node: t.node},
 	}}
 	// The loop ends with ctx: raft cancels it by the next notice.
 	epoch, err := backoff.Retry(ctx, func() (uint64, error) {
-		index, results, err := n.proposer.propose(ctx, begin)
+		index, results, err := t.proposer.propose(ctx, begin)
 		if err == nil {
 			err = command.ErrorFromProto(results[0].GetError())
 		}
@@ -93,18 +115,18 @@ func (n *Node) beginLeadership(ctx context.Context) (*leadership, error) {
 	if err != nil {
 		return nil, err
 	}
-	current := newLeadership(epoch, n.options.Sessions.Grace)
+	current := newLeadership(epoch, t.timings.Grace)
 	// Changes reach the leadership from here on; sessions that are opened while the
 	// others are being read are armed twice, which is harmless.
-	n.leader.observe(current)
-	n.clock.lead(n.machine.Time())
-	if err := n.armAll(current); err != nil {
+	t.leader.observe(current)
+	t.clock.lead(t.machine.Time())
+	if err := t.armAll(current); err != nil {
 		// raft would go on leading, and nobody would answer.
-		n.fatal(err)
+		t.fatal(err)
 		return nil, errors.Join(err, ctx.Err())
 	}
-	n.ready.caughtUp.Store(true)
-	n.leader.serve(current)
+	t.ready.caughtUp.Store(true)
+	t.leader.serve(current)
 	return current, nil
 }
 
@@ -121,12 +143,12 @@ func newLeadership(epoch uint64, grace time.Duration) *leadership {
 }
 
 // armAll gives every session and every claim its full time.
-func (n *Node) armAll(current *leadership) error {
-	sessions, err := n.machine.Sessions()
+func (t *leaderTasks) armAll(current *leadership) error {
+	sessions, err := t.machine.Sessions()
 	if err != nil {
 		return fmt.Errorf("cannot read the sessions: %w", err)
 	}
-	timers, err := n.machine.ClaimTimers()
+	timers, err := t.machine.ClaimTimers()
 	if err != nil {
 		return fmt.Errorf("cannot read the claims: %w", err)
 	}
@@ -136,4 +158,29 @@ func (n *Node) armAll(current *leadership) error {
 	}
 	current.timeClaims(timers, now)
 	return nil
+}
+
+// changed arms and disarms timers, and signals what may be due earlier than was known.
+func (r *leadership) changed(changes fsm.Changes, now time.Time) {
+	for _, session := range changes.Opened {
+		r.deadlines.arm(session.ID, session.TTL, 0, now)
+	}
+	for _, id := range changes.Ended {
+		r.deadlines.disarm(id)
+	}
+	r.timeClaims(changes.Timed, now)
+	if !changes.NextSlot.IsZero() {
+		signal(r.slots)
+	}
+	if !changes.NextDue.IsZero() {
+		signal(r.wake)
+	}
+}
+
+// signal sends a signal through a channel that holds one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // signalled already
+	}
 }

@@ -17,11 +17,15 @@
 //   - replication: proposer.go (commands into entries), replica.go (entries into the
 //     state machine), compaction.go (snapshots), appliedguard.go, disk.go;
 //   - leading: leader.go (which node leads), leadership.go (this node's time as the
-//     leader), timers.go, deadlines.go, claims.go, schedules.go, clock.go, clockrounds.go;
-//   - answering: reads.go (what a read may show), longpoll.go, claim_next.go, forward.go,
-//     submit.go, then a file for each service, and readiness.go;
+//     leader, and its tasks then), timers.go, deadlines.go, claims.go, schedules.go,
+//     clock.go, clockrounds.go;
+//   - answering: reads.go (what a read may show), longpoll.go, submit.go, forward.go,
+//     readiness.go, calls.go (the table of calls), then a file for each service;
 //   - the HTTP port: http.go, streams.go, exchange.go and connections.go (bounds),
 //     session_shares.go, refusals.go, metrics.go.
+//
+// Node wires parts together. Each part and each service has only the others that it
+// uses, as fields.
 //
 // Package logstore below it keeps raft's log; package transport carries raft between
 // the nodes. Neither knows this package.
@@ -255,15 +259,37 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.clocks = &clockRounds{peers: n.newAskers(n.told), majority: n.members.majority(), clock: n.clock}
 	n.services = n.newServices()
 	n.options.Metrics.MustRegister(&stateCollector{machine: n.machine, leader: n.leader, clock: n.clock, disk: n.disk, logger: n.logger})
-	n.routines.Go(func() { n.followLeadership(ctx, notices) })
+	snapshotting := &compaction{raft: n.raft, machine: n.machine, growth: n.growth, interval: n.options.Raft.SnapshotInterval, logger: n.logger}
+	n.routines.Go(func() { n.newLeaderTasks().follow(ctx, notices) })
 	n.leader.watch(ctx, &n.routines)
 	n.routines.Go(func() { n.members.join(ctx, n.raft) })
 	n.disk.machine, n.disk.log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
 	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, n.members.peers(), diskAskers) })
-	n.routines.Go(func() { n.ready.catchUp(ctx, n.reads.peers); n.dropOldStore() })
-	n.routines.Go(func() { n.compact(ctx) })
+	n.routines.Go(func() { n.catchUp(ctx) })
+	n.routines.Go(func() { snapshotting.run(ctx) })
 	return nil
+}
+
+func (n *Node) newLeaderTasks() *leaderTasks {
+	o := n.options
+	return &leaderTasks{
+		node: o.Name, heartbeat: o.Raft.Heartbeat, timings: o.Sessions, retention: o.Retention,
+		machine: n.machine, proposer: n.proposer, clock: n.clock, rounds: n.clocks, leader: n.leader, ready: n.ready,
+		disk: n.disk, metrics: n.metrics, logger: n.logger, fatal: n.fatal,
+	}
+}
+
+// catchUp waits until this node has caught up with a leader. It has then started well,
+// also with a log store that it was converted to, and needs the one before no more.
+func (n *Node) catchUp(ctx context.Context) {
+	n.ready.catchUp(ctx, n.reads.peers)
+	if !n.ready.caughtUp.Load() {
+		return
+	}
+	if err := logstore.DropOld(n.options.DataDir); err != nil {
+		n.logger.Warn("cannot remove the old log store", "error", err)
+	}
 }
 
 // newServices gives each service the parts that it needs.
@@ -358,35 +384,14 @@ func (n *Node) stands() transport.Standing {
 	return now
 }
 
-// changed hears from the state machine what a batch of entries has done. It
-// runs in the goroutine that applies them, and only passes on.
+// changed passes on what a batch of entries has changed. The goroutine that applies
+// entries calls it, so it does not wait.
 func (n *Node) changed(changes fsm.Changes) {
 	n.polls.changed(changes)
 	n.shares.ended(changes.Ended)
-	current, _ := n.leader.current()
-	if current == nil {
-		return
-	}
-	n.metrics.retries.Add(float64(changes.Retried))
-	now := time.Now()
-	for _, session := range changes.Opened {
-		current.deadlines.arm(session.ID, session.TTL, 0, now)
-	}
-	for _, id := range changes.Ended {
-		current.deadlines.disarm(id)
-	}
-	current.timeClaims(changes.Timed, now)
-	if !changes.NextSlot.IsZero() {
-		select {
-		case current.slots <- struct{}{}:
-		default:
-		}
-	}
-	if !changes.NextDue.IsZero() {
-		select {
-		case current.wake <- struct{}{}:
-		default:
-		}
+	if current, _ := n.leader.current(); current != nil {
+		n.metrics.retries.Add(float64(changes.Retried))
+		current.changed(changes, time.Now())
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/hashicorp/go-hclog"
 )
 
 // schedulesAtOnce bounds the schedules that one proposal decides slots of.
@@ -16,7 +18,11 @@ const schedulesAtOnce = 64
 // slotKeeper posts the slots of schedules during one leadership. It belongs to one
 // goroutine.
 type slotKeeper struct {
-	*Node
+	machine    *fsm.Machine
+	proposer   *proposer
+	clock      *clock
+	disk       *diskSpace
+	logger     hclog.Logger
 	leadership *leadership
 	rules      map[jobs.ScheduleID]keptRule
 	pause      time.Duration // before the next try, after a failure
@@ -33,8 +39,11 @@ type keptRule struct {
 // once, from the present leader and in order, so that nothing here has to be
 // exact: what fails is looked at again, and a slot that was proposed already
 // is refused.
-func (n *Node) serveSchedules(ctx context.Context, current *leadership) {
-	k := &slotKeeper{Node: n, leadership: current, rules: map[jobs.ScheduleID]keptRule{}}
+func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
+	k := &slotKeeper{
+		machine: t.machine, proposer: t.proposer, clock: t.clock, disk: t.disk, logger: t.logger,
+		leadership: current, rules: map[jobs.ScheduleID]keptRule{},
+	}
 	for {
 		timer := time.NewTimer(k.sleep())
 		select {
@@ -46,12 +55,12 @@ func (n *Node) serveSchedules(ctx context.Context, current *leadership) {
 		}
 		timer.Stop()
 		k.pause = 0
-		if n.disk.mayGrow(0) != nil {
+		if t.disk.mayGrow(0) != nil {
 			k.pause = longestSleep // the slots are not lost: they are decided once there is space
 			continue
 		}
-		now := n.clock.now()
-		if next := n.machine.NextSlot(); !next.IsZero() && !next.After(now) {
+		now := t.clock.now()
+		if next := t.machine.NextSlot(); !next.IsZero() && !next.After(now) {
 			k.fire(ctx, now)
 		}
 	}

@@ -31,11 +31,11 @@ const (
 )
 
 // serveTimers expires sessions, wakes due jobs and sweeps, until ctx ends.
-func (n *Node) serveTimers(ctx context.Context, current *leadership) {
+func (t *leaderTasks) serveTimers(ctx context.Context, current *leadership) {
 	nextSweep := time.Now().Add(sweepInterval)
 	var rested time.Time // the loop does nothing before
 	for {
-		planned := n.nextWake(current, nextSweep, rested)
+		planned := t.nextWake(current, nextSweep, rested)
 		timer := time.NewTimer(time.Until(planned))
 		select {
 		case <-ctx.Done():
@@ -49,19 +49,19 @@ func (n *Node) serveTimers(ctx context.Context, current *leadership) {
 		now := time.Now()
 		// After a pause a signal may arrive before the timer, and is as late. A
 		// signal delays nothing that is due: signals may come without end.
-		if n.wasPaused(current, now.Sub(planned)) || now.Before(planned) {
+		if t.wasPaused(current, now.Sub(planned)) || now.Before(planned) {
 			continue
 		}
-		n.expire(ctx, current, now)
-		n.expireClaims(ctx, current, now)
-		n.wakeDue(ctx, current)
+		t.expire(ctx, current, now)
+		t.expireClaims(ctx, current, now)
+		t.wakeDue(ctx, current)
 		if !now.Before(nextSweep) {
 			nextSweep = now.Add(sweepInterval)
-			if n.sweep(ctx, current) {
+			if t.sweep(ctx, current) {
 				nextSweep = now // behind the other timers, which must not wait for a long clean-up
 			}
 		}
-		n.wasPaused(current, time.Since(now))
+		t.wasPaused(current, time.Since(now))
 		// The short pause lets one command wake all jobs that fall due together.
 		rested = time.Now().Add(overduePause)
 	}
@@ -70,22 +70,22 @@ func (n *Node) serveTimers(ctx context.Context, current *leadership) {
 // wasPaused reports whether the timer loop was late, or its own proposals took long,
 // and then gives all sessions and claims their full time: keep-alives that came
 // meanwhile may not have been handled yet.
-func (n *Node) wasPaused(current *leadership, late time.Duration) bool {
-	if late <= n.options.Raft.Heartbeat {
+func (t *leaderTasks) wasPaused(current *leadership, late time.Duration) bool {
+	if late <= t.heartbeat {
 		return false
 	}
 	now := time.Now()
-	n.logger.Warn("this leader was paused: every session and claim gets its full time", "late", late,
+	t.logger.Warn("this leader was paused: every session and claim gets its full time", "late", late,
 		"sessions", current.deadlines.rearmAll(now), "claims", current.claims.rearmAll(now))
-	n.metrics.expiriesDeferred.Inc()
+	t.metrics.expiriesDeferred.Inc()
 	return true
 }
 
 // nextWake is when the next timer is due, but not before rested.
-func (n *Node) nextWake(current *leadership, nextSweep, rested time.Time) time.Time {
-	now, due := time.Now(), n.machine.NextDue()
+func (t *leaderTasks) nextWake(current *leadership, nextSweep, rested time.Time) time.Time {
+	now, due := time.Now(), t.machine.NextDue()
 	if !due.IsZero() {
-		due = now.Add(due.Sub(n.clock.now())) // while the clock is slewed, off by a part of longestSleep at most
+		due = now.Add(due.Sub(t.clock.now())) // while the clock is slewed, off by a part of longestSleep at most
 	}
 	return wakeAt(now, rested, nextSweep, current.deadlines.next(), current.claims.next(), due)
 }
@@ -110,12 +110,12 @@ func wakeAt(now, rested time.Time, times ...time.Time) time.Time {
 
 // expire proposes the expiry of sessions whose time is up. A proposal that fails is
 // repeated while this node leads: otherwise the session would hold its jobs for ever.
-func (n *Node) expire(ctx context.Context, current *leadership, now time.Time) {
+func (t *leaderTasks) expire(ctx context.Context, current *leadership, now time.Time) {
 	late := current.deadlines.due(now, expiriesAtOnce)
 	if len(late) == 0 {
 		return
 	}
-	fit := n.fitting(late)
+	fit := t.fitting(late)
 	for _, next := range late[fit:] {
 		current.deadlines.spare(next.id, now) // for the next round
 	}
@@ -125,29 +125,29 @@ func (n *Node) expire(ctx context.Context, current *leadership, now time.Time) {
 		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireSession{ExpireSession: &conductordv1.ExpireSessionCommand{
 			Session:    late[i].id.String(),
 			TimerEpoch: current.epoch,
-			CoolDown:   durationpb.New(n.options.Sessions.CoolDown),
-			MaxCrashes: uint32(max(n.options.Sessions.MaxCrashes, 0)),
+			CoolDown:   durationpb.New(t.timings.CoolDown),
+			MaxCrashes: uint32(max(t.timings.MaxCrashes, 0)),
 		}}}
 	}
-	_, results, err := n.proposer.propose(ctx, commands...)
+	_, results, err := t.proposer.propose(ctx, commands...)
 	for i := range late {
 		id, verdict := late[i].id, verdictOf(err, results, i)
 		switch {
 		case verdict == nil || errors.Is(verdict, jobs.ErrSessionExpired):
-			n.logger.Info("session expired", "session", id)
+			t.logger.Info("session expired", "session", id)
 			current.deadlines.disarm(id)
 		default:
-			n.logger.Warn("cannot expire a session yet", "session", id, "error", verdict)
+			t.logger.Warn("cannot expire a session yet", "session", id, "error", verdict)
 			current.deadlines.spare(id, time.Now().Add(spareTime))
 		}
 	}
 }
 
 // fitting is how many of the sessions one proposal may expire.
-func (n *Node) fitting(late []due[jobs.SessionID]) int {
+func (t *leaderTasks) fitting(late []due[jobs.SessionID]) int {
 	claims := make([]int, len(late))
 	for i := range late {
-		session, _ := n.machine.Session(late[i].id) // one that cannot be read fails in its expiry
+		session, _ := t.machine.Session(late[i].id) // one that cannot be read fails in its expiry
 		claims[i] = session.Claims
 	}
 	return within(claims, claimsAtOnce)
@@ -174,26 +174,26 @@ func verdictOf(err error, results []*conductordv1.Result, i int) error {
 }
 
 // wakeDue makes claimable what is due.
-func (n *Node) wakeDue(ctx context.Context, current *leadership) {
-	due := n.machine.NextDue()
-	if due.IsZero() || due.After(n.clock.now()) {
+func (t *leaderTasks) wakeDue(ctx context.Context, current *leadership) {
+	due := t.machine.NextDue()
+	if due.IsZero() || due.After(t.clock.now()) {
 		return
 	}
-	n.housekeep(ctx, "wake due jobs", &conductordv1.Command{Kind: &conductordv1.Command_WakeDue{
+	t.housekeep(ctx, "wake due jobs", &conductordv1.Command{Kind: &conductordv1.Command_WakeDue{
 		WakeDue: &conductordv1.WakeDueCommand{TimerEpoch: current.epoch, Max: wakesAtOnce},
 	}})
 }
 
 // sweep removes some of the finished jobs that the retention policy no longer keeps,
 // and reports whether there are more.
-func (n *Node) sweep(ctx context.Context, current *leadership) (more bool) {
-	retention := n.options.Retention
-	sweepable, err := n.machine.Sweepable(n.clock.now(), retention.MaxAge, retention.Keep)
+func (t *leaderTasks) sweep(ctx context.Context, current *leadership) (more bool) {
+	retention := t.retention
+	sweepable, err := t.machine.Sweepable(t.clock.now(), retention.MaxAge, retention.Keep)
 	if err != nil {
-		n.logger.Error("cannot find the finished jobs to remove", "error", err)
+		t.logger.Error("cannot find the finished jobs to remove", "error", err)
 		return false
 	}
-	return sweepable && n.housekeep(ctx, "remove finished jobs", &conductordv1.Command{Kind: &conductordv1.Command_Sweep{
+	return sweepable && t.housekeep(ctx, "remove finished jobs", &conductordv1.Command{Kind: &conductordv1.Command_Sweep{
 		Sweep: &conductordv1.SweepCommand{
 			TimerEpoch: current.epoch, MaxAge: durationpb.New(retention.MaxAge), Keep: retention.Keep, Max: sweepsAtOnce,
 		},
@@ -202,14 +202,14 @@ func (n *Node) sweep(ctx context.Context, current *leadership) (more bool) {
 
 // housekeep proposes a command of the leader's own, and reports whether there is more
 // of the same to do. A failed command is due again at the next wake.
-func (n *Node) housekeep(ctx context.Context, what string, c *conductordv1.Command) (more bool) {
-	_, results, err := n.proposer.propose(ctx, c)
+func (t *leaderTasks) housekeep(ctx context.Context, what string, c *conductordv1.Command) (more bool) {
+	_, results, err := t.proposer.propose(ctx, c)
 	if err == nil {
 		err = command.ErrorFromProto(results[0].GetError())
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			n.logger.Warn("cannot "+what, "error", err)
+			t.logger.Warn("cannot "+what, "error", err)
 		}
 		return false
 	}
