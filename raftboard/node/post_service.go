@@ -11,7 +11,11 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
 )
+
+// postingRule bounds the postings of one command.
+var postingRule = wire.BatchRule{Max: wire.Load{Commands: command.MaxPostings, Bytes: maxEntryBytes}}
 
 // postService answers calls that post jobs.
 type postService struct {
@@ -87,7 +91,7 @@ func (s *postService) postApart(ctx context.Context, request *conductordv1.PostR
 	answer := &conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(request.Postings))}
 	var commands []*conductordv1.Command
 	var places [][]int
-	size := 0
+	var load wire.Load // of the last command
 	for i, posting := range request.Postings {
 		err := command.CheckPosting(s.limits, posting)
 		if err == nil {
@@ -97,12 +101,11 @@ func (s *postService) postApart(ctx context.Context, request *conductordv1.PostR
 			answer.Posted[i] = refusedPosting(posting.Id, command.ErrorToProto(err))
 			continue
 		}
-		if own := command.SizeOf(posting); len(commands) == 0 || size+own > maxEntryBytes {
-			commands = append(commands, postCommand(nil))
-			places = append(places, nil)
-			size = 0
+		own := wire.Load{Commands: 1, Bytes: command.SizeOf(posting)}
+		if len(commands) == 0 || postingRule.Full(load, own) {
+			commands, places, load = append(commands, postCommand(nil)), append(places, nil), wire.Load{}
 		}
-		size += command.SizeOf(posting)
+		load = load.Plus(own)
 		last := len(commands) - 1
 		commands[last].GetPost().Postings = append(commands[last].GetPost().Postings, posting)
 		places[last] = append(places[last], i)
