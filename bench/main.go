@@ -59,11 +59,16 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, out io.Writer) (err error) {
+func run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parseOptions(args)
 	if err != nil {
 		return err
 	}
+	return measureAll(ctx, o, out)
+}
+
+// measureAll does what the options choose, and writes the report.
+func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "conductord-bench-")
 	if err != nil {
 		return fmt.Errorf("cannot make a temporary directory: %w", err)

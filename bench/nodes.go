@@ -28,7 +28,7 @@ const (
 
 // idle looks at nodes that have nothing to do.
 func (b *bench) idle(ctx context.Context, c *cluster, what string) {
-	err := wait(ctx, settling)
+	err := wait(ctx, b.o.settle)
 	if err == nil {
 		err = b.idleFor(ctx, c, what)
 	}
@@ -81,7 +81,7 @@ func (c *cluster) index(ctx context.Context) (uint64, error) {
 
 // memory looks at what nodes take up that hold the jobs.
 func (b *bench) memory(ctx context.Context, c *cluster) {
-	if err := wait(ctx, settling); err != nil {
+	if err := wait(ctx, b.o.settle); err != nil {
 		return
 	}
 	var anonymous, resident, state, log, perJob []float64
@@ -147,7 +147,7 @@ func sizesOf(dataDir string) (sizes, error) {
 func (b *bench) restart(ctx context.Context, c *cluster) {
 	var took, anonymous []float64
 	for range b.o.Restarts {
-		one, memory, err := c.restartFollower(ctx)
+		one, memory, err := b.restartFollower(ctx, c)
 		if err != nil {
 			b.report.fail("cannot restart a node: %v", err)
 			break
@@ -163,7 +163,7 @@ func (b *bench) restart(ctx context.Context, c *cluster) {
 
 // restartFollower tells how long it took, and what the node has in memory when
 // it has settled.
-func (c *cluster) restartFollower(ctx context.Context) (time.Duration, measure.Memory, error) {
+func (b *bench) restartFollower(ctx context.Context, c *cluster) (time.Duration, measure.Memory, error) {
 	ctx, cancel := context.WithTimeout(ctx, restartPatience)
 	defer cancel()
 	leader, err := c.leader(ctx)
@@ -179,7 +179,7 @@ func (c *cluster) restartFollower(ctx context.Context) (time.Duration, measure.M
 	node := followers[rand.IntN(len(followers))]
 	took, err := restartNode(ctx, node)
 	if err == nil {
-		err = wait(ctx, settling)
+		err = wait(ctx, b.o.settle)
 	}
 	return took, measure.ReadMemory(node.PID()), err
 }

@@ -38,6 +38,10 @@ type options struct {
 	Only      string        `json:"only,omitempty"`
 
 	chosen wanted
+	// No flag sets these; TestRun has no time for them.
+	settle      time.Duration // before memory and idle nodes are looked at
+	snapshotDue time.Duration // how often nodes look whether a snapshot is due
+
 	output string
 	dir    string
 	binary string
@@ -71,7 +75,7 @@ const usage = `Measures this build of conductord beside its floor, bare hashicor
 
 // parseOptions reads the flags.
 func parseOptions(args []string) (options, error) {
-	var o options
+	o := options{settle: settling, snapshotDue: snapshotDue}
 	const pairs = 5
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	whole := flags.Bool("full", false, "a full run: longer windows, and -fill 1000000")

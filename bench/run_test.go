@@ -37,8 +37,13 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	args := "-pairs 1 -warm 200ms -window 800ms -fill 2000 -fill-pairs 1 -idle 1s -restarts 1 -log-store bolt,wal -only *,fill/claim-16,fill/read-64 -o json -dir " + dir + " -binary " + binary
-	if err := run(ctx, strings.Fields(args), &out); err != nil {
+	args := "-pairs 1 -warm 100ms -window 600ms -fill 2000 -fill-pairs 1 -idle 1s -restarts 1 -log-store bolt,wal -only *,fill/claim-16,fill/read-64 -o json -dir " + dir + " -binary " + binary
+	o, err := parseOptions(strings.Fields(args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.settle, o.snapshotDue = 100*time.Millisecond, 500*time.Millisecond
+	if err := measureAll(ctx, o, &out); err != nil {
 		t.Error(err)
 	}
 	var r report

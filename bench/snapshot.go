@@ -56,7 +56,7 @@ func (b *bench) snapshot(ctx context.Context, c *cluster) {
 }
 
 func (b *bench) snapshotsWritten(ctx context.Context, c *cluster) error {
-	starts, err := c.makeSnapshotsDue(ctx)
+	starts, err := b.makeSnapshotsDue(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -106,10 +106,10 @@ func (b *bench) snapshotsWritten(ctx context.Context, c *cluster) error {
 // snapshots often. It tells how many seconds each took: the few entries with
 // which a cluster is filled make no snapshot due, so it is their log that the
 // nodes start from.
-func (c *cluster) makeSnapshotsDue(ctx context.Context) (starts []float64, err error) {
+func (b *bench) makeSnapshotsDue(ctx context.Context, c *cluster) (starts []float64, err error) {
 	for _, node := range c.processes.Nodes {
 		err := node.Reconfigure(func(settings *config.Config) {
-			settings.Raft.SnapshotThreshold, settings.Raft.SnapshotInterval = snapshotEntries, snapshotDue
+			settings.Raft.SnapshotThreshold, settings.Raft.SnapshotInterval = snapshotEntries, b.o.snapshotDue
 		})
 		if err != nil {
 			return nil, err
