@@ -42,6 +42,7 @@ func command(t *testing.T, stdin string, args ...string) said {
 // hostile try, from the command line and by HTTP. Each must be answered
 // clearly, and cost nobody else anything.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	handlers := filepath.Join(t.TempDir(), "handlers")
 	installBadHandlers(t, handlers)
 	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Handlers = []string{handlers} })

@@ -59,6 +59,7 @@ func (d *devProcess) end(t *testing.T, signal syscall.Signal) {
 // on when it is started again in the same directory, and that a second dev
 // says what is in its way.
 func TestDevRestarted(t *testing.T) {
+	t.Parallel()
 	address := freeAddress(t)
 	handlers, data := filepath.Join(t.TempDir(), "handlers"), t.TempDir()
 	gate := filepath.Join(t.TempDir(), "gate")

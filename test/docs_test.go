@@ -111,6 +111,7 @@ type example struct{ call, answer block }
 // TestProtocolExamples runs every call of docs/protocol.md, in order and in one
 // shell, against a real server, and compares what comes with what is shown.
 func TestProtocolExamples(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"sh", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the calls of docs/protocol.md need %s, which this machine does not have", tool)

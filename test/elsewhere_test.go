@@ -13,6 +13,7 @@ import (
 // it are given back by the others until that one has them; one that needs a
 // handler which nobody has is trashed at once.
 func TestHandlersElsewhere(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cluster, client := startCluster(t, func(c *config.Config) {
 		handlers := filepath.Join(dir, c.Node)

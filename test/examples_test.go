@@ -87,6 +87,7 @@ const demoTime = 4 * time.Minute
 // TestDemo runs the demo as it is, and with chaos: it ends with status 0 only if
 // nothing was lost and no recorded result has changed.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		args []string
 		want []string

@@ -40,6 +40,7 @@ type reason struct {
 // TestReasons brings a job of a server process into each situation in which it
 // does not run, asks the command line why, and does what it says to.
 func TestReasons(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := &reasons{gate: filepath.Join(dir, "gate"), mended: filepath.Join(dir, "mended"), fixed: filepath.Join(dir, "fixed")}
 	handlers := filepath.Join(dir, "handlers")

@@ -133,6 +133,7 @@ func (w *warehouse) says(args ...string) string {
 // TestPersonGetsAFailedFlowOn: each of the four commands brings a flow that is
 // stuck to the end that it is for, and what was done already is not done again.
 func TestPersonGetsAFailedFlowOn(t *testing.T) {
+	t.Parallel()
 	w := openWarehouse(t)
 	for _, row := range []struct {
 		name    string
@@ -201,6 +202,7 @@ func TestPersonGetsAFailedFlowOn(t *testing.T) {
 // TestInterventionOutlivesItsLeader: what was acknowledged is carried out,
 // though the leader is killed at once, and with it whoever had the job.
 func TestInterventionOutlivesItsLeader(t *testing.T) {
+	t.Parallel()
 	w := openWarehouse(t)
 	job := w.stuck()
 	w.mark("jammed", false)
@@ -216,6 +218,7 @@ func TestInterventionOutlivesItsLeader(t *testing.T) {
 // TestCancelledFlowIsUndoneFurther: a job that was cancelled, and could not be
 // undone, is cancelled in the end.
 func TestCancelledFlowIsUndoneFurther(t *testing.T) {
+	t.Parallel()
 	w := openWarehouse(t)
 	w.mark("busy", true)
 	w.mark("jammed", true)

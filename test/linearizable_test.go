@@ -24,6 +24,7 @@ const linearizableTimeEnv = "CONDUCTORD_LINEARIZABLE_TIME"
 // claim, consume, abandon, change and read the same jobs through all nodes: the
 // answers about each job fit into one order of all calls about it.
 func TestProcessesAreLinearizable(t *testing.T) {
+	t.Parallel()
 	const pace, workers = 5 * time.Second, 8
 	lasts := timeOf(t, linearizableTimeEnv, 3*pace)
 	cluster, patient := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })

@@ -18,6 +18,7 @@ import (
 // each of them under load, changes the one with raft-boltdb over to raft-wal,
 // and kills all at once: what was acknowledged is there at the end.
 func TestLogStores(t *testing.T) {
+	t.Parallel()
 	cluster, client := startCluster(t, func(c *config.Config) {
 		c.Conductor.Enabled = false
 		if c.Node != "node1" {

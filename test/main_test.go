@@ -3,11 +3,16 @@ package test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,7 +28,15 @@ const patience = 90 * time.Second
 // binary is the conductord executable that all tests run.
 var binary string
 
+// atOnce is how many tests run at the same time. They wait for processes, clocks and
+// disks far more than they compute.
+const atOnce = "4"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "conductord-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -64,7 +77,7 @@ func startCluster(t *testing.T, configure func(*config.Config)) (*local.Cluster,
 
 func newCluster(t *testing.T, configure func(*config.Config)) *local.Cluster {
 	t.Helper()
-	cluster, err := local.New(local.Options{Binary: binary, Dir: t.TempDir(), Configure: configure})
+	cluster, err := local.New(local.Options{Binary: binary, Dir: t.TempDir(), Configure: configure, Addresses: freeAddresses})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,9 +197,41 @@ func devReady(t *testing.T, address string) {
 // freeAddress is a loopback address that nobody listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	addresses, err := local.FreeAddresses(1)
+	addresses, err := freeAddresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return addresses[0]
+}
+
+// The ports of these tests lie below those of packages node and local, whose tests
+// run at the same time.
+const (
+	firstPort = 7_000
+	portCount = 5_000
+)
+
+// ports gives the tests of this process ports in turn. None is given twice: the nodes
+// of one test are down for seconds, and another must not take their place.
+var (
+	ports     atomic.Int64
+	portsFrom = rand.Int64N(portCount)
+)
+
+// freeAddresses finds loopback addresses that nobody listens on.
+func freeAddresses(n int) ([]string, error) {
+	var addresses []string
+	for range portCount {
+		if len(addresses) == n {
+			return addresses, nil
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+(portsFrom+ports.Add(1))%portCount)
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			continue // taken
+		}
+		addresses = append(addresses, address)
+		_ = listener.Close()
+	}
+	return nil, errors.New("no port is free")
 }

@@ -25,6 +25,7 @@ func (w *warehouse) retried(policy jobs.RetryPolicy) jobs.Job {
 // again until it can, though the leader dies in between, and with it whoever
 // had the job.
 func TestOrderIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	w := openWarehouse(t)
 	w.mark("shut", true)
 	job := w.retried(jobs.RetryPolicy{Attempts: jobs.MaxAttempts, Delay: 300 * time.Millisecond, JitterPercent: 20})
@@ -47,6 +48,7 @@ func TestOrderIsTriedAgain(t *testing.T) {
 // TestParkedOrder: after its last attempt an order is kept for a person, who is
 // told why, and has it tried again.
 func TestParkedOrder(t *testing.T) {
+	t.Parallel()
 	w := openWarehouse(t)
 	w.mark("shut", true)
 	job := w.retried(jobs.RetryPolicy{Attempts: 2, Delay: jobs.MinRetryDelay, OnFailure: jobs.FailureParks})

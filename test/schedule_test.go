@@ -19,6 +19,7 @@ const scheduleTimeEnv = "CONDUCTORD_SCHEDULE_TIME"
 // second, and then accounts for every slot: each has one job, or a record that
 // it was skipped.
 func TestScheduleSurvivesLeaders(t *testing.T) {
+	t.Parallel()
 	const pace = 5 * time.Second
 	lasts := timeOf(t, scheduleTimeEnv, 3*pace)
 	cluster, client := startCluster(t, nil)

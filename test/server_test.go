@@ -40,6 +40,7 @@ func refuses(t *testing.T, status int, why string, args ...string) {
 // TestRefusals holds that a node which would do harm does not start, and says
 // so in one line.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	cluster, _ := startCluster(t, nil)
 	first, second := cluster.Nodes[0], cluster.Nodes[1]
 
@@ -117,6 +118,7 @@ func restart(t *testing.T, node *local.Node) {
 // TestOneOfThreeAnswersOnlyStaleReads holds that one node alone answers no write and no
 // read that must be fresh, but says what it knows if it is asked for that.
 func TestOneOfThreeAnswersOnlyStaleReads(t *testing.T) {
+	t.Parallel()
 	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })
 	last := cluster.Nodes[2]
 	posted := documentPosting(t, "kept", linearDocument(1, "work"))

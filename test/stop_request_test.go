@@ -94,6 +94,7 @@ func TestTrashedJobsAreStopped(t *testing.T) {
 // TestCancelledTripIsUndone cancels the travel flow while it books: what is
 // being booked is awaited and cancelled, and nothing is charged.
 func TestCancelledTripIsUndone(t *testing.T) {
+	t.Parallel()
 	handlers, err := filepath.Abs(filepath.Join("..", "examples", "handlers"))
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +126,7 @@ func TestCancelledTripIsUndone(t *testing.T) {
 
 // TestSuspendedJobRunsTheRest suspends a job in its first step, and resumes it.
 func TestSuspendedJobRunsTheRest(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	handlers, gate, marks := filepath.Join(dir, "handlers"), filepath.Join(dir, "gate"), filepath.Join(dir, "marks")
 	writeHandler(t, handlers, "first", "echo first >> '"+marks+"'; while [ ! -e '"+gate+"' ]; do sleep 0.05; done; sleep 3; echo 1") // until then the order is heard

@@ -178,6 +178,7 @@ func (s *story) executions() map[string]int {
 // claimant is killed and then the leader, ends with every step recorded once,
 // and no step whose result was recorded runs again.
 func TestStoryOfKills(t *testing.T) {
+	t.Parallel()
 	s := beginStory(t, 250*time.Millisecond)
 	done := map[string]bool{}
 	for _, victim := range []string{"claimant", "leader"} {
@@ -243,6 +244,7 @@ func (s *story) endsWell() {
 // TestStoryOfStops holds the second half of promise 4: a node that is told to
 // stop gives its job to another without a crash, and ends with status 0.
 func TestStoryOfStops(t *testing.T) {
+	t.Parallel()
 	s := beginStory(t, 100*time.Millisecond)
 	before, job := s.progress(3)
 	node, ok := s.cluster.Node(job.Claim.Owner)

@@ -33,6 +33,8 @@ type Options struct {
 	Nodes  int    // 0: 3
 	// Configure changes the configuration of a node before it is written.
 	Configure func(*config.Config)
+	// Addresses finds free addresses. Nil: FreeAddresses.
+	Addresses func(n int) ([]string, error)
 	// Env is added to the processes' environment.
 	Env []string
 	// Detached processes outlive the program that started them.
@@ -86,7 +88,11 @@ func New(options Options) (*Cluster, error) {
 
 func (c *Cluster) configure() error {
 	options := c.options
-	addresses, err := FreeAddresses(3 * options.Nodes) // the last third is for what stands behind gates
+	find := options.Addresses
+	if find == nil {
+		find = FreeAddresses
+	}
+	addresses, err := find(3 * options.Nodes) // the last third is for what stands behind gates
 	if err != nil {
 		return err
 	}
