@@ -7,7 +7,7 @@ import (
 )
 
 // appliedGuard keeps raft from removing entries that this node has applied. raft
-// truncates its log wherever a leader of a newer term says, and installs any
+// truncates its log wherever a leader of a newer term asks for it, and installs any
 // snapshot that a leader sends, even an older one. No leader of this cluster asks
 // for that: applied entries are committed, and every leader has them. So the
 // process ends instead. It implements logstore.Truncations.

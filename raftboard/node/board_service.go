@@ -156,9 +156,8 @@ func (s *boardService) listErrors(message *conductordv1.ListErrorsRequest) (*con
 	return answer, nil
 }
 
-// bulk lists a page, and has the same done to each of its jobs in one entry.
-// Whatever has become of a job since it was listed, its command is refused or
-// harmless.
+// bulk lists a page of jobs, and applies the same command to each in one entry. If a
+// job has changed since it was listed, its command is refused or harmless.
 func (s *boardService) bulk(ctx context.Context, message *conductordv1.BulkRequest) (*conductordv1.BulkResponse, uint64, error) {
 	bulk, err := command.BulkFromProto(message)
 	if err != nil {

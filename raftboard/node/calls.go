@@ -37,9 +37,9 @@ type services struct {
 	cluster   *clusterService
 }
 
-// calls is the table: all that the API takes, but for Watch and Carry, whose
-// answers are streams. A verb whose call only applies its command has its row
-// in command.Verbs, and is served by verbCall.
+// calls is the table of all calls but Watch and Carry, whose answers are streams. A
+// verb whose call only applies its command has its row in command.Verbs, and verbCall
+// serves it.
 func (s *services) calls() []call {
 	r, posts, claims, board, sessions, books, schedules := s.router, s.posts, s.claims, s.board, s.sessions, s.books, s.schedules
 	rows := []call{
@@ -92,9 +92,9 @@ func plain[Req, Res any](name string, permission command.Permission, answers fun
 	}}
 }
 
-// streamed makes the row of a call that streams carry too: one that programs
-// make without end. All others are so seldom, or so large, that an exchange of
-// their own costs nothing that matters.
+// streamed makes the row of a call that streams carry too: one that programs repeat
+// all the time. The others are so rare, or so large, that an exchange of their own
+// costs little.
 func streamed[Req, Res any](name string, permission command.Permission, answers func(name string) unary[Req, Res]) call {
 	row := plain(name, permission, answers)
 	offer := stream.Offered(wire.Prefix+name, answers(name))
@@ -102,8 +102,8 @@ func streamed[Req, Res any](name string, permission command.Permission, answers 
 	return row
 }
 
-// leading answers a call where the leader is: here, or by forwarding it once.
-// Before is done on the node that is called first; its error is the answer.
+// leading answers a call where the leader is: here, or by forwarding it once. The node
+// that is called first does before; its error is the answer.
 func leading[Req, Res any](
 	r *router, local func(context.Context, *Req) (*Res, uint64, error), before ...func(context.Context, http.Header, *Req) error,
 ) func(string) unary[Req, Res] {
@@ -119,8 +119,8 @@ func leading[Req, Res any](
 	}
 }
 
-// reading answers a call that changes nothing: linearizably where the leader
-// is, or from this node's own state if the request says that it may be stale.
+// reading answers a call that changes nothing: linearizably where the leader is, or
+// from this node's own state if the request allows a stale answer.
 func reading[Req, Res any](r *router, look func(*Req) (*Res, error)) func(string) unary[Req, Res] {
 	return func(name string) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {

@@ -44,9 +44,9 @@ func (s *claimService) claim(ctx context.Context, message *conductordv1.ClaimCom
 	return &conductordv1.ClaimResponse{Claimed: claimed[0]}, index, nil
 }
 
-// claimed loads what the claimant needs to start. A claim that has ended since
-// it was granted is left out: its job may have another owner, and the answer
-// would hand over that owner's token.
+// claimed loads what the claimant needs to start. A claim that has ended since it was
+// granted is left out: its job may have another owner, and the answer would contain
+// that owner's token.
 func (s *claimService) claimed(granted []*conductordv1.Granted) ([]*conductordv1.Claimed, error) {
 	var answer []*conductordv1.Claimed
 	budget := maxClaimedFlow
@@ -57,7 +57,7 @@ func (s *claimService) claimed(granted []*conductordv1.Granted) ([]*conductordv1
 		}
 		claimed, omitted, err := s.machine.Claimed(id, budget)
 		if errors.Is(err, jobs.ErrNotFound) {
-			continue // finished and removed since
+			continue // the job has finished and was removed
 		}
 		if err != nil {
 			return nil, err

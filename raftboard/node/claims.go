@@ -31,10 +31,9 @@ func (r *leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 	}
 }
 
-// expireClaims proposes the end of claims whose own time is up. An extension
-// that is under way meanwhile wins if it comes first in the log: then the
-// expiry names the wrong round and is refused, and the timer has been armed
-// anew.
+// expireClaims proposes the end of claims whose own time is up. An extension that is
+// first in the log wins: it arms the timer again, and the expiry names an old round and
+// is refused.
 func (t *leaderTasks) expireClaims(ctx context.Context, current *leadership, now time.Time) {
 	late := current.claims.due(now, expiriesAtOnce)
 	if len(late) == 0 {
@@ -80,7 +79,7 @@ func (r *leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
 	} else {
 		held.Left = left
 	}
-	// All that is left of the time to live is silence and what is to go.
+	// The full time is what has passed in silence and what is left.
 	ttl := left + silent - r.deadlines.grace
 	held.Silent, held.Suspect = silent, silent > jobs.SuspectAfter(ttl)
 }

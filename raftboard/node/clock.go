@@ -135,10 +135,10 @@ func (c *clock) checkWall() {
 	switch wrong := ahead.Abs() > clockWarning; {
 	case wrong && (ahead-before).Abs() > max(clockWarning, before.Abs()/2):
 		c.warned.Store(int64(ahead))
-		c.logger.Warn("this node's clock is not the cluster's: look after its time service", "ahead", ahead)
+		c.logger.Warn("wall clock wrong: check this machine's time service", "ahead", ahead)
 	case !wrong && before != 0:
 		c.warned.Store(0)
-		c.logger.Info("this node's clock is the cluster's again", "ahead", ahead)
+		c.logger.Info("wall clock right again", "ahead", ahead)
 	}
 }
 

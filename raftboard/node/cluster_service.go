@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// clusterService tells about the node itself.
+// clusterService answers calls about the node itself.
 type clusterService struct {
 	options Options
 	started time.Time // of boottime

@@ -17,8 +17,8 @@ import (
 // small state: a node applies that much in a second or two when it starts.
 const defaultSnapshotBytes = 64 << 20
 
-// minTrailingLogs stay behind every snapshot, so that a node which was away
-// for a moment needs none.
+// minTrailingLogs entries stay in the log behind every snapshot, so that a node that
+// was away for a moment does not need the snapshot.
 const minTrailingLogs = 1_024
 
 // growth counts how much log there is behind the latest snapshot that is kept.
@@ -75,8 +75,8 @@ func (g *growth) passed() int64 {
 	return g.log
 }
 
-// keep notes that the state up to an index is in a snapshot of some size, which
-// stands for so much of the log. One that comes too late changes nothing.
+// keep notes that a snapshot of some size has the state up to an index, and replaces
+// that much of the log. A snapshot older than the latest changes nothing.
 func (g *growth) keep(index uint64, size, passed int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,7 +94,7 @@ func (g *growth) restored(index uint64, size int64) {
 	g.state, g.log = size, 0
 }
 
-// sized counts what is read.
+// sized counts the bytes that are read.
 type sized struct {
 	io.ReadCloser
 	read int64
@@ -127,7 +127,7 @@ func (c *compaction) run(ctx context.Context) {
 			continue
 		}
 		if err := c.take(); err != nil && ctx.Err() == nil {
-			c.logger.Warn("cannot take a snapshot though the log has grown; trying again later", "error", err)
+			c.logger.Warn("cannot take a snapshot: trying again later", "error", err)
 		}
 		pause := time.NewTimer(c.interval)
 		select {

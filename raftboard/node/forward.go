@@ -35,15 +35,15 @@ func newForwarder(dial func(ctx context.Context, address string) (net.Conn, erro
 		},
 		Protocols:       new(http.Protocols),
 		IdleConnTimeout: time.Minute,
-		// A node that has died silently is noticed by its connection, not by
-		// every call on it.
+		// The connection detects a node that has died silently, so that not every call
+		// has to time out.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second},
 	}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	return &http.Client{Transport: transport}
 }
 
-// hopsOf is how often a call has been forwarded already.
+// hopsOf is how often a call has been forwarded.
 func hopsOf(header http.Header) (uint64, error) {
 	text := header.Get(wire.HeaderHops)
 	if text == "" {
@@ -56,7 +56,7 @@ func hopsOf(header http.Header) (uint64, error) {
 	return hops, nil
 }
 
-// reply makes an answer of a node's own.
+// reply makes the answer of a call that this node carried out.
 func reply[Res any](message *Res, index uint64, err error) (*connect.Response[Res], error) {
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)

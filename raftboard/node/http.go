@@ -114,7 +114,7 @@ type observing struct {
 	leader  *leaderState
 }
 
-// WrapUnary does so for calls with one answer.
+// WrapUnary counts a call with one answer, and adds the leader's address to it.
 func (o *observing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
 		began := time.Now()

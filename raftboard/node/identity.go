@@ -19,14 +19,14 @@ import (
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
-// identityFile lies in the data directory; without it there is no node.
+// identityFile is in the data directory; a directory without it holds no node.
 const (
 	identityFile    = "node.json"
 	temporarySuffix = ".tmp"
 )
 
-// identity is who a node is, apart from where it is. It is made once, at the
-// first start, and moves with the data directory.
+// identity names a node wherever it runs. It is made once, at the first start, and
+// moves with the data directory.
 type identity struct {
 	Cluster     string `json:"cluster"`
 	Name        string `json:"name"`
@@ -85,12 +85,12 @@ func loadIdentity(o Options) (*identityStore, error) {
 		return nil, err
 	}
 	store.id.Starts++
-	return store, store.saveLocked() // nobody else has it yet
+	return store, store.saveLocked() // no other goroutine has it yet
 }
 
 // wrongDirectory returns an error if the data directory is another node's, or not
-// what the configuration says. It is called before the directory is locked, because
-// this fault says more than that another process uses the directory.
+// the one that the configuration describes. It is called before the directory is
+// locked: this error explains more than "another process uses the directory".
 func wrongDirectory(o Options) error {
 	store, err := readIdentity(o.DataDir)
 	if err != nil {

@@ -24,7 +24,7 @@ type leaderState struct {
 	election time.Duration             // RaftTimings.Election
 	hanging  func() bool               // whether the disk of raft's log hangs
 	raft     atomic.Pointer[raft.Raft] // nil until it runs
-	changes  *leaderChanges            // of the leader, on whichever node
+	changes  *leaderChanges            // of the leader, here or elsewhere
 
 	mu       sync.Mutex
 	observed *leadership // receives the state machine's changes; under mu

@@ -79,7 +79,7 @@ func (t *leaderTasks) serve(ctx context.Context) {
 	defer t.clock.follow()
 	current, err := t.begin(ctx)
 	if err != nil {
-		t.logger.Info("did not begin to lead", "reason", err)
+		t.logger.Info("cannot begin to lead", "reason", err)
 		return
 	}
 	t.logger.Info("leading", "epoch", current.epoch, "sessions", current.deadlines.count())
@@ -121,7 +121,7 @@ func (t *leaderTasks) begin(ctx context.Context) (*leadership, error) {
 	t.leader.observe(current)
 	t.clock.lead(t.machine.Time())
 	if err := t.armAll(current); err != nil {
-		// raft would go on leading, and nobody would answer.
+		// raft would go on leading, and no node would answer.
 		t.fatal(err)
 		return nil, errors.Join(err, ctx.Err())
 	}

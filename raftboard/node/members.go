@@ -89,9 +89,9 @@ func (m *membership) peers() []Member {
 // majority is how many members are more than half of all.
 func (m *membership) majority() int { return len(m.members)/2 + 1 }
 
-// probe calls the other nodes before this one takes part in anything. It refuses
-// the start when all others refuse this node, or when another process of the same
-// node answers at its raft address.
+// probe calls the other nodes before this one takes part in raft. It refuses the start
+// when all others refuse this node, or when another process of the same node answers
+// at its raft address.
 func (m *membership) probe() error {
 	for _, member := range m.members {
 		self := member.Name == m.self.Name
@@ -181,7 +181,7 @@ func (m *membership) greeted(peer string, other transport.Hello, err error) {
 	if !m.note(peer, peerAnswer{refusal: err, agreed: err == nil && other.Agreed}, other.Joined) {
 		return
 	}
-	m.logger.Error("a node of the cluster refuses this one", "peer", peer, "error", err)
+	m.logger.Error("a member refuses this node", "peer", peer, "error", err)
 	m.stopIfRefused()
 }
 
@@ -247,7 +247,7 @@ func (m *membership) join(ctx context.Context, group *raft.Raft) {
 			return
 		}
 		if awaited != "" && (awaited != before || time.Since(told) > waitingLog) {
-			m.logger.Info("waiting for other members before the first election: all must answer, with the same list of members", "missing", awaited, "members", m.roster)
+			m.logger.Info("first election waits for other members: all must answer with the same list of members", "missing", awaited, "members", m.roster)
 			told, before = time.Now(), awaited
 		}
 		select {

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// nodeMetrics are what a node tells about itself, beside raft's own metrics.
+// nodeMetrics are a node's own metrics, beside raft's.
 type nodeMetrics struct {
 	commands         *prometheus.CounterVec
 	entries          prometheus.Counter
@@ -133,8 +133,8 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	c.collectBoards(gauge)
 }
 
-// maxMetricBoards bounds the boards that have metrics of their own: each is a
-// dozen series in somebody's memory for ever.
+// maxMetricBoards bounds the boards that have metrics of their own: each adds a dozen
+// series to the memory of the system that collects them.
 const maxMetricBoards = 100
 
 func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value float64, labels ...string)) {

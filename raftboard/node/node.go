@@ -60,21 +60,19 @@ import (
 
 const (
 	stateFile         = "state.db"
-	snapshotsRetained = 2 // a damaged newest one is survived where the log reaches back to the one before: see startcheck.go
-	// leadershipNotices bounds raft's notices that wait. raft's main loop
-	// blocks on a full channel, so it is drained by a goroutine that does
-	// nothing else.
+	snapshotsRetained = 2 // if the newest is damaged, the one before and the log may replace it: see startcheck.go
+	// leadershipNotices bounds the notices of raft that wait. raft's main loop blocks
+	// on a full channel, so a goroutine that does nothing else drains it.
 	leadershipNotices = 64
 	handOverPatience  = 3 * time.Second
 	fatalStatus       = 70 // EX_SOFTWARE of sysexits.h
-	// commitTimeout is how long a leader that has nothing to send lets its
-	// followers wait to be told what is committed, once to twice over. Half of
-	// it is raft's default, and half of what an idle leader costs: a message to
-	// each follower each time.
+	// commitTimeout: an idle leader sends its commit index to each follower once in
+	// this time to twice this time. raft's default is half of it, and costs twice as
+	// many messages.
 	commitTimeout = 100 * time.Millisecond
-	// logCacheSize is how many of the latest entries are kept in memory for
-	// the followers, each of up to maxEntryBytes: one that keeps up is never as
-	// far behind, and one that is further behind reads the disk.
+	// logCacheSize is how many of the latest entries, each of up to maxEntryBytes, stay
+	// in memory for the followers. A follower that keeps up needs no more; for one that
+	// is further behind, the leader reads the disk.
 	logCacheSize = 64
 )
 
@@ -445,9 +443,8 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 	}
 }
 
-// StopServing makes the node no longer answer as the leader, and hands the
-// leadership over if it has it. A node that is to be closed does this first,
-// while the API still tells callers where to go.
+// StopServing stops answering as the leader, and hands the leadership to another
+// node. Close does this first, while the API still redirects callers to the leader.
 func (n *Node) StopServing() {
 	n.ready.stopping.Store(true)
 	if led := n.leader.stop(); led == nil || len(n.options.Members) == 1 || n.failed.Load() {
@@ -487,8 +484,8 @@ func (n *Node) close() error {
 	if n.proposer != nil {
 		n.proposer.close()
 	}
-	// The connections end before raft does: it waits for those of its own
-	// goroutines that wait for a peer, and a dead peer may take seconds.
+	// Close the connections before raft: it waits for its goroutines, and one that
+	// waits for a dead peer may take seconds.
 	if n.transport != nil {
 		errs = append(errs, n.transport.Close())
 	}

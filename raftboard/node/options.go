@@ -21,7 +21,7 @@ type Member struct {
 	API  string // host:port of its HTTP port, as the others and clients reach it
 }
 
-// Options says what a node is and how it behaves. Members, Cluster and the
+// Options describe a node and its behaviour. Members, Cluster and the
 // timings must be the same on all nodes of a cluster.
 type Options struct {
 	Name    string   // this node's; one of the Members
@@ -46,9 +46,9 @@ type Options struct {
 	// anything new to be accepted. 0: 256 MiB
 	DiskReserve int64
 
-	// CheckFlow is asked about the flow of each posting that brings its book,
-	// with the job's own store, before anything is written; an error refuses
-	// the posting. It may be called concurrently. nil: every flow passes.
+	// CheckFlow checks the flow of each posting that brings its book, with the job's
+	// own store, before anything is written; an error refuses the posting. It may be
+	// called concurrently. nil: every flow passes.
 	CheckFlow func(flow *logbook.FlowDetail, store logbook.Values) error
 
 	// WallClock reads the wall clock of this machine, which is one vote about
@@ -64,13 +64,13 @@ type Options struct {
 	Fatal func(error)
 }
 
-// RaftTimings are the clocks and sizes of the consensus.
+// RaftTimings are the times and sizes of raft.
 type RaftTimings struct {
 	Heartbeat         time.Duration // a follower that hears nothing for so long campaigns; 0: 500 ms
 	Election          time.Duration // a candidate tries again after so long; 0: as Heartbeat
 	LeaderLease       time.Duration // a leader that reaches no majority for so long steps down; 0: as Heartbeat
 	MaxAppendEntries  int           // entries of one replication message; 0: 64
-	SnapshotInterval  time.Duration // how often to look whether a snapshot is due; 0: 30 s
+	SnapshotInterval  time.Duration // between two looks whether a snapshot is due; 0: 30 s
 	SnapshotThreshold uint64        // entries since the last snapshot that make one due; 0: 16,384
 	SnapshotBytes     int64         // bytes of log since the last snapshot, if they are more than half of its own, that make one due; 0: 64 MiB
 	TrailingLogs      uint64        // entries kept behind a snapshot; 0: twice the threshold

@@ -39,7 +39,7 @@ func nameJobs(_ context.Context, _ http.Header, request *conductordv1.PostReques
 	return nil
 }
 
-// post answers as shortly as it is asked to.
+// post leaves out of a brief answer what the caller has sent.
 func (s *postService) post(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
 	answer, index, err := s.postAll(ctx, request)
 	for _, posted := range answer.GetPosted() {
@@ -58,8 +58,8 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	case n > command.MaxPostings:
 		return nil, 0, &logbook.LimitError{Field: "postings", Limit: command.MaxPostings, Size: int64(n), Unit: "postings"}
 	}
-	// Checking is a good part of the work, and mostly finds nothing: only a call
-	// that is refused as a whole is looked at posting by posting.
+	// Checking is much of the work, and rarely finds a fault: check the whole call, and
+	// each posting only if that fails.
 	whole := postCommand(request.Postings)
 	if err := s.disk.mayGrow(command.Size(whole)); err != nil {
 		return nil, 0, err
@@ -70,9 +70,8 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	return s.postApart(ctx, request)
 }
 
-// postChecked posts what has been checked. Claims that wait for just that go
-// with it, so that a job which somebody waits for is claimed by the entry that
-// posts it.
+// postChecked posts what has been checked. Waiting claims that match are piggybacked,
+// so the entry that posts a job also claims it.
 func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
 	index, results, err := s.proposer.proposeWith(ctx, s.polls.piggyback(c.GetPost().GetPostings()), c)
 	if err != nil {
@@ -131,8 +130,8 @@ func (s *postService) postApart(ctx context.Context, request *conductordv1.PostR
 	return answer, index, nil
 }
 
-// inTurn does the parts of a call one after another, up to the first that fails.
-// That a later part did not happen does not say so of the call.
+// inTurn does the parts of a call one after another, up to the first that fails. When
+// a later part did not happen, an earlier one has, so the call is uncertain.
 func inTurn(parts int, do func(part int) error) error {
 	for part := range parts {
 		err := do(part)
@@ -150,8 +149,8 @@ func postCommand(postings []*conductordv1.Posting) *conductordv1.Command {
 	return &conductordv1.Command{Kind: &conductordv1.Command_Post{Post: &conductordv1.PostCommand{Postings: postings}}}
 }
 
-// postedJobs are the jobs of an answer: those that were made as the state
-// machine made them, and those that existed as they are, read all at once.
+// postedJobs are the jobs of an answer: new ones as the state machine made them, and
+// those that existed as they are now, read together.
 func (s *postService) postedJobs(posted []*conductordv1.Posted) ([]*conductordv1.PostedJob, error) {
 	answer := make([]*conductordv1.PostedJob, len(posted))
 	var ids []jobs.JobID

@@ -24,19 +24,18 @@ const (
 	// entriesInFlight lets one entry fill while another is being written. More
 	// would only make entries smaller.
 	entriesInFlight = 2
-	maxWaiting      = 4096 // proposals in the queue; beyond it callers are told to come back
+	maxWaiting      = 4096 // proposals in the queue; more are refused with ErrUnavailable
 	maxWaitingBytes = 64 << 20
 	enqueueTimeout  = 2 * time.Second
-	// transferPatience is how long raft may refuse entries because it hands
-	// over its leadership. It may do so for ever (hashicorp/raft#696); the node
-	// then takes itself out.
+	// transferPatience is how long raft may refuse entries because it hands over its
+	// leadership. It may never end that (hashicorp/raft#696); the process then ends.
 	transferPatience = 10 * time.Second
 	// settlePatience is how long the end waits for the entries in flight.
 	settlePatience = time.Second
 )
 
-// entryRule is that of log entries. An entry costs every node fsyncs and a
-// transaction, whatever it holds.
+// entryRule bounds log entries. Every entry, however small, costs each node fsyncs and
+// a transaction.
 var entryRule = wire.BatchRule{
 	Max:      wire.Load{Commands: maxEntryCommands, Bytes: maxEntryBytes},
 	Much:     wire.Load{Commands: maxEntryCommands / 8, Bytes: maxEntryBytes / 4},
@@ -174,8 +173,8 @@ func (p *proposer) enqueue(one *proposal) error {
 	}
 }
 
-// close refuses what waits, and waits a moment for what is in flight. What is in
-// flight after that is answered when raft ends.
+// close refuses the proposals that wait, and waits a moment for the entries in flight.
+// Entries still in flight then are answered when raft ends.
 func (p *proposer) close() {
 	p.stopping.Do(func() { close(p.stopped) })
 	p.done.Wait()
@@ -190,8 +189,8 @@ func (p *proposer) close() {
 	}
 }
 
-// batching is the state of the proposer's goroutine: the next entry as far as it
-// is filled, and the entries in flight.
+// batching is the state of the proposer's goroutine: the entry that is being filled,
+// and the entries in flight.
 type batching struct {
 	next     []*proposal
 	load     wire.Load // of next
@@ -229,7 +228,7 @@ func (p *proposer) run() {
 	}
 }
 
-// fill takes what waits, without waiting for more.
+// fill takes the proposals that wait now.
 func (p *proposer) fill(b *batching) {
 	for b.open() {
 		select {
@@ -339,8 +338,8 @@ func answerAll(batch []*proposal, answer proposed) {
 	}
 }
 
-// proposalError separates what did not happen from what may have. With the errors
-// listed first, raft has not taken the entry into its log.
+// proposalError separates "it did not happen" from "it may have happened". With the
+// listed errors, raft has not taken the entry into its log.
 func proposalError(err error) error {
 	for _, refused := range []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout} {
 		if errors.Is(err, refused) {

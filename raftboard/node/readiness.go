@@ -17,8 +17,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// catchUpPause is how long a node that is behind waits before it asks again
-// for how far it has to go.
+// catchUpPause is how long a node that starts waits before it asks for the leader's
+// commit index again.
 const catchUpPause = 50 * time.Millisecond
 
 // readiness is whether this node can serve every call. Its methods may be called
@@ -125,13 +125,12 @@ func (r *readiness) wait(ctx context.Context) error {
 	}
 }
 
-// behindPatience is how long a call waits for this node to be as new as the
-// caller wants it; then another node may be.
+// behindPatience is how long a call waits until this node has applied what the caller
+// has seen. Then the caller tries another node.
 const behindPatience = 5 * time.Second
 
-// awaitMinIndex waits until this node's own state includes what the caller has
-// seen, and until it has once caught up with a leader: a node that has just
-// restarted is far in the past.
+// awaitMinIndex waits until this node's state includes what the caller has seen, and
+// until it has once caught up with a leader: after a restart its state is old.
 func (r *readiness) awaitMinIndex(ctx context.Context, header http.Header) error {
 	ctx, cancel := context.WithTimeout(ctx, behindPatience)
 	defer cancel()

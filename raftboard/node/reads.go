@@ -34,7 +34,7 @@ type readRounds struct {
 	roundDone func()
 
 	mu      sync.Mutex
-	next    *round // collects those who wait for the next round; under mu
+	next    *round // collects the calls for the next round; under mu
 	running bool   // a goroutine carries out rounds; under mu
 	rounds  sync.WaitGroup
 }
@@ -88,7 +88,7 @@ func (r *readRounds) join() *round {
 	joined := r.next
 	if !r.running {
 		r.running = true
-		r.rounds.Go(r.run) // ends when nobody waits any more
+		r.rounds.Go(r.run) // ends when no call waits
 	}
 	return joined
 }

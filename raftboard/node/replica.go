@@ -25,8 +25,8 @@ type replica struct {
 
 // ApplyBatch applies committed entries in one transaction. The answer for an
 // entry is its []*conductordv1.Result, or the error after which nothing is
-// applied any more. Results are made only while this node waits for those of an
-// entry, whichever it is: a follower waits for none.
+// applied any more. Results are made only while this node waits for the results of
+// any entry: a follower waits for none.
 func (r *replica) ApplyBatch(logs []*raft.Log) []any {
 	unanswered := r.asked.Load() == 0
 	entries := make([]fsm.Entry, len(logs))

@@ -17,12 +17,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// planTries is how often a change of a schedule is worked out anew because the
-// schedule has changed in between.
+// planTries bounds the plans for one change of a schedule: each is refused if the
+// schedule has changed since it was read.
 const planTries = 5
 
-// scheduleService answers calls about schedules. What depends on zones is
-// worked out here, by the leader; its commands carry the outcome.
+// scheduleService answers calls about schedules. The leader computes what depends on
+// time zones; its commands carry the result.
 type scheduleService struct {
 	limits    logbook.Limits
 	checks    flowCheck
@@ -44,8 +44,8 @@ func (s *scheduleService) save(ctx context.Context, message *conductordv1.SaveSc
 	return &conductordv1.SaveScheduleResponse{Schedule: result.GetSchedule().GetSchedule()}, index, err
 }
 
-// planned works a command out, and does so again if what it was worked out on
-// has changed meanwhile.
+// planned plans a command and replicates it, and plans again if the schedule has
+// changed meanwhile.
 func (s *scheduleService) planned(ctx context.Context, plan func(now time.Time) (*conductordv1.Command, error)) (uint64, *conductordv1.Result, error) {
 	for try := 1; ; try++ {
 		c, err := plan(s.clock.now())
@@ -62,12 +62,12 @@ func (s *scheduleService) planned(ctx context.Context, plan func(now time.Time) 
 	}
 }
 
-// planSave says from when on a schedule has slots, and which is the first.
+// planSave decides when a schedule's slots begin, and which is the first.
 func (s *scheduleService) planSave(given *jobs.Schedule, now time.Time) (*conductordv1.Command, error) {
 	if err := jobs.CheckSchedule(s.limits, given); err != nil {
 		return nil, err
 	}
-	// A flow that cannot be built would make every slot a job for the trash.
+	// With a flow that cannot be built, every slot would post a job that is trashed.
 	expanded := given.Expand(jobs.NewJobID(), now)
 	if err := s.checks.posting(command.PostingToProto(&expanded)); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// schedulesAtOnce bounds the schedules that one proposal decides slots of.
+// schedulesAtOnce bounds the schedules whose slots one proposal decides.
 const schedulesAtOnce = 64
 
 // slotKeeper posts the slots of schedules during one leadership. It belongs to one
@@ -35,10 +35,9 @@ type keptRule struct {
 	err      error
 }
 
-// serveSchedules posts slots until ctx ends. The state machine takes each slot
-// once, from the present leader and in order, so that nothing here has to be
-// exact: what fails is looked at again, and a slot that was proposed already
-// is refused.
+// serveSchedules posts slots until ctx ends. The state machine takes each slot once,
+// from the present leader and in order. So nothing here has to be exact: what fails is
+// tried again, and a slot that was proposed already is refused.
 func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
 	k := &slotKeeper{
 		machine: t.machine, proposer: t.proposer, clock: t.clock, disk: t.disk, logger: t.logger,
@@ -66,7 +65,7 @@ func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
 	}
 }
 
-// sleep is how long nothing that is known is due.
+// sleep is the time until the next known slot is due.
 func (k *slotKeeper) sleep() time.Duration {
 	next := k.machine.NextSlot()
 	if next.IsZero() {
@@ -98,10 +97,10 @@ func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
 		return
 	}
 	for i, result := range results {
-		// A schedule that has been changed, paused or deleted meanwhile is
-		// looked at again; so is one whose slots are decided already.
+		// The schedule was changed, paused or deleted meanwhile, or its slots are
+		// decided already: read it again after a pause.
 		if err := command.ErrorFromProto(result.GetError()); err != nil {
-			k.logger.Debug("slots were refused", "schedule", commands[i].GetFireSchedule().GetSchedule(), "reason", err)
+			k.logger.Debug("slots refused", "schedule", commands[i].GetFireSchedule().GetSchedule(), "reason", err)
 			k.pause = spareTime
 		}
 	}
@@ -120,7 +119,7 @@ func (k *slotKeeper) command(s *jobs.Schedule, now time.Time) *conductordv1.Comm
 	if !known || kept.revision != s.Revision {
 		kept = keptRule{revision: s.Revision}
 		if kept.rule, kept.err = jobs.ParseRule(s); kept.err != nil {
-			k.logger.Error("cannot read the rule of a schedule: it posts nothing while this node leads", "schedule", s.Name, "board", s.Board, "error", kept.err)
+			k.logger.Error("cannot read the rule of a schedule: it posts no jobs while this node leads", "schedule", s.Name, "board", s.Board, "error", kept.err)
 		}
 		if len(k.rules) >= jobs.MaxSchedules { // others have been deleted
 			clear(k.rules)
@@ -133,8 +132,8 @@ func (k *slotKeeper) command(s *jobs.Schedule, now time.Time) *conductordv1.Comm
 	return command.PlanFire(s, kept.rule, k.leadership.epoch, now)
 }
 
-// broken is how many schedules are known to have rules that cannot be read
-// here. They stay due, and must not stand in the way of others.
+// broken counts the schedules whose rules this node cannot read. They stay due, and
+// must not hold back others.
 func (k *slotKeeper) broken() int {
 	broken := 0
 	for _, kept := range k.rules {

@@ -19,7 +19,7 @@ const (
 	// maxClientSessions bounds the open sessions that one client has opened
 	// through a node, and maxForwardedSessions those that one node has forwarded
 	// to another. Together they leave room among the sessions of a cluster of up
-	// to five nodes, whichever nodes one client uses: 5 x 1,000 + 3,000 of 10,000.
+	// to five nodes, however many nodes one client uses: 5 x 1,000 + 3,000 of 10,000.
 	maxClientSessions    = 1_000
 	maxForwardedSessions = 3_000
 	// openingTime is the longest that an opening may take.

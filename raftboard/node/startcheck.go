@@ -25,7 +25,7 @@ var (
 	lastVoteTermKey = []byte("LastVoteTerm")
 )
 
-// savedState is what raft finds on disk at a start.
+// savedState is what a node has on disk when it starts.
 type savedState struct {
 	dir       string // of the snapshots
 	begun     bool   // the node has once been part of the cluster
@@ -66,7 +66,7 @@ func openSnapshots(dataDir string, begun bool, log *logstore.Log, logger hclog.L
 	return s.store, nil
 }
 
-// checkedSnapshots are raft's snapshots without those that it must not restore.
+// checkedSnapshots are raft's snapshots, except those that raft must not restore.
 type checkedSnapshots struct {
 	*raft.FileSnapshotStore
 	useless map[string]bool // by name: the log lacks entries that came after them
@@ -101,7 +101,7 @@ func (s *savedState) list() error {
 			if err := os.RemoveAll(filepath.Join(s.dir, entry.Name())); err != nil {
 				return err
 			}
-			s.logger.Info("removed a snapshot whose writing was cut off", "name", entry.Name())
+			s.logger.Info("removed an incomplete snapshot", "name", entry.Name())
 			continue
 		}
 		snapshot := savedSnapshot{name: entry.Name()}
@@ -130,7 +130,7 @@ func (s *savedState) check() error {
 	}
 	s.hideOlder(good)
 	for _, snapshot := range damaged {
-		s.logger.Warn("removed a damaged snapshot: the one before it and the log hold the same", "name", snapshot.name, "error", why)
+		s.logger.Warn("removed a damaged snapshot: an older one and the log replace it", "name", snapshot.name, "error", why)
 		if err := os.RemoveAll(filepath.Join(s.dir, snapshot.name)); err != nil {
 			return fmt.Errorf("cannot remove a damaged snapshot: %w", err)
 		}

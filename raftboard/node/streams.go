@@ -5,8 +5,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// streams answers calls that come on streams, by the handlers that answer the
-// plain ones.
+// streams answers the calls on streams, with the handlers of the plain calls.
 func (s *services) streams(calls []call, metrics *nodeMetrics, logger hclog.Logger) *stream.Server {
 	var offers []stream.Offer
 	for _, c := range calls {
@@ -22,7 +21,7 @@ func (s *services) streams(calls []call, metrics *nodeMetrics, logger hclog.Logg
 		},
 		Called: metrics.called,
 		Panicked: func(procedure string, cause any, stack []byte) {
-			logger.Error("a call has panicked", "call", procedureName(procedure), "cause", cause, "stack", string(stack))
+			logger.Error("a call panicked", "call", procedureName(procedure), "cause", cause, "stack", string(stack))
 		},
 		Patience: clientPatience,
 	})

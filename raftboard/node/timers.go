@@ -75,7 +75,7 @@ func (t *leaderTasks) wasPaused(current *leadership, late time.Duration) bool {
 		return false
 	}
 	now := time.Now()
-	t.logger.Warn("this leader was paused: every session and claim gets its full time", "late", late,
+	t.logger.Warn("leader was paused: every session and claim gets its full time", "late", late,
 		"sessions", current.deadlines.rearmAll(now), "claims", current.claims.rearmAll(now))
 	t.metrics.expiriesDeferred.Inc()
 	return true
@@ -109,7 +109,7 @@ func wakeAt(now, rested time.Time, times ...time.Time) time.Time {
 }
 
 // expire proposes the expiry of sessions whose time is up. A proposal that fails is
-// repeated while this node leads: otherwise the session would hold its jobs for ever.
+// repeated while this node leads: otherwise the session would never lose its jobs.
 func (t *leaderTasks) expire(ctx context.Context, current *leadership, now time.Time) {
 	late := current.deadlines.due(now, expiriesAtOnce)
 	if len(late) == 0 {
@@ -173,7 +173,7 @@ func verdictOf(err error, results []*conductordv1.Result, i int) error {
 	return command.ErrorFromProto(results[i].GetError())
 }
 
-// wakeDue makes claimable what is due.
+// wakeDue makes due jobs claimable.
 func (t *leaderTasks) wakeDue(ctx context.Context, current *leadership) {
 	due := t.machine.NextDue()
 	if due.IsZero() || due.After(t.clock.now()) {

@@ -12,10 +12,9 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// lines lets plain programs watch: a request with the content type
-// application/json is answered by one JSON object a line, where connect's own
-// protocol frames each message in bytes that curl cannot write. Other requests
-// go to next.
+// lines lets plain programs watch: it answers a request with the content type
+// application/json with one JSON object a line. connect's own protocol frames each
+// message in bytes that curl cannot write. Other requests go to next.
 func (s *watchService) lines(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
@@ -64,8 +63,8 @@ func (l *lineStream) send(message *conductordv1.WatchResponse) error {
 	return http.NewResponseController(l.writer).Flush()
 }
 
-// fail says why the watch ends: as the answer if there has been none yet, and
-// as the last line otherwise.
+// fail writes why the watch ends: as the answer if nothing was sent yet, and as the
+// last line otherwise.
 func (l *lineStream) fail(err *connect.Error) {
 	said, encodeErr := json.Marshal(map[string]string{"code": err.Code().String(), "message": err.Message()})
 	if encodeErr != nil {
@@ -77,7 +76,7 @@ func (l *lineStream) fail(err *connect.Error) {
 	} else {
 		said = append(append([]byte(`{"error":`), said...), '}')
 	}
-	_, _ = l.writer.Write(append(said, '\n')) // there is nobody else to tell
+	_, _ = l.writer.Write(append(said, '\n')) // the client may have gone
 }
 
 // httpStatus is the status that connect's own answers have for the codes that

@@ -27,8 +27,9 @@ type watchService struct {
 	ready   *readiness
 }
 
-// Watch answers watches. Every node does so from its own state: events have one order, whoever tells them. A watch
-// holds only its position, so a slow reader costs nothing but its connection.
+// Watch answers one watch. Every node does so from its own state: events have the same
+// order everywhere. A watch holds only its position, so a slow reader costs no more
+// than its connection.
 func (s *watchService) Watch(ctx context.Context, request *connect.Request[conductordv1.WatchRequest], stream *connect.ServerStream[conductordv1.WatchResponse]) error {
 	if leader, known := s.leader.known(); known {
 		stream.ResponseHeader().Set(wire.HeaderLeader, leader.API)
@@ -39,7 +40,7 @@ func (s *watchService) Watch(ctx context.Context, request *connect.Request[condu
 	return nil
 }
 
-// sender passes a message of a watch to whoever watches.
+// sender sends a message to the watcher.
 type sender func(*conductordv1.WatchResponse) error
 
 func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchRequest, header http.Header, send sender) error {
@@ -53,7 +54,7 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	position := s.machine.LastPosition()
 	if wanted.After != nil {
 		position = *wanted.After
-		// A position of the future is one that this node has not reached yet.
+		// The position may be from a node that has applied more than this one.
 		patience, cancel := context.WithTimeout(ctx, behindPatience)
 		err := s.machine.WaitApplied(patience, position.Index)
 		cancel()
@@ -64,7 +65,7 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	return s.tell(ctx, send, &wanted, position)
 }
 
-// tell sends events as they come, and a sign of life when none do. It ends
+// tell sends events as they come, and a sign of life while there are none. It ends
 // with the call or the node.
 func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch, position jobs.Position) error {
 	signs := time.NewTicker(wire.WatchSign)
@@ -104,8 +105,8 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 	}
 }
 
-// showLife sends a sign of life if one is due, also while nothing but events
-// that nobody wants comes by.
+// showLife sends a sign of life if one is due. tell calls it when the watch selects none
+// of the new events.
 func (s *watchService) showLife(ctx context.Context, send sender, due <-chan time.Time, position jobs.Position) error {
 	select {
 	case <-due:
@@ -117,7 +118,7 @@ func (s *watchService) showLife(ctx context.Context, send sender, due <-chan tim
 	}
 }
 
-// pick selects events.
+// pick returns the events that a watch selects.
 func pick(wanted *jobs.Watch, events []jobs.Event) []*conductordv1.Event {
 	var picked []*conductordv1.Event
 	for i := range events {
