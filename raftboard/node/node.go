@@ -113,9 +113,8 @@ type Node struct {
 	lock     io.Closer // on the data directory
 	cancel   context.CancelFunc
 	routines sync.WaitGroup
-	closing  sync.Once
-	closeErr error
-	failed   atomic.Bool // fatal was called: raft may answer nothing any more
+	closed   func() error // ends the node at its first call
+	failed   atomic.Bool  // fatal was called: raft may answer nothing any more
 }
 
 // Open starts a node: it reads its identity, replays its log and joins the
@@ -139,6 +138,7 @@ func Open(options Options) (*Node, error) {
 		known:  func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil },
 		opened: make(map[string]map[jobs.SessionID]time.Time),
 	}
+	n.closed = sync.OnceValue(n.close)
 	n.fatal = n.fatalOnce(options.Fatal)
 	n.members = newMembership(options, func() bool { return n.leader.raft.Load() != nil }, n.fatal)
 	n.ready = &readiness{leader: n.leader, members: n.members}
@@ -443,9 +443,9 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 	}
 }
 
-// StopServing stops answering as the leader, and hands the leadership to another
+// stopServing stops answering as the leader, and hands the leadership to another
 // node. Close does this first, while the API still redirects callers to the leader.
-func (n *Node) StopServing() {
+func (n *Node) stopServing() {
 	n.ready.stopping.Store(true)
 	if led := n.leader.stop(); led == nil || len(n.options.Members) == 1 || n.failed.Load() {
 		return
@@ -466,15 +466,12 @@ func (n *Node) StopServing() {
 
 // Close stops the node, handing over first what it leads. It may be called
 // more than once, and after a failed Open.
-func (n *Node) Close() error {
-	n.closing.Do(func() { n.closeErr = n.close() })
-	return n.closeErr
-}
+func (n *Node) Close() error { return n.closed() }
 
 func (n *Node) close() error {
 	var errs []error
 	if n.raft != nil {
-		n.StopServing()
+		n.stopServing()
 	}
 	errs = append(errs, n.api.stop())
 	if n.cancel != nil {
