@@ -1,10 +1,15 @@
 package node_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -209,4 +214,50 @@ func (w testWriter) Write(line []byte) (int, error) {
 		w.t.Logf("%s", line)
 	}
 	return len(line), nil
+}
+
+// copyDir copies a data directory. Blocks of zeros become holes: the files of raft-wal
+// have 64 MiB, and hardly anything in them.
+func copyDir(to, from string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(to, name), 0o700)
+		}
+		return copyFile(filepath.Join(to, name), path)
+	})
+}
+
+func copyFile(to, from string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	const blockBytes = 1 << 20
+	block, zeros, size := make([]byte, blockBytes), make([]byte, blockBytes), int64(0)
+	for err == nil {
+		var n int
+		n, err = io.ReadFull(source, block)
+		if n > 0 && !bytes.Equal(block[:n], zeros[:n]) {
+			if _, err := target.WriteAt(block[:n], size); err != nil {
+				return errors.Join(err, target.Close())
+			}
+		}
+		size += int64(n)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = target.Truncate(size)
+	}
+	return errors.Join(err, target.Close())
 }

@@ -70,7 +70,7 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 			stores := map[logstore.Kind]int{}
 			for cut := 1; ; cut++ {
 				dir := filepath.Join(t.TempDir(), "n1")
-				if err := os.CopyFS(dir, os.DirFS(origin)); err != nil {
+				if err := copyDir(dir, origin); err != nil {
 					t.Fatal(err)
 				}
 				before := cutOff(t, dir, row.to, cut)
@@ -279,14 +279,14 @@ func TestConversionIsRefused(t *testing.T) {
 	})
 	t.Run("a damaged entry", func(t *testing.T) {
 		damaged := filepath.Join(t.TempDir(), "n1")
-		if err := errors.Join(os.CopyFS(damaged, os.DirFS(dir)), flipAll("plain")(filepath.Join(damaged, "raft.db"))); err != nil {
+		if err := errors.Join(copyDir(damaged, dir), flipAll("plain")(filepath.Join(damaged, "raft.db"))); err != nil {
 			t.Fatal(err)
 		}
 		refused(t, t.Context(), damaged, logstore.WAL, "damaged on disk")
 	})
 	t.Run("a lost log", func(t *testing.T) {
 		lost := filepath.Join(t.TempDir(), "n1")
-		if err := errors.Join(os.CopyFS(lost, os.DirFS(dir)), os.Remove(filepath.Join(lost, "raft.db"))); err != nil {
+		if err := errors.Join(copyDir(lost, dir), os.Remove(filepath.Join(lost, "raft.db"))); err != nil {
 			t.Fatal(err)
 		}
 		refused(t, t.Context(), lost, logstore.WAL, "lost its raft log")

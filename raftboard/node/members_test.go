@@ -247,7 +247,7 @@ func TestCopyOfADirectoryIsRefused(t *testing.T) {
 	copied := c.options[original]
 	copied.DataDir, copied.Init = t.TempDir(), false
 	c.stop(original)
-	if err := os.CopyFS(copied.DataDir, os.DirFS(c.options[original].DataDir)); err != nil {
+	if err := copyDir(copied.DataDir, c.options[original].DataDir); err != nil {
 		t.Fatal(err)
 	}
 	c.start(original)

@@ -122,7 +122,7 @@ func TestDamagedStarts(t *testing.T) {
 							}
 							options := c.options[0]
 							options.DataDir = filepath.Join(t.TempDir(), fmt.Sprint(i))
-							if err := os.CopyFS(options.DataDir, os.DirFS(dir)); err != nil {
+							if err := copyDir(options.DataDir, dir); err != nil {
 								t.Fatal(err)
 							}
 							for _, change := range row.damage {
@@ -174,7 +174,7 @@ func nodeWithSnapshots(t *testing.T, kind logstore.Kind, log string, killed bool
 	dir = c.options[0].DataDir
 	if killed { // the files of an idle process are those that its end leaves
 		dir = t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(c.options[0].DataDir)); err != nil {
+		if err := copyDir(dir, c.options[0].DataDir); err != nil {
 			t.Fatal(err)
 		}
 	}
