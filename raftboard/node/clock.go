@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/conductord/conductord/boottime"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/boottime"
 )
 
 // slewShare bounds the correction of the cluster's time: to one part in slewShare

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -13,7 +14,6 @@ import (
 	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/raftboard/wire"
-	"github.com/hashicorp/raft"
 )
 
 // clusterService answers calls about the node itself.

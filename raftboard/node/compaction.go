@@ -8,9 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/conductord/conductord/fsm"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/fsm"
 )
 
 // defaultSnapshotBytes is how many bytes of new log make a snapshot due, on a

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // router has each call answered where the leader is, or from this node's own state.

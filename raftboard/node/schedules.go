@@ -5,11 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/hashicorp/go-hclog"
 )
 
 // schedulesAtOnce bounds the schedules whose slots one proposal decides.

@@ -1,8 +1,9 @@
 package node
 
 import (
-	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/raftboard/stream"
 )
 
 // streams answers the calls on streams, with the handlers of the plain calls.
