@@ -64,11 +64,7 @@ func (s *boardService) list(message *conductordv1.ListJobsRequest) (*conductordv
 	if err != nil {
 		return nil, err
 	}
-	answer := &conductordv1.ListJobsResponse{Next: page.Next, Scans: page.Scans}
-	for i := range page.Jobs {
-		answer.Jobs = append(answer.Jobs, command.JobToProto(&page.Jobs[i]))
-	}
-	return answer, nil
+	return &conductordv1.ListJobsResponse{Next: page.Next, Scans: page.Scans, Jobs: toProto(page.Jobs, command.JobToProto)}, nil
 }
 
 func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRequest) (*conductordv1.WaitJobResponse, uint64, error) {
@@ -146,12 +142,9 @@ func (s *boardService) listErrors(message *conductordv1.ListErrorsRequest) (*con
 	if err != nil {
 		return nil, err
 	}
-	answer := &conductordv1.ListErrorsResponse{Scans: page.Scans}
+	answer := &conductordv1.ListErrorsResponse{Scans: page.Scans, Errors: toProto(page.Errors, command.JobErrorToProto)}
 	if page.Next != nil {
 		answer.Next = command.PositionToProto(*page.Next)
-	}
-	for i := range page.Errors {
-		answer.Errors = append(answer.Errors, command.JobErrorToProto(&page.Errors[i]))
 	}
 	return answer, nil
 }
@@ -210,9 +203,5 @@ func (s *boardService) listBoards(message *conductordv1.ListBoardsRequest) (*con
 	if err != nil {
 		return nil, err
 	}
-	answer := &conductordv1.ListBoardsResponse{}
-	for i := range boards {
-		answer.Boards = append(answer.Boards, command.BoardToProto(&boards[i]))
-	}
-	return answer, nil
+	return &conductordv1.ListBoardsResponse{Boards: toProto(boards, command.BoardToProto)}, nil
 }

@@ -202,3 +202,12 @@ func (s *services) verbCall(verb command.Verb) call {
 		return connect.NewUnaryHandler(wire.Prefix+verb.Call, handle, append(options[:len(options):len(options)], empty)...)
 	}}
 }
+
+// toProto converts the items of a list.
+func toProto[T, Message any](items []T, convert func(*T) *Message) []*Message {
+	var messages []*Message
+	for i := range items {
+		messages = append(messages, convert(&items[i]))
+	}
+	return messages
+}

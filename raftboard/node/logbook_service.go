@@ -37,11 +37,7 @@ func (s *logbookService) listBooks(message *conductordv1.ListBooksRequest) (*con
 		}
 	}
 	books, err := s.machine.Books(after, int(min(message.Limit, logbook.MaxPage)))
-	answer := &conductordv1.ListBooksResponse{}
-	for i := range books {
-		answer.Books = append(answer.Books, command.BookToProto(&books[i]))
-	}
-	return answer, err
+	return &conductordv1.ListBooksResponse{Books: toProto(books, command.BookToProto)}, err
 }
 
 func (s *logbookService) getFlow(message *conductordv1.GetFlowRequest) (*conductordv1.GetFlowResponse, error) {

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
@@ -19,11 +16,7 @@ const schedulesAtOnce = 64
 // slotKeeper posts the slots of schedules during one leadership. It belongs to one
 // goroutine.
 type slotKeeper struct {
-	machine    *fsm.Machine
-	proposer   *proposer
-	clock      *clock
-	disk       *diskSpace
-	logger     hclog.Logger
+	*leaderTasks
 	leadership *leadership
 	rules      map[jobs.ScheduleID]keptRule
 	pause      time.Duration // before the next try, after a failure
@@ -40,10 +33,7 @@ type keptRule struct {
 // from the present leader and in order. So nothing here has to be exact: what fails is
 // tried again, and a slot that was proposed already is refused.
 func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
-	k := &slotKeeper{
-		machine: t.machine, proposer: t.proposer, clock: t.clock, disk: t.disk, logger: t.logger,
-		leadership: current, rules: map[jobs.ScheduleID]keptRule{},
-	}
+	k := &slotKeeper{leaderTasks: t, leadership: current, rules: map[jobs.ScheduleID]keptRule{}}
 	for {
 		timer := time.NewTimer(k.sleep())
 		select {

@@ -81,30 +81,19 @@ func (s *sessionService) listSessions(message *conductordv1.ListSessionsRequest)
 		}
 	}
 	sessions, next, err := s.machine.SessionPage(after)
-	answer := &conductordv1.ListSessionsResponse{}
+	answer := &conductordv1.ListSessionsResponse{Sessions: toProto(sessions, command.SessionToProto)}
 	if !next.IsZero() {
 		answer.Next = next.String()
-	}
-	for i := range sessions {
-		answer.Sessions = append(answer.Sessions, command.SessionToProto(&sessions[i]))
 	}
 	return answer, err
 }
 
 func (s *sessionService) listEntities(message *conductordv1.ListEntitiesRequest) (*conductordv1.ListEntitiesResponse, error) {
 	entities, next, err := s.machine.EntityPage(message.Kind, message.After)
-	answer := &conductordv1.ListEntitiesResponse{Next: next}
-	for i := range entities {
-		answer.Entities = append(answer.Entities, command.EntityToProto(&entities[i]))
-	}
-	return answer, err
+	return &conductordv1.ListEntitiesResponse{Next: next, Entities: toProto(entities, command.EntityToProto)}, err
 }
 
 func (s *sessionService) listDrains(message *conductordv1.ListDrainsRequest) (*conductordv1.ListDrainsResponse, error) {
 	drains, next, err := s.machine.DrainPage(message.After)
-	answer := &conductordv1.ListDrainsResponse{Next: next}
-	for i := range drains {
-		answer.Drains = append(answer.Drains, command.DrainToProto(&drains[i]))
-	}
-	return answer, err
+	return &conductordv1.ListDrainsResponse{Next: next, Drains: toProto(drains, command.DrainToProto)}, err
 }
