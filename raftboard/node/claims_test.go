@@ -18,7 +18,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// claimedFor opens a session that nobody keeps alive, and claims a job with a
+// claimedFor opens a session without keep-alives, and claims a job with a
 // time of its own.
 func claimedFor(t *testing.T, client *raftboard.Client, ttl, expiry time.Duration) jobs.Claimed {
 	t.Helper()
@@ -36,7 +36,7 @@ func claimedFor(t *testing.T, client *raftboard.Client, ttl, expiry time.Duratio
 	return claimed[0]
 }
 
-// Whoever leads next gives the claim its full time, and ends it then.
+// The next leader gives the claim its full time, and then ends it.
 func TestClaimsOwnTimeOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
 	const expiry = 10 * time.Second // for the first leader to be stopped in
@@ -63,8 +63,8 @@ func TestClaimsOwnTimeOutlivesTheLeader(t *testing.T) {
 	}
 }
 
-// A session that is silent for longer than one that is well is suspect, and
-// whoever asks for its jobs is told, at whatever node.
+// A session that is silent for too long is suspect, and every node shows that of its
+// jobs.
 func TestSilentSessionIsSuspect(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
@@ -98,8 +98,8 @@ func TestSilentSessionIsSuspect(t *testing.T) {
 	}
 }
 
-// TestJobsAreClaimedByTheEntryThatPostsThem: by whoever waits for them, as many
-// as there are jobs.
+// TestJobsAreClaimedByTheEntryThatPostsThem: as many waiting claims are piggybacked as
+// there are jobs.
 func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 	const claims = 3
 	c := newCluster(t, 1).startAll() // whose leader stays, and writes nothing of its own
@@ -137,10 +137,9 @@ func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 	}
 }
 
-// Who waits for a job has it at once when one is posted: nothing in between
-// looks again after a while. That would make all wake-ups slow, for each comes
-// as soon as the request waits; a busy machine makes some so, be it three of
-// four.
+// A waiting claim gets a job at once when one is posted. If the claim looked for jobs
+// in intervals instead, all wake-ups would be slow; a busy machine slows some of them,
+// but hardly three of four.
 func TestWakeUpsArePushed(t *testing.T) {
 	const rounds, promptly = 20, 50 * time.Millisecond
 	c := newCluster(t, 1).startAll()
@@ -172,9 +171,8 @@ func TestWakeUpsArePushed(t *testing.T) {
 	}
 }
 
-// TestPiggybackedClaimIsUncertainWithItsPosting: a claim that a posting has taken
-// along is not told that there was nothing, or that it has not happened, while
-// the posting may yet come into effect.
+// TestPiggybackedClaimIsUncertainWithItsPosting: while a posting may still be applied,
+// its piggybacked claim is answered neither with "no job" nor with "it did not happen".
 func TestPiggybackedClaimIsUncertainWithItsPosting(t *testing.T) {
 	t.Parallel()
 	const rounds = 20 // the leader may notice that it is alone before it has taken the posting

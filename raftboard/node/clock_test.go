@@ -77,8 +77,8 @@ func TestClockAgreesWithItsModel(t *testing.T) {
 }
 
 // TestAMinorityOfWrongClocksHasNoEffect: a correction brings the cluster's time
-// towards the right clocks and never past them, whatever a minority says and
-// whatever part of the others answers. With every answer it is between them.
+// towards the right clocks and never past them, whatever a minority answers and
+// however many of the others do. With every answer it is between them.
 func TestAMinorityOfWrongClocksHasNoEffect(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.IntRange(1, 7).Draw(t, "nodes")
@@ -206,7 +206,7 @@ func (k *checker) post(posting jobs.Posting) jobs.JobID {
 	return posted[0].Job.ID
 }
 
-// claim has a session of its own claim what there is, and tells since when that has lived, at most.
+// claim claims the job with a session of its own, and returns a time before which that did not exist.
 func (k *checker) claim(ttl time.Duration) (jobs.Job, time.Time) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
@@ -286,7 +286,7 @@ func TestOneWrongClockChangesNothing(t *testing.T) {
 	}
 }
 
-// TestThreeClocksThatDiffer: nothing stands still or goes back, whichever leads.
+// TestThreeClocksThatDiffer: nothing stands still or goes back, whichever node leads.
 func TestThreeClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	// The first leader may have heard of two clocks only.

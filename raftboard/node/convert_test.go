@@ -103,8 +103,8 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 	}
 }
 
-// cutOff converts up to the nth thing that lasts, and tells which that is;
-// empty: there are not so many. A panic leaves what a killed process leaves.
+// cutOff converts up to the nth change on disk, and returns its name; empty: there are
+// fewer. A panic leaves on disk what a killed process leaves.
 func cutOff(t *testing.T, dir string, to logstore.Kind, nth int) (before string) {
 	t.Helper()
 	defer func() {

@@ -137,7 +137,7 @@ func TestDeadlinesModel(t *testing.T) {
 	})
 }
 
-// decided checks that whoever waits on an expiry was told of its end.
+// decided checks that a caller that waits for an expiry has learned its outcome.
 func decided(t *rapid.T, m *modelled) {
 	if m == nil || !m.waits {
 		return

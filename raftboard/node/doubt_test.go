@@ -32,12 +32,12 @@ func (l *slowLog) StoreLogs(logs []*raft.Log) error {
 	return l.Engine.StoreLogs(logs)
 }
 
-// bigEntry tells the posting of the test from other entries.
+// bigEntry is a size that only the entry with the test's posting has.
 const bigEntry = 10_000
 
-// TestClaimInDoubtIsNotDenied holds that a repeated ClaimNext is not told that
-// there is no job while its first try rides with a posting that a slow disk has
-// not written: the claim would be nobody's, for as long as its session lives.
+// TestClaimInDoubtIsNotDenied holds that a repeated ClaimNext is not answered with "no
+// job" while its first try is piggybacked on a posting that a slow disk has not written:
+// the session would hold a claim of which its conductor never learns.
 func TestClaimInDoubtIsNotDenied(t *testing.T) {
 	hold := make(chan struct{})
 	c := newCluster(t, 1, func(o *node.Options) {

@@ -131,7 +131,7 @@ func large(t *testing.T, c *cluster) jobs.Job {
 	return job
 }
 
-// Answers that nobody reads hold memory for a bounded time.
+// Answers that no client reads hold memory for a bounded time.
 func TestUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {

@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/fsm"
 )
 
-// NewReplica is a state machine as raft sees it. It tells whether a snapshot is
-// due once the log has so many bytes, and up to where the latest one reaches.
+// NewReplica is a state machine as raft sees it. due reports whether a snapshot is due,
+// which takes so many bytes of log; kept is the last entry of the latest one.
 func NewReplica(m *fsm.Machine, atLeast int64) (_ raft.BatchingFSM, due func() bool, kept func() uint64) {
 	g := newGrowth(atLeast)
 	return newReplica(m, g, new(atomic.Int64)), g.outgrown, g.index.Load

@@ -38,7 +38,7 @@ func SetExchangeBytes(n *Node, bytes int64) {
 	n.api.exchanges.budget = bytes
 }
 
-// Exchanges tells how many wait for their clients, and what all hold.
+// Exchanges returns how many exchanges wait for their clients, and the bytes that all hold.
 func Exchanges(n *Node) (waiting int, held int64) {
 	n.api.exchanges.mu.Lock()
 	defer n.api.exchanges.mu.Unlock()
@@ -153,19 +153,19 @@ func (p LongPolls) Held() (claims, finishes int) {
 }
 func (w Waiter) Woken() <-chan []fsm.Queue { return w.woken }
 
-// Resting is how many claims have looked, and wait.
-func Idle(n *Node) (resting int) {
+// Idle is how many claims wait after they have found no job.
+func Idle(n *Node) (idle int) {
 	n.polls.mu.Lock()
 	defer n.polls.mu.Unlock()
 	for _, waiter := range n.polls.claims {
 		if waiter.idle {
-			resting++
+			idle++
 		}
 	}
-	return resting
+	return idle
 }
 
-// ConvertLogStep changes a log store over, and tells step before each thing that lasts.
+// ConvertLogStep converts a log store, and calls step before each change on disk.
 func ConvertLogStep(ctx context.Context, dir string, to logstore.Kind, step func(string)) (logstore.Converted, error) {
 	return convertLog(ctx, dir, to, hclog.NewNullLogger(), step)
 }
@@ -194,7 +194,7 @@ const (
 	MaxWaitingBytes = maxWaitingBytes
 )
 
-// HelloOf is what a node says.
+// HelloOf is what a node sends in a handshake.
 func HelloOf(n *Node) transport.Hello { return n.port.Hello() }
 
 // Digest sums up the state of a node.
@@ -237,7 +237,7 @@ func Sweep(n *Node) error {
 // Waiting is how many claims wait on a node.
 func Waiting(n *Node) int { claims, _ := LongPolls{n.polls}.Held(); return claims }
 
-// Finishes tells for how many jobs' ends calls wait on a node.
+// Finishes is how many jobs have calls that wait for their ends on a node.
 func Finishes(n *Node) int { _, finishes := LongPolls{n.polls}.Held(); return finishes }
 
 // ReadRounds are the rounds of a leader whose insides are the test's.
@@ -293,7 +293,7 @@ func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
 // FirstIndex is where the node's log begins.
 func FirstIndex(n *Node) uint64 { first, _ := n.log.FirstIndex(); return first }
 
-// Clock is the cluster's time as a node tells it.
+// Clock is the cluster's time on a node.
 type Clock struct{ *clock }
 
 // NewClock makes the clock of a node on a machine on which so much has passed.
@@ -314,7 +314,7 @@ func NewListener(log io.Writer, wall func() time.Time) (hear func(time.Time)) {
 // SlewShare bounds how fast the cluster's time is corrected.
 const SlewShare = slewShare
 
-// Heard tells for how long a peer has answered nothing that raft has sent it.
+// Heard is for how long a peer has answered none of raft's messages.
 func Heard(n *Node, address raft.ServerAddress) time.Duration { return n.port.Quiet(address) }
 
 // Supported is the correction of the cluster's time.
@@ -356,7 +356,7 @@ func HangWrites(o *Options, disk *sync.RWMutex) {
 	o.System.Log = func(engine logstore.Engine) logstore.Engine { return hangingEngine{engine, disk} }
 }
 
-// DiskNeed tells what a node needs of its disk, in MiB, and of what that comes.
+// DiskNeed describes the disk space that a node needs, and its parts, in MiB.
 func DiskNeed(n *Node) string {
 	need, err := n.disk.need()
 	size, reusable, _ := n.machine.Space()

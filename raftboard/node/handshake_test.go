@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
-// Whoever is not one of ours gets a reason and nothing else.
+// A caller that is no member gets a reason and nothing else.
 func TestHandshakeRefuses(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()

@@ -33,12 +33,12 @@ type (
 	// register is a job as its callers see it.
 	register struct {
 		state jobs.State
-		token jobs.Token // zero while claimed: given to somebody who never heard of it
+		token jobs.Token // zero while claimed: granted to a caller that never got the answer
 	}
 )
 
-// jobModel says what the answers about one job may be, in one order of all
-// operations on it. Where the outcome is unknown, both are possible.
+// jobModel has the possible answers about one job, in one order of all operations on
+// it. Where the outcome is unknown, both are possible.
 func jobModel() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {

@@ -57,15 +57,15 @@ func TestLongPollsWakeEndedSessions(t *testing.T) {
 	if !woken(waiters[0]) || woken(waiters[1]) || !woken(waiters[2]) {
 		t.Fatal("not exactly the claims of the session that ended were woken")
 	}
-	// What becomes claimable by the same batch goes to those who are alive.
+	// What becomes claimable by the same batch goes to sessions that live.
 	p.Changed(fsm.Changes{Ended: []jobs.SessionID{ended}, Claimable: []fsm.Queue{plain}})
 	if !woken(waiters[1]) {
 		t.Fatal("a claim that is alive was not woken")
 	}
 }
 
-// TestLongPollsSkipTheDrained: who may take nothing is not woken for a job,
-// and is woken by the end of a drain and that of its session.
+// TestLongPollsSkipTheDrained: the claim of a drained conductor is not woken for a job;
+// it is woken by the end of a drain, and by the end of its session.
 func TestLongPollsSkipTheDrained(t *testing.T) {
 	p := node.NewLongPolls()
 	session := jobs.NewSessionID()
@@ -323,8 +323,8 @@ func waitUntil(p node.LongPolls, take func() bool, leave <-chan struct{}) bool {
 	}
 }
 
-// TestLongPollsWakeTheNext: whatever comes and goes, a queue wakes the one
-// who asks for its jobs and has waited longest, and nobody else.
+// TestLongPollsWakeTheNext: whatever comes and goes, a queue wakes the longest waiting
+// claim that asks for its jobs, and no other.
 func TestLongPollsWakeTheNext(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := node.NewLongPolls()

@@ -54,7 +54,7 @@ func TestWrongMemberLists(t *testing.T) {
 		later  []startup // when the others have settled: see "Known gaps" in docs/architecture.md
 		stops  []int     // the nodes that stop
 		waits  []int     // those that wait for others
-		nobody bool      // nobody leads: two nodes at least stop, and the others wait
+		nobody bool      // no node leads: at least two stop, and the others wait
 	}{
 		{name: "no mistake", then: whole},
 		{name: "one lists itself alone, and is first", before: together([]int{3}, 3), then: together(three, 1, 2), stops: []int{1, 2}},
@@ -217,8 +217,8 @@ func (m *mistake) post() []string {
 	return slices.Collect(maps.Keys(leaders))
 }
 
-// Until every member has answered with the same list, a node says for which it
-// waits, and takes no part in an election.
+// Until every member has answered with the same list, a node names the members that it
+// waits for, and takes no part in an election.
 func TestFirstStartWaitsForEveryMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -227,7 +227,7 @@ func TestFirstStartWaitsForEveryMember(t *testing.T) {
 		first, second := c.nodes[0].Ready(), c.nodes[1].Ready()
 		return strings.Contains(fmt.Sprint(first), "waits for n3") && strings.Contains(fmt.Sprint(second), "waits for n3")
 	})
-	for i := range 2 { // without a configuration raft elects nobody
+	for i := range 2 { // without a configuration raft elects no leader
 		if err := c.nodes[i].Ready(); !errors.Is(err, jobs.ErrUnavailable) || node.Raft(c.nodes[i]).LastIndex() != 0 {
 			t.Errorf("node %d: ready: %v, and %d entries in its log", i+1, err, node.Raft(c.nodes[i]).LastIndex())
 		}

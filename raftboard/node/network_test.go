@@ -14,11 +14,11 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// network lies between the raft ports of a cluster. It knows from the
-// handshake who dials whom, so that any two nodes can be parted.
+// network connects the raft ports of a cluster. It learns from the handshake which node
+// dials which, so that it can part any two.
 type network struct {
 	mu    sync.Mutex
-	cut   map[string]bool // nodes that nobody reaches, and that reach nobody
+	cut   map[string]bool // nodes that reach no other, and that no other reaches
 	conns map[net.Conn][2]string
 	all   sync.WaitGroup
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// TestBriefAnswers: who asks for a brief answer is not sent back what he has
-// sent, but all of a job that existed; and who sends commands gets no jobs.
+// TestBriefAnswers: a brief answer leaves out what the caller has sent, but has all of a
+// job that existed; the answer to commands has no jobs.
 func TestBriefAnswers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -61,7 +61,7 @@ func TestBriefAnswers(t *testing.T) {
 	}
 }
 
-// TestPartsOfACall: a call of which a part has happened is not said not to have.
+// TestPartsOfACall: when a part of a call has happened, its error is not "it did not happen".
 func TestPartsOfACall(t *testing.T) {
 	unavailable := fmt.Errorf("%w: not the leader", jobs.ErrUnavailable)
 	for _, row := range []struct {

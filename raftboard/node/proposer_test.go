@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// echo is a state machine that answers each command with what it says, as soon
-// as its gate is open.
+// echo is a state machine that answers each command with its own text once its gate is
+// open.
 type echo struct {
 	gate    chan struct{}
 	opening sync.Once

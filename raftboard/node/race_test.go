@@ -2,5 +2,5 @@
 
 package node_test
 
-// underRace tells that the race detector slows this program down.
+// underRace: the race detector slows this program down.
 const underRace = true

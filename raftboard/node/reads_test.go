@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// A leader that reaches nobody answers no read and no keep-alive, from the
-// moment on at which it is cut off; afterwards it follows.
+// From the moment on at which a leader is cut off it answers no read and no keep-alive;
+// afterwards it follows.
 func TestIsolatedLeaderAnswersNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -57,7 +57,7 @@ func TestKeepAlivesWriteNothing(t *testing.T) {
 	}
 }
 
-// Leaders come and go; who is kept alive lives, and who is not has a full TTL
+// Leaders come and go: a session with keep-alives lives, and one without has a full TTL
 // from the last change on.
 func TestSessionsOutliveLeaders(t *testing.T) {
 	t.Parallel()

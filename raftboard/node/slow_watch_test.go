@@ -16,8 +16,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// A reader that stops is dropped, and goes on behind the last position that it
-// has seen: nothing is told twice, and nothing is left out.
+// A reader that stops is dropped. It continues after the last position that it has
+// seen: no event comes twice, and none is left out.
 func TestReaderThatStopsIsDropped(t *testing.T) {
 	const total = 3_000
 	dropped := &awaitedLine{text: "ended a call that waited for its client", seen: make(chan struct{})}

@@ -71,7 +71,7 @@ func TestDamagedStarts(t *testing.T) {
 			[]string{"is damaged", bring}, []string{"is damaged", bring}, []string{"is damaged", bring},
 		},
 		{
-			// Beside an empty log nothing on this node says that there was a newer one.
+			// Beside an empty log nothing on this node shows that there was a newer one.
 			"newest snapshot: lost", []damage{ofSnapshot(0, "", os.RemoveAll)},
 			[]string{all}, []string{"a snapshot is missing", bring}, nil,
 		},
@@ -201,8 +201,8 @@ func nodeWithSnapshots(t *testing.T, kind logstore.Kind, log string, killed bool
 func startsOrSays(t *testing.T, options node.Options, want []string) {
 	t.Helper()
 	c := &cluster{t: t, options: []node.Options{options}, nodes: make([]*node.Node, 1)}
-	options.Fatal = func(error) {}                 // what a refusal says, the log has said already
-	options.Raft.Heartbeat = 50 * time.Millisecond // of a node that nobody competes with
+	options.Fatal = func(error) {}                 // the log has the refusal already
+	options.Raft.Heartbeat = 50 * time.Millisecond // of a node without competitors
 	opened, err := node.Open(options)
 	if err != nil {
 		for _, part := range want {
@@ -336,7 +336,7 @@ func flipAll(text string) func(string) error {
 }
 
 // A node whose snapshot is damaged or lost, and cannot be made again from its
-// log, comes back with one of another node's, as the refusal says.
+// log, comes back with one of another node's, as its refusal advises.
 func TestSnapshotIsBroughtFromAnotherNode(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -30,7 +30,7 @@ type rawStream struct {
 	last uint64 // number
 }
 
-// stream opens one to a node, and tells which calls that takes.
+// stream opens a stream to a node, and returns the calls that the node takes on it.
 func (c *cluster) stream(i int) (*rawStream, []string) {
 	c.t.Helper()
 	protocols := new(http.Protocols)
@@ -126,8 +126,8 @@ func methodOf(t *testing.T, procedure string) protoreflect.MethodDescriptor {
 	return found.(protoreflect.MethodDescriptor)
 }
 
-// A node that is not the leader passes on what comes on a stream, and one that
-// stops answers what it has taken and says what it has not.
+// A follower forwards the calls on a stream. A node that stops answers the calls that
+// it has taken, and names those that it has not.
 func TestStreamsOfAFollowerAndOfANodeThatStops(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()

@@ -40,7 +40,7 @@ func TestTimersAreNotPutOff(t *testing.T) {
 }
 
 // TestRoundsOfExpiriesAreBounded: sessions that vanish together are expired in
-// rounds, none of which ends more claims than it may.
+// rounds, each of which ends a bounded number of claims.
 func TestRoundsOfExpiriesAreBounded(t *testing.T) {
 	for name, row := range map[string]struct {
 		claims []int
