@@ -20,14 +20,14 @@ type heldClaim struct {
 }
 
 // timeClaims arms and disarms the timers of claims.
-func (r *leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
+func (l *leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 	for _, timer := range timers {
 		id := heldClaim{timer.Job, timer.Token}
 		if timer.Expiry == 0 {
-			r.claims.disarm(id)
+			l.claims.disarm(id)
 			continue
 		}
-		r.claims.arm(id, timer.Expiry, timer.Extensions, now)
+		l.claims.arm(id, timer.Expiry, timer.Extensions, now)
 	}
 }
 
@@ -68,18 +68,18 @@ func (s *leaderState) timeHolder(held *jobs.HeldClaim) {
 	}
 }
 
-func (r *leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
-	left, silent, known := r.deadlines.look(held.Claim.Session, now)
+func (l *leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
+	left, silent, known := l.deadlines.look(held.Claim.Session, now)
 	if !known {
 		return
 	}
-	own, _, timed := r.claims.look(heldClaim{held.Job, held.Claim.Token}, now)
+	own, _, timed := l.claims.look(heldClaim{held.Job, held.Claim.Token}, now)
 	if timed {
 		held.Left = min(left, own)
 	} else {
 		held.Left = left
 	}
 	// The full time is what has passed in silence and what is left.
-	ttl := left + silent - r.deadlines.grace
+	ttl := left + silent - l.deadlines.grace
 	held.Silent, held.Suspect = silent, silent > jobs.SuspectAfter(ttl)
 }

@@ -161,19 +161,19 @@ func (t *leaderTasks) armAll(current *leadership) error {
 }
 
 // changed arms and disarms timers, and signals what may be due earlier than was known.
-func (r *leadership) changed(changes fsm.Changes, now time.Time) {
+func (l *leadership) changed(changes fsm.Changes, now time.Time) {
 	for _, session := range changes.Opened {
-		r.deadlines.arm(session.ID, session.TTL, 0, now)
+		l.deadlines.arm(session.ID, session.TTL, 0, now)
 	}
 	for _, id := range changes.Ended {
-		r.deadlines.disarm(id)
+		l.deadlines.disarm(id)
 	}
-	r.timeClaims(changes.Timed, now)
+	l.timeClaims(changes.Timed, now)
 	if !changes.NextSlot.IsZero() {
-		signal(r.slots)
+		signal(l.slots)
 	}
 	if !changes.NextDue.IsZero() {
-		signal(r.wake)
+		signal(l.wake)
 	}
 }
 
