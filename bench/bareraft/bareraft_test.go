@@ -34,7 +34,7 @@ func startGroup(t *testing.T, store string) *group {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const heartbeat = 200 * time.Millisecond
+	const heartbeat = 800 * time.Millisecond // a lease of half of it outlasts the pauses of a busy machine
 	for _, address := range members {
 		g.start(bareraft.Options{
 			Address: address, Members: members, Dir: t.TempDir(), LogStore: store,
