@@ -11,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -237,12 +238,12 @@ func positionOfKey(key []byte) (jobs.Position, error) {
 
 func scheduleNameKey(board, name string) []byte { return append(boardKey(board), name...) }
 
-func scheduleDueKey(due time.Time, id jobs.ScheduleID) []byte {
+func scheduleDueKey(due time.Time, id schedules.ID) []byte {
 	return append(timeKey(due), id.UUID[:]...)
 }
 
 // scheduleKey is for what a schedule has many of: records and jobs.
-func scheduleKey(id jobs.ScheduleID, number uint64) []byte {
+func scheduleKey(id schedules.ID, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(append([]byte(nil), id.UUID[:]...), number)
 }
 

@@ -13,22 +13,23 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 )
 
 // modelSchedule is a schedule with all of its records.
 type modelSchedule struct {
-	jobs.Schedule
+	schedules.Schedule
 	given   *v1.Schedule // as it was last saved
-	records []*jobs.SlotRecord
+	records []*schedules.SlotRecord
 	running []*modelJob // its unfinished jobs, by posting order
 }
 
-func (s *modelSchedule) waiting() []*jobs.SlotRecord {
-	return slices.DeleteFunc(slices.Clone(s.records), func(r *jobs.SlotRecord) bool { return r.State != jobs.SlotWaiting })
+func (s *modelSchedule) waiting() []*schedules.SlotRecord {
+	return slices.DeleteFunc(slices.Clone(s.records), func(r *schedules.SlotRecord) bool { return r.State != schedules.SlotWaiting })
 }
 
 func (m *model) schedule(board, name string) (*modelSchedule, error) {
-	if s := m.schedules[jobs.ScheduleName{Board: boardNamed(board), Name: name}]; s != nil {
+	if s := m.schedules[schedules.Ref{Board: boardNamed(board), Name: name}]; s != nil {
 		return s, nil
 	}
 	return nil, jobs.ErrNotFound
@@ -51,7 +52,7 @@ func (m *model) saveSchedule(c *v1.SaveScheduleCommand) (string, error) {
 	case s == nil:
 		s = &modelSchedule{Schedule: given}
 		s.CreatedAt, s.Decided, s.Next = m.now, c.From.AsTime(), c.Next.AsTime()
-		m.schedules[jobs.ScheduleName{Board: s.Board, Name: s.Name}] = s
+		m.schedules[schedules.Ref{Board: s.Board, Name: s.Name}] = s
 	case proto.Equal(s.given, said):
 		return scheduleSaid(s), nil
 	case c.Revision != s.Revision:
@@ -98,7 +99,7 @@ func (m *model) passOver(s *modelSchedule, skipped *v1.SlotDecision) error {
 func (m *model) deleteSchedule(c *v1.DeleteScheduleCommand) error {
 	s, err := m.schedule(c.Board, c.Name)
 	if err == nil {
-		delete(m.schedules, jobs.ScheduleName{Board: s.Board, Name: s.Name})
+		delete(m.schedules, schedules.Ref{Board: s.Board, Name: s.Name})
 	}
 	return err
 }
@@ -106,7 +107,7 @@ func (m *model) deleteSchedule(c *v1.DeleteScheduleCommand) error {
 func (m *model) pauseSchedule(c *v1.PauseScheduleCommand) error {
 	s, err := m.schedule(c.Board, c.Name)
 	if err == nil && s.Pause == nil {
-		s.Pause = &jobs.SchedulePause{By: c.By, Reason: c.Reason, At: m.now}
+		s.Pause = &schedules.Pause{By: c.By, Reason: c.Reason, At: m.now}
 	}
 	return err
 }
@@ -157,17 +158,17 @@ func (m *model) fire(c *v1.FireScheduleCommand) error {
 			m.skip(s, slot, d.Through.AsTime(), d.Count, d.Skip)
 			continue
 		}
-		m.comes(s, &jobs.SlotRecord{Slot: slot, Job: s.ID.SlotJob(slot), Trigger: jobs.TriggerSchedule}, s.Overlap)
+		m.comes(s, &schedules.SlotRecord{Slot: slot, Job: s.ID.SlotJob(slot), Trigger: schedules.TriggerSchedule}, s.Overlap)
 	}
 	s.Next = c.Next.AsTime()
 	return nil
 }
 
 // comes does with a slot what the policy for overlaps says.
-func (m *model) comes(s *modelSchedule, r *jobs.SlotRecord, overlap jobs.Overlap) {
-	if overlap == jobs.OverlapCancel {
+func (m *model) comes(s *modelSchedule, r *schedules.SlotRecord, overlap schedules.Overlap) {
+	if overlap == schedules.OverlapCancel {
 		for _, waiting := range s.waiting() {
-			waiting.State, waiting.Job, waiting.Reason, waiting.At = jobs.SlotSkipped, jobs.JobID{}, "a later slot has taken its place", m.now
+			waiting.State, waiting.Job, waiting.Reason, waiting.At = schedules.SlotSkipped, jobs.JobID{}, "a later slot has taken its place", m.now
 			s.Skipped++
 		}
 		for _, j := range slices.Clone(s.running) {
@@ -176,11 +177,11 @@ func (m *model) comes(s *modelSchedule, r *jobs.SlotRecord, overlap jobs.Overlap
 		}
 	}
 	switch free := len(s.running) == 0 && len(s.waiting()) == 0; {
-	case free, overlap == jobs.OverlapAllow:
+	case free, overlap == schedules.OverlapAllow:
 		m.postSlot(s, r)
 		m.recordSlot(s, r)
-	case overlap == jobs.OverlapQueue, overlap == jobs.OverlapCancel:
-		r.State = jobs.SlotWaiting
+	case overlap == schedules.OverlapQueue, overlap == schedules.OverlapCancel:
+		r.State = schedules.SlotWaiting
 		m.recordSlot(s, r)
 	default:
 		m.skip(s, r.Slot, r.Slot, 1, "a job of the schedule is not finished")
@@ -188,7 +189,7 @@ func (m *model) comes(s *modelSchedule, r *jobs.SlotRecord, overlap jobs.Overlap
 }
 
 // postSlot posts the job of a slot, or says why there is none.
-func (m *model) postSlot(s *modelSchedule, r *jobs.SlotRecord) {
+func (m *model) postSlot(s *modelSchedule, r *schedules.SlotRecord) {
 	posting := s.Expand(r.Job, r.Slot)
 	job, existed, err := m.postOne(command.PostingToProto(&posting))
 	r.At = m.now
@@ -198,21 +199,21 @@ func (m *model) postSlot(s *modelSchedule, r *jobs.SlotRecord) {
 	case job != r.Job.String():
 		r.Reason = "job " + job + " has the key of the posting"
 	default:
-		r.State = jobs.SlotPosted
+		r.State = schedules.SlotPosted
 		s.Posted++
 		if !existed {
 			s.running = append(s.running, m.jobs[job])
 		}
 		return
 	}
-	r.State, r.Job = jobs.SlotSkipped, jobs.JobID{}
+	r.State, r.Job = schedules.SlotSkipped, jobs.JobID{}
 	s.Skipped++
 }
 
 // recordSlot keeps the record of a slot. Those of slots that were refused in
 // their time are one, as those that were skipped are.
-func (m *model) recordSlot(s *modelSchedule, r *jobs.SlotRecord) {
-	if r.State == jobs.SlotSkipped && r.Trigger == jobs.TriggerSchedule {
+func (m *model) recordSlot(s *modelSchedule, r *schedules.SlotRecord) {
+	if r.State == schedules.SlotSkipped && r.Trigger == schedules.TriggerSchedule {
 		s.Skipped--
 		m.skip(s, r.Slot, r.Slot, 1, r.Reason)
 		return
@@ -220,7 +221,7 @@ func (m *model) recordSlot(s *modelSchedule, r *jobs.SlotRecord) {
 	m.addRecord(s, r)
 }
 
-func (m *model) addRecord(s *modelSchedule, r *jobs.SlotRecord) {
+func (m *model) addRecord(s *modelSchedule, r *schedules.SlotRecord) {
 	r.Number, r.At = 1, m.now
 	if len(s.records) > 0 {
 		r.Number = s.records[len(s.records)-1].Number + 1
@@ -235,12 +236,12 @@ func (m *model) skip(s *modelSchedule, slot, through time.Time, count uint64, wh
 	}
 	if len(s.records) > 0 {
 		last := s.records[len(s.records)-1]
-		if last.State == jobs.SlotSkipped && last.Reason == why && last.Trigger == jobs.TriggerSchedule && last.Slot.Before(slot) {
+		if last.State == schedules.SlotSkipped && last.Reason == why && last.Trigger == schedules.TriggerSchedule && last.Slot.Before(slot) {
 			last.Through, last.Count, last.At = through, last.Slots()+count, m.now
 			return
 		}
 	}
-	r := &jobs.SlotRecord{Slot: slot, State: jobs.SlotSkipped, Reason: why, Trigger: jobs.TriggerSchedule}
+	r := &schedules.SlotRecord{Slot: slot, State: schedules.SlotSkipped, Reason: why, Trigger: schedules.TriggerSchedule}
 	if count > 1 {
 		r.Through, r.Count = through, count
 	}
@@ -280,7 +281,7 @@ func (m *model) runSchedule(c *v1.RunScheduleCommand) (string, error) {
 	if err != nil {
 		panic(err)
 	}
-	r := &jobs.SlotRecord{Slot: m.now, Job: s.ID.RunJob(nonce), Trigger: jobs.TriggerRun, By: c.By, Request: nonce}
+	r := &schedules.SlotRecord{Slot: m.now, Job: s.ID.RunJob(nonce), Trigger: schedules.TriggerRun, By: c.By, Request: nonce}
 	if known := m.answered(s, r); known != nil {
 		return slotsSaid(known), nil
 	}
@@ -290,10 +291,10 @@ func (m *model) runSchedule(c *v1.RunScheduleCommand) (string, error) {
 }
 
 // answered is the record of a slot that was asked for before, or has a job.
-func (m *model) answered(s *modelSchedule, wanted *jobs.SlotRecord) *jobs.SlotRecord {
+func (m *model) answered(s *modelSchedule, wanted *schedules.SlotRecord) *schedules.SlotRecord {
 	for _, known := range s.records {
 		same := known.Trigger == wanted.Trigger && known.Request == wanted.Request && !wanted.Request.IsZero()
-		if same && (wanted.Trigger == jobs.TriggerRun || known.Slot.Equal(wanted.Slot)) {
+		if same && (wanted.Trigger == schedules.TriggerRun || known.Slot.Equal(wanted.Slot)) {
 			return known
 		}
 	}
@@ -327,13 +328,13 @@ func (m *model) backfill(c *v1.BackfillScheduleCommand) (string, error) {
 	if err != nil {
 		panic(err)
 	}
-	overlap := jobs.OverlapQueue
-	if s.Overlap == jobs.OverlapAllow {
-		overlap = jobs.OverlapAllow
+	overlap := schedules.OverlapQueue
+	if s.Overlap == schedules.OverlapAllow {
+		overlap = schedules.OverlapAllow
 	}
-	var records []*jobs.SlotRecord
+	var records []*schedules.SlotRecord
 	for _, slot := range c.Slots {
-		r := &jobs.SlotRecord{Slot: slot.AsTime(), Job: s.ID.SlotJob(slot.AsTime()), Trigger: jobs.TriggerBackfill, By: c.By, Request: nonce}
+		r := &schedules.SlotRecord{Slot: slot.AsTime(), Job: s.ID.SlotJob(slot.AsTime()), Trigger: schedules.TriggerBackfill, By: c.By, Request: nonce}
 		if known := m.answered(s, r); known != nil {
 			records = append(records, known)
 			continue
@@ -345,7 +346,7 @@ func (m *model) backfill(c *v1.BackfillScheduleCommand) (string, error) {
 }
 
 // slotsSaid is the answer about slots.
-func slotsSaid(records ...*jobs.SlotRecord) string {
+func slotsSaid(records ...*schedules.SlotRecord) string {
 	var said []string
 	for _, r := range records {
 		said = append(said, slotWord(r))
@@ -354,7 +355,7 @@ func slotsSaid(records ...*jobs.SlotRecord) string {
 }
 
 // slotWord is a record as a word.
-func slotWord(r *jobs.SlotRecord) string {
+func slotWord(r *schedules.SlotRecord) string {
 	word := fmt.Sprint("#", r.Number, " ", ago(r.Slot))
 	if r.Slots() > 1 {
 		word += fmt.Sprint(" to ", ago(r.Through), " (", r.Count, ")")
@@ -362,7 +363,7 @@ func slotWord(r *jobs.SlotRecord) string {
 	return word + fmt.Sprint(" ", r.State, " ", r.Job, " by ", r.Trigger, r.By, " at ", ago(r.At), " because ", r.Reason)
 }
 
-func scheduleLine(s *jobs.Schedule, records []*jobs.SlotRecord) string {
+func scheduleLine(s *schedules.Schedule, records []*schedules.SlotRecord) string {
 	pause := "-"
 	if s.Pause != nil {
 		pause = fmt.Sprint(s.Pause.By, " at ", ago(s.Pause.At))
@@ -384,7 +385,7 @@ func (m *model) scheduleLines() (lines []string) {
 
 // planned draws what is said about a schedule, mostly as a leader would say it.
 func (w *walker) planned() *v1.Command {
-	name := jobs.ScheduleName{Board: w.oneOf("board", "", "other"), Name: w.oneOf("schedule", "s", "s", "t")}
+	name := schedules.Ref{Board: w.oneOf("board", "", "other"), Name: w.oneOf("schedule", "s", "s", "t")}
 	known, _, err := w.machine.Schedule(name, 0)
 	what := w.draw("about a schedule", 12)
 	if err != nil || what == 0 {
@@ -424,8 +425,8 @@ func (w *walker) planned() *v1.Command {
 }
 
 // fired has a leader decide what has come, which may have missed slots.
-func (w *walker) fired(s *jobs.Schedule, revision uint64) *v1.Command {
-	rule, err := jobs.ParseRule(s)
+func (w *walker) fired(s *schedules.Schedule, revision uint64) *v1.Command {
+	rule, err := schedules.ParseRule(s)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -439,10 +440,10 @@ func (w *walker) fired(s *jobs.Schedule, revision uint64) *v1.Command {
 	return c
 }
 
-func (w *walker) savedSchedule(name jobs.ScheduleName, known *jobs.Schedule, isNew bool) *v1.Command {
-	given := jobs.Schedule{
+func (w *walker) savedSchedule(name schedules.Ref, known *schedules.Schedule, isNew bool) *v1.Command {
+	given := schedules.Schedule{
 		Board: name.Board, Name: name.Name, Rule: w.oneOf("rule", "@every 2s", "@every 2s", "@every 4s"),
-		Overlap: jobs.Overlap(w.oneOf("overlap", "", "skip", "queue", "queue", "cancel", "cancel", "allow")),
+		Overlap: schedules.Overlap(w.oneOf("overlap", "", "skip", "queue", "queue", "cancel", "cancel", "allow")),
 	}
 	given.Posting = jobs.Posting{Kind: w.oneOf("kind", "k", "l"), Key: w.oneOf("key", "", "", "", "red"), Front: w.draw("front", 4) == 0, Hold: w.draw("held", 9) == 0}
 	if w.draw("with a retry policy", 2) == 0 {
@@ -458,7 +459,7 @@ func (w *walker) savedSchedule(name jobs.ScheduleName, known *jobs.Schedule, isN
 	if isNew {
 		known = nil
 	}
-	c, err := command.PlanSave(&given, known, jobs.ScheduleID{UUID: sessionID(fmt.Sprint("schedule ", name, w.index)).UUID}, w.now)
+	c, err := command.PlanSave(&given, known, schedules.ID{UUID: sessionID(fmt.Sprint("schedule ", name, w.index)).UUID}, w.now)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -467,16 +468,16 @@ func (w *walker) savedSchedule(name jobs.ScheduleName, known *jobs.Schedule, isN
 
 // scheduleLines are what the model's are to be.
 func (w *walker) scheduleLines() (lines []string) {
-	all, err := w.machine.Schedules(jobs.ScheduleQuery{})
+	all, err := w.machine.Schedules(schedules.Query{})
 	if err != nil {
 		w.Fatal(err)
 	}
 	for _, listed := range all {
-		s, records, err := w.machine.Schedule(jobs.ScheduleName{Board: listed.Board, Name: listed.Name}, jobs.MaxSlotRecords)
+		s, records, err := w.machine.Schedule(schedules.Ref{Board: listed.Board, Name: listed.Name}, schedules.MaxSlotRecords)
 		if err != nil || s.Records != len(records) {
 			w.Fatalf("schedule %s: %d records of %d, %v", s.Name, len(records), s.Records, err)
 		}
-		var shown []*jobs.SlotRecord
+		var shown []*schedules.SlotRecord
 		for i := range slices.Backward(records) {
 			shown = append(shown, &records[i])
 		}

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -45,7 +46,7 @@ type model struct {
 	entities map[string]*modelEntity
 	drains   map[string]*jobs.Drain // by the names of conductors
 
-	schedules map[jobs.ScheduleName]*modelSchedule
+	schedules map[schedules.Ref]*modelSchedule
 	vacated   []*modelSchedule // whose last unfinished job the present command has finished
 
 	ended  map[string]bool          // sessions that are over
@@ -74,7 +75,7 @@ type modelSession struct {
 func newModel() *model {
 	return &model{
 		jobs: map[string]*modelJob{}, books: map[string]*modelBook{}, flows: map[string]*modelFlow{}, boards: map[string]*modelBoard{},
-		sessions: map[string]*modelSession{}, entities: map[string]*modelEntity{}, drains: map[string]*jobs.Drain{}, schedules: map[jobs.ScheduleName]*modelSchedule{},
+		sessions: map[string]*modelSession{}, entities: map[string]*modelEntity{}, drains: map[string]*jobs.Drain{}, schedules: map[schedules.Ref]*modelSchedule{},
 		ended: map[string]bool{}, tokens: map[string]logbook.Token{},
 	}
 }

@@ -13,11 +13,12 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 )
 
 // scheduleRecord is the small, changing part of a schedule, without its posting.
 type scheduleRecord struct {
-	jobs.Schedule
+	schedules.Schedule
 	due time.Time // as it stands among the due ones; zero: it does not
 }
 
@@ -65,7 +66,7 @@ func (t *txn) leaveSchedule(j *jobRecord) {
 		t.keepFault(corrupt("the schedule of job %s is no id: %w", j.ID, err))
 		return
 	}
-	s, err := t.schedule(jobs.ScheduleID{UUID: id})
+	s, err := t.schedule(schedules.ID{UUID: id})
 	if err != nil || s == nil {
 		t.keepFault(errors.Join(err, corrupt("the schedule of job %s cannot be read", j.ID)))
 		return
@@ -86,7 +87,7 @@ func (t *txn) keepFault(err error) {
 }
 
 // schedule reads a schedule without its posting; nil if there is none.
-func (v *view) schedule(id jobs.ScheduleID) (*scheduleRecord, error) {
+func (v *view) schedule(id schedules.ID) (*scheduleRecord, error) {
 	value := v.get(tableSchedule, id.UUID[:])
 	if value == nil {
 		return nil, nil
@@ -103,7 +104,7 @@ func (v *view) schedule(id jobs.ScheduleID) (*scheduleRecord, error) {
 }
 
 // scheduleByName reads a schedule without its posting; nil if there is none.
-func (v *view) scheduleByName(name jobs.ScheduleName) (*scheduleRecord, error) {
+func (v *view) scheduleByName(name schedules.Ref) (*scheduleRecord, error) {
 	if name.Board == "" {
 		name.Board = jobs.DefaultBoard
 	}
@@ -118,7 +119,7 @@ func (v *view) scheduleByName(name jobs.ScheduleName) (*scheduleRecord, error) {
 	if err != nil {
 		return nil, corrupt("schedule %s of board %s has no id: %w", name.Name, name.Board, err)
 	}
-	s, err := v.schedule(jobs.ScheduleID{UUID: id})
+	s, err := v.schedule(schedules.ID{UUID: id})
 	if err == nil && s == nil {
 		return nil, corrupt("schedule %s of board %s is not stored", name.Name, name.Board)
 	}
@@ -127,7 +128,7 @@ func (v *view) scheduleByName(name jobs.ScheduleName) (*scheduleRecord, error) {
 
 // existingSchedule reads a schedule that somebody asks for. ErrNotFound.
 func (v *view) existingSchedule(board, name string) (*scheduleRecord, error) {
-	s, err := v.scheduleByName(jobs.ScheduleName{Board: board, Name: name})
+	s, err := v.scheduleByName(schedules.Ref{Board: board, Name: name})
 	if err == nil && s == nil {
 		return nil, fmt.Errorf("schedule %q: %w", name, jobs.ErrNotFound)
 	}
@@ -135,7 +136,7 @@ func (v *view) existingSchedule(board, name string) (*scheduleRecord, error) {
 }
 
 // template reads the posting of a schedule.
-func (v *view) template(id jobs.ScheduleID) (jobs.Posting, error) {
+func (v *view) template(id schedules.ID) (jobs.Posting, error) {
 	value := v.get(tableTemplate, id.UUID[:])
 	if value == nil {
 		return jobs.Posting{}, corrupt("schedule %s has no posting", id)
@@ -145,7 +146,7 @@ func (v *view) template(id jobs.ScheduleID) (jobs.Posting, error) {
 
 // addRecord writes a new record. What is too many then is dropped when the
 // schedule is written.
-func (t *txn) addRecord(s *scheduleRecord, record *jobs.SlotRecord) error {
+func (t *txn) addRecord(s *scheduleRecord, record *schedules.SlotRecord) error {
 	last, err := t.lastRecord(s.ID)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func (t *txn) addRecord(s *scheduleRecord, record *jobs.SlotRecord) error {
 
 // trimRecords drops the oldest records over the bound, but none that waits.
 func (t *txn) trimRecords(s *scheduleRecord) {
-	over := s.Records - jobs.MaxSlotRecords - s.Waiting
+	over := s.Records - schedules.MaxSlotRecords - s.Waiting
 	if over <= 0 {
 		return
 	}
@@ -184,12 +185,12 @@ func (t *txn) trimRecords(s *scheduleRecord) {
 	s.Records -= len(drop)
 }
 
-func (t *txn) putRecord(s *scheduleRecord, record *jobs.SlotRecord) {
+func (t *txn) putRecord(s *scheduleRecord, record *schedules.SlotRecord) {
 	t.putMessage(tableSlot, scheduleKey(s.ID, record.Number), nil, command.SlotRecordToProto(record))
 }
 
 // lastRecord is the latest record of a schedule; nil if there is none.
-func (v *view) lastRecord(id jobs.ScheduleID) (*jobs.SlotRecord, error) {
+func (v *view) lastRecord(id schedules.ID) (*schedules.SlotRecord, error) {
 	records, err := v.latestRecords(id, 1)
 	if err != nil || len(records) == 0 {
 		return nil, err
@@ -198,13 +199,13 @@ func (v *view) lastRecord(id jobs.ScheduleID) (*jobs.SlotRecord, error) {
 }
 
 // latestRecords reads records, the latest first; fewer where they are long.
-func (v *view) latestRecords(id jobs.ScheduleID, most int) ([]jobs.SlotRecord, error) {
+func (v *view) latestRecords(id schedules.ID, most int) ([]schedules.SlotRecord, error) {
 	cursor := v.cursor(tableSlot)
 	before := cursor.Prev
 	if key, _ := cursor.Seek(scheduleKey(id, math.MaxUint64)); key == nil { // no record has that number
 		before = cursor.Last
 	}
-	var records []jobs.SlotRecord
+	var records []schedules.SlotRecord
 	size := 0
 	key, value := before()
 	for ; bytes.HasPrefix(key, id.UUID[:]) && len(records) < most && size < maxPageBytes; key, value = cursor.Prev() {
@@ -228,9 +229,9 @@ func (v *view) nextSlot() (time.Time, error) {
 
 // Schedule reads a schedule with its posting, and its latest records, the
 // latest first. ErrNotFound.
-func (m *Machine) Schedule(name jobs.ScheduleName, records int) (jobs.Schedule, []jobs.SlotRecord, error) {
-	var s jobs.Schedule
-	var latest []jobs.SlotRecord
+func (m *Machine) Schedule(name schedules.Ref, records int) (schedules.Schedule, []schedules.SlotRecord, error) {
+	var s schedules.Schedule
+	var latest []schedules.SlotRecord
 	err := m.read(func(v *view) error {
 		found, err := v.existingSchedule(name.Board, name.Name)
 		if err != nil {
@@ -249,7 +250,7 @@ func (m *Machine) Schedule(name jobs.ScheduleName, records int) (jobs.Schedule, 
 // Schedules reads a page of schedules without their postings, board by board,
 // and those of a board by name; fewer where they are long, and none only if none
 // follow. A shorter name of a board comes first.
-func (m *Machine) Schedules(query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
+func (m *Machine) Schedules(query schedules.Query) ([]schedules.Schedule, error) {
 	limit := pageSize(query.Limit)
 	var prefix, after []byte
 	if query.Board != "" {
@@ -258,10 +259,10 @@ func (m *Machine) Schedules(query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
 		}
 		prefix = boardKey(query.Board)
 	}
-	if query.After != (jobs.ScheduleName{}) {
+	if query.After != (schedules.Ref{}) {
 		after = scheduleNameKey(query.After.Board, query.After.Name)
 	}
-	var schedules []jobs.Schedule
+	var found []schedules.Schedule
 	err := m.read(func(v *view) error {
 		cursor := v.cursor(tableScheduleName)
 		start := prefix
@@ -269,7 +270,7 @@ func (m *Machine) Schedules(query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
 			start = after
 		}
 		size := 0
-		for key, value := cursor.Seek(start); bytes.HasPrefix(key, prefix) && key != nil && len(schedules) < limit; key, value = cursor.Next() {
+		for key, value := cursor.Seek(start); bytes.HasPrefix(key, prefix) && key != nil && len(found) < limit; key, value = cursor.Next() {
 			if bytes.Equal(key, after) {
 				continue
 			}
@@ -281,21 +282,21 @@ func (m *Machine) Schedules(query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
 			if err != nil {
 				return corrupt("a schedule has no id: %w", err)
 			}
-			s, err := v.schedule(jobs.ScheduleID{UUID: id})
+			s, err := v.schedule(schedules.ID{UUID: id})
 			if err != nil {
 				return err
 			}
-			schedules = append(schedules, s.Schedule)
+			found = append(found, s.Schedule)
 		}
 		return nil
 	})
-	return schedules, err
+	return found, err
 }
 
 // DueSchedules reads the schedules whose next slot is not after a moment,
 // without their postings, earliest first.
-func (m *Machine) DueSchedules(now time.Time, most int) ([]jobs.Schedule, error) {
-	var due []jobs.Schedule
+func (m *Machine) DueSchedules(now time.Time, most int) ([]schedules.Schedule, error) {
+	var due []schedules.Schedule
 	err := m.read(func(v *view) error {
 		cursor := v.cursor(tableScheduleDue)
 		for key, _ := cursor.First(); key != nil && len(due) < most; key, _ = cursor.Next() {
@@ -307,7 +308,7 @@ func (m *Machine) DueSchedules(now time.Time, most int) ([]jobs.Schedule, error)
 			if err != nil {
 				return corrupt("a schedule is due without its id: %w", err)
 			}
-			s, err := v.schedule(jobs.ScheduleID{UUID: id})
+			s, err := v.schedule(schedules.ID{UUID: id})
 			switch {
 			case err != nil:
 				return err

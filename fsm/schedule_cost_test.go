@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 )
 
 // TestBackfillCostsWhatItHolds: the cost of a slot does not grow with the number
@@ -51,7 +51,7 @@ func TestTheJobsOfAScheduleAreBounded(t *testing.T) {
 	r := newRig(t)
 	epoch, revision := r.scheduled(every10("s", "allow"))
 	const step = 100
-	for slot := 10; slot <= 10*jobs.MaxScheduleJobs; slot += 10 * step {
+	for slot := 10; slot <= 10*schedules.MaxScheduleJobs; slot += 10 * step {
 		var decisions []*v1.SlotDecision
 		for n := range step {
 			decisions = append(decisions, posting10(slot+10*n))
@@ -61,7 +61,7 @@ func TestTheJobsOfAScheduleAreBounded(t *testing.T) {
 	r.ok(runSchedule("s", "one more"))
 	r.ok(fire(epoch, "s", revision, 60_000, posting10(50_010)))
 	s, recorded := r.schedule("s")
-	if s.Active != jobs.MaxScheduleJobs || s.Skipped != 2 || !strings.HasSuffix(recorded, "50010 skipped: 5000 jobs of the schedule are not finished") {
+	if s.Active != schedules.MaxScheduleJobs || s.Skipped != 2 || !strings.HasSuffix(recorded, "50010 skipped: 5000 jobs of the schedule are not finished") {
 		t.Fatalf("%d jobs, %d skipped: ...%s", s.Active, s.Skipped, recorded[len(recorded)-100:])
 	}
 	revision = r.ok(saveSchedule(every10("s", "cancel"), revision, 50_010, 60_000)).GetSchedule().GetSchedule().GetRevision()

@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -95,9 +96,9 @@ func (r *rig) scheduled(s *v1.Schedule) (epoch, revision uint64) {
 
 // schedule reads a schedule with its records, the earliest first, each as
 // "10 posted" or "20-40 (3) skipped: why".
-func (r *rig) schedule(name string) (jobs.Schedule, string) {
+func (r *rig) schedule(name string) (schedules.Schedule, string) {
 	r.Helper()
-	s, records, err := r.Machine.Schedule(jobs.ScheduleName{Name: name}, jobs.MaxSlotRecords)
+	s, records, err := r.Machine.Schedule(schedules.Ref{Name: name}, schedules.MaxSlotRecords)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -226,13 +227,13 @@ func TestWaitingSlotsArePostedInOrder(t *testing.T) {
 func TestTheQueueOfSlotsIsBounded(t *testing.T) {
 	r := newRig(t)
 	epoch, revision := r.scheduled(every10("s", "queue"))
-	for slot := 10; slot <= 10*(jobs.MaxWaitingSlots+3); slot += 10 {
+	for slot := 10; slot <= 10*(schedules.MaxWaitingSlots+3); slot += 10 {
 		if result := r.do(fire(epoch, "s", revision, slot+10, posting10(slot)))[0]; result.GetError() != nil {
 			t.Fatal(result.GetError())
 		}
 	}
 	s, recorded := r.schedule("s")
-	if s.Waiting != jobs.MaxWaitingSlots || !strings.HasSuffix(recorded, "10020-10030 (2) skipped: 1000 slots wait already") {
+	if s.Waiting != schedules.MaxWaitingSlots || !strings.HasSuffix(recorded, "10020-10030 (2) skipped: 1000 slots wait already") {
 		t.Errorf("%+v: …%s", s, recorded[len(recorded)-100:])
 	}
 	if err := fsm.Verify(r.Machine); err != nil {
@@ -241,13 +242,13 @@ func TestTheQueueOfSlotsIsBounded(t *testing.T) {
 
 	r = newRig(t)
 	epoch, revision = r.scheduled(every10("s", "allow"))
-	for slot := 10; slot <= 10*(jobs.MaxSlotRecords+9); slot += 10 {
+	for slot := 10; slot <= 10*(schedules.MaxSlotRecords+9); slot += 10 {
 		if result := r.do(fire(epoch, "s", revision, slot+10, posting10(slot)))[0]; result.GetError() != nil {
 			t.Fatal(result.GetError())
 		}
 	}
 	s, recorded = r.schedule("s")
-	if s.Records != jobs.MaxSlotRecords || !strings.HasPrefix(recorded, "100 posted; ") || s.Posted != jobs.MaxSlotRecords+9 {
+	if s.Records != schedules.MaxSlotRecords || !strings.HasPrefix(recorded, "100 posted; ") || s.Posted != schedules.MaxSlotRecords+9 {
 		t.Errorf("%+v: %.50s", s, recorded)
 	}
 	if err := fsm.Verify(r.Machine); err != nil {
@@ -395,8 +396,8 @@ func TestABackfillOverTheQueueIsRecorded(t *testing.T) {
 	epoch, revision := r.scheduled(every10("s", "queue"))
 	r.ok(fire(epoch, "s", revision, 30, posting10(10), posting10(20))) // one waits
 	var slots []int
-	for n := range jobs.MaxBackfill {
-		slots = append(slots, -10*(jobs.MaxBackfill-n))
+	for n := range schedules.MaxBackfill {
+		slots = append(slots, -10*(schedules.MaxBackfill-n))
 	}
 	filled := r.ok(backfillAs("all", "s", revision, slots...)).GetSchedule().Slots
 	last := filled[len(filled)-1]
@@ -415,7 +416,7 @@ func TestSchedulesAreListedAndBounded(t *testing.T) {
 		}
 		r.ok(saveSchedule(s, 0, 5, 10+len(name)))
 	}
-	list := func(query jobs.ScheduleQuery) string {
+	list := func(query schedules.Query) string {
 		listed, err := r.Schedules(query)
 		if err != nil {
 			t.Fatal(err)
@@ -426,17 +427,17 @@ func TestSchedulesAreListedAndBounded(t *testing.T) {
 		}
 		return strings.Join(names, " ")
 	}
-	for want, query := range map[string]jobs.ScheduleQuery{
+	for want, query := range map[string]schedules.Query{
 		"a b c": {}, "a b": {Board: "default"}, "c": {Board: "a board before default"}, "a": {Limit: 1},
-		"b c": {After: jobs.ScheduleName{Board: "default", Name: "a"}}, "": {Board: "none"},
+		"b c": {After: schedules.Ref{Board: "default", Name: "a"}}, "": {Board: "none"},
 	} {
 		if got := list(query); got != want {
 			t.Errorf("%+v: %q, want %q", query, got, want)
 		}
 	}
-	for i := 3; i < jobs.MaxSchedules; i += 100 {
+	for i := 3; i < schedules.MaxSchedules; i += 100 {
 		var more []*v1.Command
-		for j := i; j < min(i+100, jobs.MaxSchedules); j++ {
+		for j := i; j < min(i+100, schedules.MaxSchedules); j++ {
 			more = append(more, saveSchedule(every10(fmt.Sprint("more ", j), ""), 0, 5, 10))
 		}
 		r.do(more...)
@@ -453,7 +454,7 @@ func TestEverySlotOnceOverFailovers(t *testing.T) {
 	openMachine := openMachines(t)
 	rapid.Check(t, func(t *rapid.T) {
 		a := &author{T: t, machine: openMachine(t), now: start}
-		rule, err := jobs.ParseRule(&jobs.Schedule{Rule: "@every 10s"})
+		rule, err := schedules.ParseRule(&schedules.Schedule{Rule: "@every 10s"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -468,7 +469,7 @@ func TestEverySlotOnceOverFailovers(t *testing.T) {
 		}
 		s := every10("s", a.oneOf("overlap", "skip", "queue", "cancel", "allow"))
 		apply(beginLeadership(), open("ann"), saveSchedule(s, 0, 5, 10))
-		name := jobs.ScheduleName{Name: "s"}
+		name := schedules.Ref{Name: "s"}
 		var late []*v1.Command // proposals that are still on their way
 		for range 5 + a.draw("steps", 40) {
 			a.now = a.now.Add(time.Duration(a.draw("passing", 30)) * time.Second)
@@ -494,7 +495,7 @@ func TestEverySlotOnceOverFailovers(t *testing.T) {
 				a.finishHeld(apply)
 			default: // a leader with a clock of its own
 				leadersNow := a.now.Add(time.Duration(a.draw("clock ahead", 20)) * time.Second)
-				missed := jobs.Missed{Policy: jobs.MissedPolicy(a.oneOf("missed", "none", "last"))}
+				missed := schedules.Missed{Policy: schedules.MissedPolicy(a.oneOf("missed", "none", "last"))}
 				decisions, next := rule.Decide(known.Decided, leadersNow, missed)
 				c := &v1.FireScheduleCommand{
 					TimerEpoch: a.machine.TimerEpoch(), Schedule: known.ID.String(), Revision: known.Revision, Next: command.TimeToProto(next),
@@ -531,16 +532,16 @@ func (a *author) finishHeld(apply func(...*v1.Command) []*v1.Result) {
 }
 
 // accounted walks the slots and the records side by side.
-func accounted(t *rapid.T, m *fsm.Machine, rule *jobs.Rule, name jobs.ScheduleName, begin time.Time) {
-	s, records, err := m.Schedule(name, jobs.MaxSlotRecords)
+func accounted(t *rapid.T, m *fsm.Machine, rule *schedules.Rule, name schedules.Ref, begin time.Time) {
+	s, records, err := m.Schedule(name, schedules.MaxSlotRecords)
 	if err != nil {
 		t.Fatal(err)
 	}
 	slices.Reverse(records)
-	slices.SortStableFunc(records, func(a, b jobs.SlotRecord) int { return a.Slot.Compare(b.Slot) })
+	slices.SortStableFunc(records, func(a, b schedules.SlotRecord) int { return a.Slot.Compare(b.Slot) })
 	at, posted := begin, 0
 	for _, record := range records {
-		if record.Trigger != jobs.TriggerSchedule {
+		if record.Trigger != schedules.TriggerSchedule {
 			continue
 		}
 		for range record.Slots() {
@@ -553,7 +554,7 @@ func accounted(t *rapid.T, m *fsm.Machine, rule *jobs.Rule, name jobs.ScheduleNa
 		if record.Slots() > 1 && !at.Equal(record.Through) {
 			t.Fatalf("%d slots from %s end at %s, and not at %s", record.Slots(), record.Slot, at, record.Through)
 		}
-		if record.State == jobs.SlotPosted {
+		if record.State == schedules.SlotPosted {
 			posted++
 			if _, err := m.Job(s.ID.SlotJob(record.Slot)); err != nil {
 				t.Fatalf("slot %s is posted: %v", record.Slot, err)
@@ -570,7 +571,7 @@ func accounted(t *rapid.T, m *fsm.Machine, rule *jobs.Rule, name jobs.ScheduleNa
 			t.Fatal(err)
 		}
 		for _, job := range page.Jobs {
-			if !slices.ContainsFunc(records, func(r jobs.SlotRecord) bool { return r.Job == job.ID && r.State == jobs.SlotPosted }) {
+			if !slices.ContainsFunc(records, func(r schedules.SlotRecord) bool { return r.Job == job.ID && r.State == schedules.SlotPosted }) {
 				t.Fatalf("job %s is that of no slot", job.ID)
 			}
 			ticks++
@@ -587,7 +588,7 @@ func accounted(t *rapid.T, m *fsm.Machine, rule *jobs.Rule, name jobs.ScheduleNa
 // schedule draws a command about a schedule, for the tests of whole logs.
 func (a *author) schedule() *v1.Command {
 	name := a.oneOf("schedule", "s", "s", "t")
-	known, _, err := a.machine.Schedule(jobs.ScheduleName{Name: name}, 0)
+	known, _, err := a.machine.Schedule(schedules.Ref{Name: name}, 0)
 	next := int(a.now.Sub(start)/(10*time.Second))*10 + 10
 	if err != nil {
 		s := every10(name, a.oneOf("overlap", "", "queue", "cancel", "allow"))
@@ -612,7 +613,7 @@ func (a *author) schedule() *v1.Command {
 // fire draws the decision of a slot, mostly one that is right.
 func (a *author) fire() *v1.Command {
 	name := a.oneOf("schedule", "s", "s", "t")
-	known, _, err := a.machine.Schedule(jobs.ScheduleName{Name: name}, 0)
+	known, _, err := a.machine.Schedule(schedules.Ref{Name: name}, 0)
 	if err != nil {
 		return a.schedule()
 	}
@@ -629,7 +630,7 @@ func (a *author) fire() *v1.Command {
 // TestScheduleReadsAreRefusedByName: nobody finds what is not there.
 func TestScheduleReadsAreRefusedByName(t *testing.T) {
 	r := newRig(t)
-	for _, name := range []jobs.ScheduleName{{Name: "x"}, {Board: strings.Repeat("b", 300), Name: "x"}} {
+	for _, name := range []schedules.Ref{{Name: "x"}, {Board: strings.Repeat("b", 300), Name: "x"}} {
 		if _, _, err := r.Machine.Schedule(name, 1); err == nil || !strings.Contains(err.Error(), logbook.ErrNotFound.Error()) {
 			t.Errorf("%v: %v", name, err)
 		}

@@ -10,6 +10,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -26,7 +27,7 @@ func (t *txn) saveSchedule(c *v1.SaveScheduleCommand) (*v1.Result, error) {
 	if given.Board == "" {
 		given.Board = jobs.DefaultBoard
 	}
-	known, err := t.scheduleByName(jobs.ScheduleName{Board: given.Board, Name: given.Name})
+	known, err := t.scheduleByName(schedules.Ref{Board: given.Board, Name: given.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (t *txn) saveSchedule(c *v1.SaveScheduleCommand) (*v1.Result, error) {
 	return &v1.Result{Kind: &v1.Result_Schedule{Schedule: &v1.ScheduleResult{Schedule: command.ScheduleToProto(&s.Schedule)}}}, nil
 }
 
-func (t *txn) newSchedule(given *jobs.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
+func (t *txn) newSchedule(given *schedules.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
 	from, next, err := slotTimes(c)
 	if err != nil {
 		return nil, err
@@ -55,8 +56,8 @@ func (t *txn) newSchedule(given *jobs.Schedule, c *v1.SaveScheduleCommand) (*sch
 		return nil, &logbook.InvalidError{Field: "schedule id", Reason: "unset"}
 	case t.get(tableSchedule, given.ID.UUID[:]) != nil:
 		return nil, fmt.Errorf("%w: its id is that of another schedule", jobs.ErrConflict)
-	case count >= jobs.MaxSchedules:
-		return nil, &logbook.LimitError{Field: "schedules", Limit: jobs.MaxSchedules, Size: int64(count) + 1, Unit: "schedules"}
+	case count >= schedules.MaxSchedules:
+		return nil, &logbook.LimitError{Field: "schedules", Limit: schedules.MaxSchedules, Size: int64(count) + 1, Unit: "schedules"}
 	case max(len(given.Board), len(given.Name)) > maxKeyName:
 		return nil, &logbook.LimitError{
 			Field: "schedule board or name", Limit: maxKeyName, Size: int64(max(len(given.Board), len(given.Name))), Unit: "bytes",
@@ -73,7 +74,7 @@ func (t *txn) newSchedule(given *jobs.Schedule, c *v1.SaveScheduleCommand) (*sch
 // changedSchedule gives a schedule another definition. Its slots go on from
 // where they are unless the rule is another one: then the new one counts from
 // the time of the change on, and what the old one had yet to decide is skipped.
-func (t *txn) changedSchedule(s *scheduleRecord, given *jobs.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
+func (t *txn) changedSchedule(s *scheduleRecord, given *schedules.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
 	from, next, err := slotTimes(c)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (t *txn) changedSchedule(s *scheduleRecord, given *jobs.Schedule, c *v1.Sav
 	otherTimes := !given.SameTimes(&before)
 	if otherTimes {
 		if from.Before(s.Decided) {
-			return nil, fmt.Errorf("%w: its slots are decided up to %s", jobs.ErrConflict, jobs.SlotText(s.Decided))
+			return nil, fmt.Errorf("%w: its slots are decided up to %s", jobs.ErrConflict, schedules.SlotText(s.Decided))
 		}
 		if err := t.checkSkipped(s, c.GetSkipped()); err != nil {
 			return nil, err
@@ -126,15 +127,15 @@ func slotTimes(c *v1.SaveScheduleCommand) (from, next time.Time, err error) {
 }
 
 // definitionOf is what a person says of a schedule, without the posting.
-func definitionOf(s *jobs.Schedule) jobs.Schedule {
-	return jobs.Schedule{
+func definitionOf(s *schedules.Schedule) schedules.Schedule {
+	return schedules.Schedule{
 		Board: s.Board, Name: s.Name, Rule: s.Rule, Zone: s.Zone, Overlap: s.Overlap, Missed: s.Missed, Start: s.Start, End: s.End,
 	}
 }
 
-func sameDefinition(a, b *jobs.Schedule) (bool, error) {
+func sameDefinition(a, b *schedules.Schedule) (bool, error) {
 	var encoded [2][]byte
-	for i, s := range []*jobs.Schedule{a, b} {
+	for i, s := range []*schedules.Schedule{a, b} {
 		definition := definitionOf(s)
 		definition.Posting = s.Posting
 		var err error
@@ -148,7 +149,7 @@ func sameDefinition(a, b *jobs.Schedule) (bool, error) {
 // define writes a new definition. Its number is the entry's index: no two
 // definitions of a schedule share one, since a leader has to have seen the one
 // that it replaces.
-func (t *txn) define(s *scheduleRecord, given *jobs.Schedule) {
+func (t *txn) define(s *scheduleRecord, given *schedules.Schedule) {
 	s.Revision, s.UpdatedAt = t.Index, t.now
 	t.putMessage(tableTemplate, s.ID.UUID[:], nil, command.PostingToProto(&given.Posting))
 	t.putSchedule(s)
@@ -183,7 +184,7 @@ func (t *txn) pauseSchedule(c *v1.PauseScheduleCommand) error {
 	if s.Pause != nil {
 		return nil
 	}
-	s.Pause = &jobs.SchedulePause{By: c.GetBy(), Reason: c.GetReason(), At: t.now}
+	s.Pause = &schedules.Pause{By: c.GetBy(), Reason: c.GetReason(), At: t.now}
 	t.putSchedule(s)
 	return nil
 }
@@ -240,15 +241,15 @@ func (t *txn) skipDecided(s *scheduleRecord, d *v1.SlotDecision) error {
 
 // inOrder reads decisions, and refuses those that are not each after the one
 // before, and the first after all that was decided.
-func inOrder(decided time.Time, messages []*v1.SlotDecision, next time.Time) ([]jobs.SlotDecision, error) {
-	decisions := make([]jobs.SlotDecision, 0, len(messages))
+func inOrder(decided time.Time, messages []*v1.SlotDecision, next time.Time) ([]schedules.SlotDecision, error) {
+	decisions := make([]schedules.SlotDecision, 0, len(messages))
 	for _, message := range messages {
 		d, err := command.SlotDecisionFromProto(message)
 		switch {
 		case err != nil:
 			return nil, err
 		case !d.Slot.After(decided):
-			return nil, fmt.Errorf("%w: slot %s is not after %s, up to which all are decided", jobs.ErrConflict, jobs.SlotText(d.Slot), jobs.SlotText(decided))
+			return nil, fmt.Errorf("%w: slot %s is not after %s, up to which all are decided", jobs.ErrConflict, schedules.SlotText(d.Slot), schedules.SlotText(decided))
 		case d.Through.Before(d.Slot), d.Skip == "" && !d.Through.Equal(d.Slot):
 			return nil, &logbook.InvalidError{Field: "slot through", Reason: "not that of one slot, and not after it either"}
 		}
@@ -273,7 +274,7 @@ func (t *txn) fireSchedule(c *v1.FireScheduleCommand) error {
 	if err != nil {
 		return err
 	}
-	s, err := t.schedule(jobs.ScheduleID{UUID: id})
+	s, err := t.schedule(schedules.ID{UUID: id})
 	switch {
 	case err != nil:
 		return err
@@ -299,19 +300,19 @@ func (t *txn) fireSchedule(c *v1.FireScheduleCommand) error {
 }
 
 // decide carries out one decision. The error is a fault.
-func (t *txn) decide(s *scheduleRecord, d *jobs.SlotDecision) (*scheduleRecord, error) {
+func (t *txn) decide(s *scheduleRecord, d *schedules.SlotDecision) (*scheduleRecord, error) {
 	s.Decided = d.Through
 	if d.Skip != "" {
 		return s, t.skipSlots(s, d, d.Skip)
 	}
-	record := &jobs.SlotRecord{Slot: d.Slot, Job: s.ID.SlotJob(d.Slot), Trigger: jobs.TriggerSchedule}
+	record := &schedules.SlotRecord{Slot: d.Slot, Job: s.ID.SlotJob(d.Slot), Trigger: schedules.TriggerSchedule}
 	return t.place(s, record, s.Overlap)
 }
 
 // place posts a slot, lets it wait, or skips it, as the overlap policy says.
 // The error is a fault.
-func (t *txn) place(s *scheduleRecord, record *jobs.SlotRecord, overlap jobs.Overlap) (*scheduleRecord, error) {
-	if overlap == jobs.OverlapCancel && (s.Active > 0 || s.Waiting > 0) {
+func (t *txn) place(s *scheduleRecord, record *schedules.SlotRecord, overlap schedules.Overlap) (*scheduleRecord, error) {
+	if overlap == schedules.OverlapCancel && (s.Active > 0 || s.Waiting > 0) {
 		var err error
 		if s, err = t.clear(s); err != nil {
 			return s, err
@@ -319,9 +320,9 @@ func (t *txn) place(s *scheduleRecord, record *jobs.SlotRecord, overlap jobs.Ove
 	}
 	free := s.Active == 0 && s.Waiting == 0
 	switch {
-	case free || overlap == jobs.OverlapAllow:
+	case free || overlap == schedules.OverlapAllow:
 		return s, t.postSlot(s, record)
-	case overlap == jobs.OverlapQueue || overlap == jobs.OverlapCancel:
+	case overlap == schedules.OverlapQueue || overlap == schedules.OverlapCancel:
 		return s, t.queueSlot(s, record)
 	}
 	return s, t.refuseSlot(s, record, "a job of the schedule is not finished")
@@ -331,7 +332,7 @@ func (t *txn) place(s *scheduleRecord, record *jobs.SlotRecord, overlap jobs.Ove
 // that nobody has claimed are finished at once.
 func (t *txn) clear(s *scheduleRecord) (*scheduleRecord, error) {
 	for _, key := range t.keys(tableSlotWaiting, s.ID.UUID[:]) {
-		if err := t.unwait(s, key, func(r *jobs.SlotRecord) {
+		if err := t.unwait(s, key, func(r *schedules.SlotRecord) {
 			refuse(s, r, "a later slot has taken its place")
 		}); err != nil {
 			return s, err
@@ -362,7 +363,7 @@ func (t *txn) clear(s *scheduleRecord) (*scheduleRecord, error) {
 
 // postSlot posts the job of a slot, and records that, or why it was refused.
 // The error is a fault.
-func (t *txn) postSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
+func (t *txn) postSlot(s *scheduleRecord, record *schedules.SlotRecord) error {
 	reason, err := t.postJob(s, record)
 	if err != nil {
 		return err
@@ -375,24 +376,24 @@ func (t *txn) postSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
 
 // refuseSlot records that a slot is not posted: for whoever has asked for it, or
 // with those on end that were refused for the same reason.
-func (t *txn) refuseSlot(s *scheduleRecord, record *jobs.SlotRecord, reason string) error {
-	if record.Trigger == jobs.TriggerSchedule {
-		return t.skipSlots(s, &jobs.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
+func (t *txn) refuseSlot(s *scheduleRecord, record *schedules.SlotRecord, reason string) error {
+	if record.Trigger == schedules.TriggerSchedule {
+		return t.skipSlots(s, &schedules.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
 	}
 	refuse(s, record, reason)
 	return t.addRecord(s, record)
 }
 
 // refuse makes a record that of a slot which is not posted.
-func refuse(s *scheduleRecord, record *jobs.SlotRecord, reason string) {
-	record.State, record.Job, record.Reason = jobs.SlotSkipped, jobs.JobID{}, reason
+func refuse(s *scheduleRecord, record *schedules.SlotRecord, reason string) {
+	record.State, record.Job, record.Reason = schedules.SlotSkipped, jobs.JobID{}, reason
 	s.Skipped++
 }
 
 // postJob posts the job of a slot. It answers with the reason of a refusal; the
 // error is a fault.
-func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal string, err error) {
-	if s.Active >= jobs.MaxScheduleJobs {
+func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal string, err error) {
+	if s.Active >= schedules.MaxScheduleJobs {
 		return fmt.Sprintf("%d jobs of the schedule are not finished", s.Active), nil
 	}
 	template, err := t.template(s.ID)
@@ -412,7 +413,7 @@ func (t *txn) postJob(s *scheduleRecord, record *jobs.SlotRecord) (refusal strin
 	case posted.job != record.Job.String():
 		return "job " + posted.job + " has the key of the posting", nil
 	}
-	record.State, record.At = jobs.SlotPosted, t.now
+	record.State, record.At = schedules.SlotPosted, t.now
 	s.Posted++
 	if !posted.existed {
 		s.Active++
@@ -430,11 +431,11 @@ func refusalOf(job jobs.JobID, err error) string {
 }
 
 // queueSlot lets a slot wait until all before it are finished.
-func (t *txn) queueSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
-	if s.Waiting >= jobs.MaxWaitingSlots {
+func (t *txn) queueSlot(s *scheduleRecord, record *schedules.SlotRecord) error {
+	if s.Waiting >= schedules.MaxWaitingSlots {
 		return t.refuseSlot(s, record, fmt.Sprintf("%d slots wait already", s.Waiting))
 	}
-	record.State = jobs.SlotWaiting
+	record.State = schedules.SlotWaiting
 	if err := t.addRecord(s, record); err != nil {
 		return err
 	}
@@ -446,18 +447,18 @@ func (t *txn) queueSlot(s *scheduleRecord, record *jobs.SlotRecord) error {
 // skipSlots records slots that are not posted. Where the record before says the
 // same of the slots before, that one is made longer: a job that takes hours
 // must not fill the history of a schedule of seconds.
-func (t *txn) skipSlots(s *scheduleRecord, d *jobs.SlotDecision, reason string) error {
+func (t *txn) skipSlots(s *scheduleRecord, d *schedules.SlotDecision, reason string) error {
 	s.Skipped += d.Count
 	s.Decided = later(s.Decided, d.Through)
 	last, err := t.lastRecord(s.ID)
 	if err != nil {
 		return err
 	}
-	fresh := jobs.SlotRecord{Slot: d.Slot, State: jobs.SlotSkipped, Reason: reason, Trigger: jobs.TriggerSchedule, At: t.now}
+	fresh := schedules.SlotRecord{Slot: d.Slot, State: schedules.SlotSkipped, Reason: reason, Trigger: schedules.TriggerSchedule, At: t.now}
 	if d.Count > 1 {
 		fresh.Through, fresh.Count = d.Through, d.Count
 	}
-	if last == nil || last.State != jobs.SlotSkipped || last.Reason != reason || last.Trigger != jobs.TriggerSchedule || !last.Slot.Before(d.Slot) {
+	if last == nil || last.State != schedules.SlotSkipped || last.Reason != reason || last.Trigger != schedules.TriggerSchedule || !last.Slot.Before(d.Slot) {
 		return t.addRecord(s, &fresh)
 	}
 	last.Through, last.Count, last.At = d.Through, last.Slots()+d.Count, t.now
@@ -494,7 +495,7 @@ func (t *txn) postNextWaiting(s *scheduleRecord) error {
 		return corrupt("schedule %s has %d waiting slots, and none is found", s.ID, s.Waiting)
 	}
 	var fault error
-	err := t.unwait(s, bytes.Clone(key), func(r *jobs.SlotRecord) {
+	err := t.unwait(s, bytes.Clone(key), func(r *schedules.SlotRecord) {
 		var refusal string
 		if refusal, fault = t.postJob(s, r); refusal != "" {
 			refuse(s, r, refusal)
@@ -504,7 +505,7 @@ func (t *txn) postNextWaiting(s *scheduleRecord) error {
 }
 
 // unwait takes a slot out of those that wait, and changes its record.
-func (t *txn) unwait(s *scheduleRecord, key []byte, change func(*jobs.SlotRecord)) error {
+func (t *txn) unwait(s *scheduleRecord, key []byte, change func(*schedules.SlotRecord)) error {
 	value := t.get(tableSlot, key)
 	if value == nil {
 		return corrupt("a slot of schedule %s waits, and has no record", s.ID)

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/explain"
 )
 
 // Situation reads everything that decides whether a job runs now, as it is at
 // one moment. The time is the caller's. ErrNotFound.
-func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error) {
-	s := jobs.Situation{Now: now, Claims: make(map[jobs.SessionID]int), Drains: make(map[string]jobs.Drain)}
+func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, error) {
+	s := explain.Situation{Now: now, Claims: make(map[jobs.SessionID]int), Drains: make(map[string]jobs.Drain)}
 	err := m.read(func(v *view) error {
 		j, err := v.jobByID(id)
 		if err != nil {
@@ -49,13 +50,13 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (jobs.Situation, error
 }
 
 // ahead counts the jobs that are claimed before a claimable one by everybody
-// who takes it: those of its queue, as far as jobs.MaxAhead. It tells the
+// who takes it: those of its queue, as far as explain.MaxAhead. It tells the
 // priority with which the job would count for as much as the first one.
 func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority, err error) {
 	_, queue := queueKey(queueOf(&j.jobFacts))
 	where, own := claimableKey(&j.jobFacts)
 	cursor := v.cursor(where)
-	for key, _ := cursor.Seek(queue); key != nil && count < jobs.MaxAhead && bytes.Compare(key, own) < 0; key, _ = cursor.Next() {
+	for key, _ := cursor.Seek(queue); key != nil && count < explain.MaxAhead && bytes.Compare(key, own) < 0; key, _ = cursor.Next() {
 		if count++; count > 1 {
 			continue
 		}

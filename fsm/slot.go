@@ -7,6 +7,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -24,7 +25,7 @@ func (t *txn) runSchedule(c *v1.RunScheduleCommand) (*v1.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	record := &jobs.SlotRecord{Slot: t.now, Job: s.ID.RunJob(nonce), Trigger: jobs.TriggerRun, By: c.GetBy(), Request: nonce}
+	record := &schedules.SlotRecord{Slot: t.now, Job: s.ID.RunJob(nonce), Trigger: schedules.TriggerRun, By: c.GetBy(), Request: nonce}
 	known, err := t.answeredBefore(history, record)
 	switch {
 	case err != nil:
@@ -56,7 +57,7 @@ func (t *txn) backfillSchedule(c *v1.BackfillScheduleCommand) (*v1.Result, error
 	for _, slot := range slots {
 		if !slot.After(before) || slot.After(s.Decided) {
 			return nil, &logbook.InvalidError{Field: "backfill slot", Reason: fmt.Sprintf(
-				"%s is out of order, or after %s, up to which the schedule has come", jobs.SlotText(slot), jobs.SlotText(s.Decided))}
+				"%s is out of order, or after %s, up to which the schedule has come", schedules.SlotText(slot), schedules.SlotText(s.Decided))}
 		}
 		before = slot
 	}
@@ -68,13 +69,13 @@ func (t *txn) backfillSchedule(c *v1.BackfillScheduleCommand) (*v1.Result, error
 	if err != nil {
 		return nil, err
 	}
-	overlap := jobs.OverlapQueue
-	if s.Overlap == jobs.OverlapAllow {
-		overlap = jobs.OverlapAllow
+	overlap := schedules.OverlapQueue
+	if s.Overlap == schedules.OverlapAllow {
+		overlap = schedules.OverlapAllow
 	}
-	var records []jobs.SlotRecord
+	var records []schedules.SlotRecord
 	for _, slot := range slots {
-		record := &jobs.SlotRecord{Slot: slot, Job: s.ID.SlotJob(slot), Trigger: jobs.TriggerBackfill, By: c.GetBy(), Request: nonce}
+		record := &schedules.SlotRecord{Slot: slot, Job: s.ID.SlotJob(slot), Trigger: schedules.TriggerBackfill, By: c.GetBy(), Request: nonce}
 		known, err := t.answeredBefore(history, record)
 		if err != nil {
 			return nil, err
@@ -91,26 +92,26 @@ func (t *txn) backfillSchedule(c *v1.BackfillScheduleCommand) (*v1.Result, error
 	return slotsResult(records...), nil
 }
 
-func slotsResult(records ...jobs.SlotRecord) *v1.Result {
+func slotsResult(records ...schedules.SlotRecord) *v1.Result {
 	return &v1.Result{Kind: &v1.Result_Schedule{Schedule: &v1.ScheduleResult{Slots: command.SlotRecordsToProto(records)}}}
 }
 
 // slotHistory is the records of a schedule, as repeats look for them.
 type slotHistory struct {
-	jobs     map[jobs.JobID]*jobs.SlotRecord
-	requests map[slotRequest]*jobs.SlotRecord
+	jobs     map[jobs.JobID]*schedules.SlotRecord
+	requests map[slotRequest]*schedules.SlotRecord
 }
 
 // slotRequest is a slot that somebody has asked for.
 type slotRequest struct {
-	trigger jobs.Trigger
+	trigger schedules.Trigger
 	nonce   jobs.Nonce
 	slot    int64 // Unix nanoseconds; 0 of a run, which is one slot, whenever it is repeated
 }
 
-func requestOf(r *jobs.SlotRecord) slotRequest {
+func requestOf(r *schedules.SlotRecord) slotRequest {
 	asked := slotRequest{trigger: r.Trigger, nonce: r.Request}
-	if r.Trigger == jobs.TriggerBackfill {
+	if r.Trigger == schedules.TriggerBackfill {
 		asked.slot = r.Slot.UnixNano()
 	}
 	return asked
@@ -118,7 +119,7 @@ func requestOf(r *jobs.SlotRecord) slotRequest {
 
 // slotHistory reads the records of a schedule, once for all slots of a command.
 func (v *view) slotHistory(s *scheduleRecord) (*slotHistory, error) {
-	h := &slotHistory{jobs: map[jobs.JobID]*jobs.SlotRecord{}, requests: map[slotRequest]*jobs.SlotRecord{}}
+	h := &slotHistory{jobs: map[jobs.JobID]*schedules.SlotRecord{}, requests: map[slotRequest]*schedules.SlotRecord{}}
 	err := v.scan(tableSlot, s.ID.UUID[:], func(_, value []byte) (bool, error) {
 		record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
 		if err != nil {
@@ -139,7 +140,7 @@ func (v *view) slotHistory(s *scheduleRecord) (*slotHistory, error) {
 // request, whatever came of it, or of the job that is wanted, of which one is
 // made if the job exists and its record is no longer kept. Nil: the slot has no
 // job, and this is a new request for it.
-func (v *view) answeredBefore(history *slotHistory, wanted *jobs.SlotRecord) (*jobs.SlotRecord, error) {
+func (v *view) answeredBefore(history *slotHistory, wanted *schedules.SlotRecord) (*schedules.SlotRecord, error) {
 	if known := history.requests[requestOf(wanted)]; known != nil && !wanted.Request.IsZero() {
 		return known, nil
 	}
@@ -154,6 +155,6 @@ func (v *view) answeredBefore(history *slotHistory, wanted *jobs.SlotRecord) (*j
 		return nil, err
 	}
 	made := *wanted
-	made.State, made.At = jobs.SlotPosted, j.PostedAt
+	made.State, made.At = schedules.SlotPosted, j.PostedAt
 	return &made, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 )
 
 // Changes are what a commit changed, for those who wait for something.
@@ -61,7 +62,7 @@ type txn struct {
 	queues       map[Queue]bool // those in changes.Claimable
 	counterCache *counterCache
 	claimants    claimants
-	vacated      []jobs.ScheduleID // whose last unfinished job the present command has finished
+	vacated      []schedules.ID // whose last unfinished job the present command has finished
 
 	// writes counts what was written, and fault is the first that could not
 	// be: writers go on, and whoever runs the command looks afterwards.

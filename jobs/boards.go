@@ -163,7 +163,7 @@ type Boards interface {
 
 // CheckBoardName checks the name of a board; an empty one is DefaultBoard.
 func CheckBoardName(l logbook.Limits, name string) error {
-	return checkOptionalName(l, "board", name)
+	return CheckOptionalName(l, "board", name)
 }
 
 // CheckBoardCommand checks what a person says about a board.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -133,4 +134,19 @@ func heldBy(ctx context.Context, board Board, conductor string) (map[JobID]Token
 		}
 	}
 	return held, nil
+}
+
+// Takes tells whether a conductor claims jobs of this kind from this board, and
+// offers all labels that this one wants.
+func (e *Entity) Takes(j *Job) bool { return e.Claims(j) && len(e.Lacks(j)) == 0 }
+
+// Claims tells whether a conductor claims jobs of this kind from this board.
+func (e *Entity) Claims(j *Job) bool {
+	board := slices.Contains(e.Boards, j.Board) || (len(e.Boards) == 0 && j.Board == DefaultBoard)
+	return board && (len(e.JobKinds) == 0 || slices.Contains(e.JobKinds, j.Kind))
+}
+
+// Lacks are the labels that a job wants and a conductor does not offer.
+func (e *Entity) Lacks(j *Job) []string {
+	return slices.DeleteFunc(slices.Clone(j.Labels), func(label string) bool { return slices.Contains(e.Labels, label) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
 )
 
 // openBoard gives a board to try things out on; a program dials a cluster, by
@@ -79,7 +80,7 @@ func Example_workByHand() {
 	if err := board.Consume(ctx, jobs.Ending{Job: job.ID, Token: job.Token, Outcome: jobs.OutcomeSuccess}); err != nil {
 		log.Fatal(err)
 	}
-	status, err := jobs.Await(ctx, board, jobs.Waiting{Kind: "paint"})
+	status, err := await.Jobs(ctx, board, await.Waiting{Kind: "paint"})
 	fmt.Println(job.Name, status.Left, err)
 	// Output: paint 0 <nil>
 }

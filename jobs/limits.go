@@ -52,13 +52,13 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 	if err := l.CheckName("posting name", p.Name); err != nil {
 		return err
 	}
-	if err := checkOptionalName(l, "posting board", p.Board); err != nil {
+	if err := CheckOptionalName(l, "posting board", p.Board); err != nil {
 		return err
 	}
 	if err := checkWork(l, p); err != nil {
 		return err
 	}
-	if err := checkOptionalName(l, "posting key", p.Key); err != nil {
+	if err := CheckOptionalName(l, "posting key", p.Key); err != nil {
 		return err
 	}
 	if err := checkWords(l, "posting tags", p.Tags, MaxTags, MaxTagBytes); err != nil {
@@ -94,7 +94,7 @@ func checkWork(l logbook.Limits, p *Posting) error {
 	case p.Book == nil && p.BookID.IsZero() && !p.Flow.IsZero():
 		return &logbook.InvalidError{Field: "posting flow", Reason: "a flow is named, but no book"}
 	case p.Book == nil && p.BookID.IsZero():
-		return checkOptionalName(l, "posting kind", p.Kind)
+		return CheckOptionalName(l, "posting kind", p.Kind)
 	case p.Kind != "":
 		return &logbook.InvalidError{
 			Field: "posting kind", Reason: "set beside a book; the kind of a job with a flow is the name of the flow's factory",
@@ -164,7 +164,7 @@ func checkSaid(l logbook.Limits, what, by, reason string) error {
 	case !utf8.ValidString(reason):
 		return &logbook.InvalidError{Field: what + " reason", Reason: "not UTF-8"}
 	}
-	return checkOptionalName(l, what+" by", by)
+	return CheckOptionalName(l, what+" by", by)
 }
 
 // CheckOpening checks an opening before it is written. A TTL of zero means
@@ -183,7 +183,7 @@ func CheckOpening(l logbook.Limits, o *Opening) error {
 	if err := l.CheckName("session name", o.Name); err != nil {
 		return err
 	}
-	return checkOptionalName(l, "session host", o.Host)
+	return CheckOptionalName(l, "session host", o.Host)
 }
 
 // CheckEntity checks an entity before it is written. Its session is that of
@@ -195,7 +195,7 @@ func CheckEntity(l logbook.Limits, e *Entity) error {
 	if err := l.CheckName("entity name", e.Name); err != nil {
 		return err
 	}
-	if err := checkOptionalName(l, "entity host", e.Host); err != nil {
+	if err := CheckOptionalName(l, "entity host", e.Host); err != nil {
 		return err
 	}
 	if err := checkNames(l, "entity boards", e.Boards, MaxBoards, "boards"); err != nil {
@@ -306,7 +306,8 @@ func checkNames(l logbook.Limits, field string, names []string, limit int, unit 
 	return nil
 }
 
-func checkOptionalName(l logbook.Limits, field, name string) error {
+// CheckOptionalName checks a name that may be empty.
+func CheckOptionalName(l logbook.Limits, field, name string) error {
 	if name == "" {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	daemon "github.com/conductord/conductord/raftboard/node"
@@ -316,19 +317,19 @@ func ExampleClient_SaveSchedule() {
 	ctx := context.Background()
 	client, done := dial(ctx)
 	defer done()
-	name := jobs.ScheduleName{Board: "default", Name: "report"}
-	saved := value(client.SaveSchedule(ctx, jobs.Schedule{
+	name := schedules.Ref{Board: "default", Name: "report"}
+	saved := value(client.SaveSchedule(ctx, schedules.Schedule{
 		Board: name.Board, Name: name.Name, Rule: "0 6 * * *", Posting: jobs.Posting{Name: "report", Kind: "report"},
 	}))
-	order := jobs.ScheduleCommand{ScheduleName: name, By: "ann"}
+	order := schedules.Command{Ref: name, By: "ann"}
 	must(client.PauseSchedule(ctx, order))
 	must(client.ResumeSchedule(ctx, order))
 	fmt.Println(saved.Name, value(client.RunSchedule(ctx, order)).State)
 	day := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
-	for _, slot := range value(client.BackfillSchedule(ctx, jobs.Backfill{ScheduleName: name, From: day, To: day.Add(48 * time.Hour), By: "ann"})) {
+	for _, slot := range value(client.BackfillSchedule(ctx, schedules.Backfill{Ref: name, From: day, To: day.Add(48 * time.Hour), By: "ann"})) {
 		fmt.Println(slot.Slot.Format(time.DateTime), slot.State)
 	}
-	fmt.Println(len(value(client.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: 5})).Upcoming), len(value(client.Schedules(ctx, jobs.ScheduleQuery{}))))
+	fmt.Println(len(value(client.Schedule(ctx, name, schedules.Look{Upcoming: 5})).Upcoming), len(value(client.Schedules(ctx, schedules.Query{}))))
 	must(client.DeleteSchedule(ctx, name))
 	// Output:
 	// report posted

@@ -8,48 +8,49 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
-// SaveSchedule implements jobs.Scheduler.
-func (c *Client) SaveSchedule(ctx context.Context, schedule jobs.Schedule) (jobs.Schedule, error) {
+// SaveSchedule implements schedules.Scheduler.
+func (c *Client) SaveSchedule(ctx context.Context, schedule schedules.Schedule) (schedules.Schedule, error) {
 	op := operation{name: "save schedule " + schedule.Name}
 	message := &v1.SaveScheduleRequest{Schedule: command.ScheduleToProto(&schedule)}
 	answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.SaveScheduleRequest, v1.SaveScheduleResponse] { return p.schedule.Save })
 	if err != nil {
-		return jobs.Schedule{}, err
+		return schedules.Schedule{}, err
 	}
 	saved, err := command.ScheduleFromProto(answer.GetSchedule())
 	if err != nil {
-		return jobs.Schedule{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
+		return schedules.Schedule{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
 	}
 	saved.Posting = schedule.Posting // which no answer repeats
 	return saved, nil
 }
 
-// DeleteSchedule implements jobs.Scheduler.
-func (c *Client) DeleteSchedule(ctx context.Context, name jobs.ScheduleName) error {
+// DeleteSchedule implements schedules.Scheduler.
+func (c *Client) DeleteSchedule(ctx context.Context, name schedules.Ref) error {
 	message := &v1.Command{Kind: &v1.Command_DeleteSchedule{DeleteSchedule: &v1.DeleteScheduleCommand{Board: name.Board, Name: name.Name}}}
 	return c.remove(ctx, "delete schedule "+name.Name, message, jobs.ErrNotFound)
 }
 
-// Schedule implements jobs.Scheduler.
-func (c *Client) Schedule(ctx context.Context, name jobs.ScheduleName, look jobs.ScheduleLook) (jobs.ScheduleReport, error) {
+// Schedule implements schedules.Scheduler.
+func (c *Client) Schedule(ctx context.Context, name schedules.Ref, look schedules.Look) (schedules.Report, error) {
 	op := operation{name: "read schedule " + name.Name, reads: true, stale: c.stale}
-	if err := jobs.CheckScheduleLook(look); err != nil {
-		return jobs.ScheduleReport{}, fmt.Errorf("cannot %s: %w", op.name, err)
+	if err := schedules.CheckLook(look); err != nil {
+		return schedules.Report{}, fmt.Errorf("cannot %s: %w", op.name, err)
 	}
 	request := &v1.GetScheduleRequest{
 		Board: name.Board, Name: name.Name, Upcoming: uint32(look.Upcoming), History: uint32(look.History), Stale: c.stale,
 	}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetScheduleRequest, v1.GetScheduleResponse] { return p.schedule.Get })
 	if err != nil {
-		return jobs.ScheduleReport{}, err
+		return schedules.Report{}, err
 	}
 	return decoded(op, answer, readReport)
 }
 
-func readReport(answer *v1.GetScheduleResponse) (report jobs.ScheduleReport, err error) {
+func readReport(answer *v1.GetScheduleResponse) (report schedules.Report, err error) {
 	if report.Schedule, err = command.ScheduleFromProto(answer.GetSchedule()); err != nil {
 		return report, err
 	}
@@ -60,8 +61,8 @@ func readReport(answer *v1.GetScheduleResponse) (report jobs.ScheduleReport, err
 	return report, err
 }
 
-// Schedules implements jobs.Scheduler.
-func (c *Client) Schedules(ctx context.Context, query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
+// Schedules implements schedules.Scheduler.
+func (c *Client) Schedules(ctx context.Context, query schedules.Query) ([]schedules.Schedule, error) {
 	op := operation{name: "list schedules", reads: true, stale: c.stale}
 	request := &v1.ListSchedulesRequest{
 		Board: query.Board, AfterBoard: query.After.Board, AfterName: query.After.Name, Limit: pageLimit(query.Limit), Stale: c.stale,
@@ -73,10 +74,10 @@ func (c *Client) Schedules(ctx context.Context, query jobs.ScheduleQuery) ([]job
 	return listed(op, nil, answer.GetSchedules(), command.ScheduleFromProto)
 }
 
-// PauseSchedule implements jobs.Scheduler.
-func (c *Client) PauseSchedule(ctx context.Context, request jobs.ScheduleCommand) error {
+// PauseSchedule implements schedules.Scheduler.
+func (c *Client) PauseSchedule(ctx context.Context, request schedules.Command) error {
 	op := operation{name: "pause schedule " + request.Name}
-	if err := jobs.CheckScheduleCommand(logbook.MaxLimits, &request); err != nil {
+	if err := schedules.CheckCommand(logbook.MaxLimits, &request); err != nil {
 		return fmt.Errorf("cannot %s: %w", op.name, err)
 	}
 	message := &v1.PauseScheduleCommand{Board: request.Board, Name: request.Name, By: request.By, Reason: request.Reason}
@@ -84,16 +85,16 @@ func (c *Client) PauseSchedule(ctx context.Context, request jobs.ScheduleCommand
 	return err
 }
 
-// ResumeSchedule implements jobs.Scheduler.
-func (c *Client) ResumeSchedule(ctx context.Context, request jobs.ScheduleCommand) error {
+// ResumeSchedule implements schedules.Scheduler.
+func (c *Client) ResumeSchedule(ctx context.Context, request schedules.Command) error {
 	op := operation{name: "resume schedule " + request.Name}
 	message := &v1.ResumeScheduleRequest{Board: request.Board, Name: request.Name}
 	_, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.ResumeScheduleRequest, v1.Done] { return p.schedule.Resume })
 	return err
 }
 
-// RunSchedule implements jobs.Scheduler.
-func (c *Client) RunSchedule(ctx context.Context, request jobs.ScheduleCommand) (jobs.SlotRecord, error) {
+// RunSchedule implements schedules.Scheduler.
+func (c *Client) RunSchedule(ctx context.Context, request schedules.Command) (schedules.SlotRecord, error) {
 	op := operation{name: "run schedule " + request.Name}
 	if request.Nonce.IsZero() {
 		request.Nonce = jobs.NewNonce()
@@ -101,17 +102,17 @@ func (c *Client) RunSchedule(ctx context.Context, request jobs.ScheduleCommand) 
 	message := &v1.RunScheduleRequest{Board: request.Board, Name: request.Name, Nonce: request.Nonce.String(), By: request.By}
 	answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.RunScheduleRequest, v1.RunScheduleResponse] { return p.schedule.Run })
 	if err != nil {
-		return jobs.SlotRecord{}, err
+		return schedules.SlotRecord{}, err
 	}
 	record, err := command.SlotRecordFromProto(answer.GetSlot())
 	if err != nil {
-		return jobs.SlotRecord{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
+		return schedules.SlotRecord{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
 	}
 	return record, nil
 }
 
-// BackfillSchedule implements jobs.Scheduler, in as many calls as it takes.
-func (c *Client) BackfillSchedule(ctx context.Context, backfill jobs.Backfill) ([]jobs.SlotRecord, error) {
+// BackfillSchedule implements schedules.Scheduler, in as many calls as it takes.
+func (c *Client) BackfillSchedule(ctx context.Context, backfill schedules.Backfill) ([]schedules.SlotRecord, error) {
 	op := operation{name: "backfill schedule " + backfill.Name}
 	if backfill.Nonce.IsZero() {
 		backfill.Nonce = jobs.NewNonce()
@@ -123,7 +124,7 @@ func (c *Client) BackfillSchedule(ctx context.Context, backfill jobs.Backfill) (
 		}
 	}
 	message.From, message.To = command.TimeToProto(backfill.From), command.TimeToProto(backfill.To)
-	var records []jobs.SlotRecord
+	var records []schedules.SlotRecord
 	for {
 		answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse] {
 			return p.schedule.Backfill

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/raftboard"
 )
 
@@ -23,9 +24,9 @@ func TestScheduleSurvivesLeaders(t *testing.T) {
 	const pace = 5 * time.Second
 	lasts := timeOf(t, scheduleTimeEnv, 3*pace)
 	cluster, client := startCluster(t, nil)
-	name := jobs.ScheduleName{Name: "every second"}
-	saved, err := client.SaveSchedule(within(t), jobs.Schedule{
-		Name: name.Name, Rule: "@every 1s", Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: "tick"},
+	name := schedules.Ref{Name: "every second"}
+	saved, err := client.SaveSchedule(within(t), schedules.Schedule{
+		Name: name.Name, Rule: "@every 1s", Overlap: schedules.OverlapAllow, Posting: jobs.Posting{Kind: "tick"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -33,16 +34,16 @@ func TestScheduleSurvivesLeaders(t *testing.T) {
 	killed := killLeaders(t, cluster, client, lasts, pace)
 	least := int(lasts/time.Second) / 2
 	eventually(t, "enough slots are posted, be it after the last leader", func() bool {
-		now, err := client.Schedule(within(t), name, jobs.ScheduleLook{})
+		now, err := client.Schedule(within(t), name, schedules.Look{})
 		return err == nil && now.Schedule.Posted >= uint64(least)
 	})
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := client.PauseSchedule(ctx, jobs.ScheduleCommand{ScheduleName: name, By: "the test"}); err != nil {
+	if err := client.PauseSchedule(ctx, schedules.Command{Ref: name, By: "the test"}); err != nil {
 		t.Fatal(err)
 	}
-	report, err := client.Schedule(ctx, name, jobs.ScheduleLook{History: jobs.MaxSlotRecords})
+	report, err := client.Schedule(ctx, name, schedules.Look{History: schedules.MaxSlotRecords})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func killLeaders(t *testing.T, cluster *local.Cluster, client *raftboard.Client,
 
 // accountForSlots walks the seconds from the first slot on, and finds the record
 // of each. It gives the number of those that are posted.
-func accountForSlots(t *testing.T, saved *jobs.Schedule, report *jobs.ScheduleReport) (posted int) {
+func accountForSlots(t *testing.T, saved *schedules.Schedule, report *schedules.Report) (posted int) {
 	t.Helper()
 	next := saved.Decided.Truncate(time.Second).Add(time.Second)
 	for i := len(report.History) - 1; i >= 0; i-- {
@@ -97,7 +98,7 @@ func accountForSlots(t *testing.T, saved *jobs.Schedule, report *jobs.ScheduleRe
 		}
 		next = record.Slot.Add(time.Duration(record.Slots()) * time.Second)
 		switch record.State {
-		case jobs.SlotPosted:
+		case schedules.SlotPosted:
 			posted++
 		default:
 			t.Logf("%s %s (%d): %s", record.Slot, record.State, record.Slots(), record.Reason)
@@ -111,11 +112,11 @@ func accountForSlots(t *testing.T, saved *jobs.Schedule, report *jobs.ScheduleRe
 
 // countTicks counts the jobs of the schedule, each of which must be that of a
 // posted slot.
-func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, report *jobs.ScheduleReport) (ticks int) {
+func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, report *schedules.Report) (ticks int) {
 	t.Helper()
 	posted := map[jobs.JobID]bool{}
 	for _, record := range report.History {
-		posted[record.Job] = record.State == jobs.SlotPosted
+		posted[record.Job] = record.State == schedules.SlotPosted
 	}
 	for query := (jobs.Query{Kind: "tick"}); ; {
 		page, err := client.Jobs(ctx, query)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -17,8 +17,8 @@ import (
 
 // PlanSave says from when on a schedule has slots, and which is the first.
 // Known is the one that it replaces; nil: there is none, and it gets the id.
-func PlanSave(given, known *jobs.Schedule, id jobs.ScheduleID, now time.Time) (*v1.Command, error) {
-	rule, err := jobs.ParseRule(given)
+func PlanSave(given, known *schedules.Schedule, id schedules.ID, now time.Time) (*v1.Command, error) {
+	rule, err := schedules.ParseRule(given)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func PlanSave(given, known *jobs.Schedule, id jobs.ScheduleID, now time.Time) (*
 
 // spanOf are the slots of a schedule that have come and are not decided, to be
 // skipped, and the next one after them.
-func spanOf(schedule *jobs.Schedule, now time.Time, why string) (*v1.SlotDecision, time.Time, error) {
-	rule, err := jobs.ParseRule(schedule)
+func spanOf(schedule *schedules.Schedule, now time.Time, why string) (*v1.SlotDecision, time.Time, error) {
+	rule, err := schedules.ParseRule(schedule)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -52,7 +52,7 @@ func spanOf(schedule *jobs.Schedule, now time.Time, why string) (*v1.SlotDecisio
 
 // PlanResume finds the slots that a pause has covered. Nil: the schedule is not
 // paused, and nothing is to be done.
-func PlanResume(known *jobs.Schedule, now time.Time) (*v1.Command, error) {
+func PlanResume(known *schedules.Schedule, now time.Time) (*v1.Command, error) {
 	if known.Pause == nil {
 		return nil, nil
 	}
@@ -69,8 +69,8 @@ func PlanResume(known *jobs.Schedule, now time.Time) (*v1.Command, error) {
 // is where to go on with the others, and zero if there are none. Those to which
 // the schedule has not come yet are its own. ErrInvalid if there are none,
 // ErrLimit if there are more than one backfill posts.
-func PlanBackfill(known *jobs.Schedule, backfill *jobs.Backfill) (c *v1.Command, next time.Time, err error) {
-	rule, err := jobs.ParseRule(known)
+func PlanBackfill(known *schedules.Schedule, backfill *schedules.Backfill) (c *v1.Command, next time.Time, err error) {
+	rule, err := schedules.ParseRule(known)
 	if err != nil {
 		return nil, next, err
 	}
@@ -78,16 +78,16 @@ func PlanBackfill(known *jobs.Schedule, backfill *jobs.Backfill) (c *v1.Command,
 	if past := known.Decided.Add(1); to.After(past) {
 		to = past
 	}
-	slots := rule.Between(backfill.From, to, jobs.MaxBackfill)
+	slots := rule.Between(backfill.From, to, schedules.MaxBackfill)
 	switch n := len(slots); {
 	case n == 0:
 		return nil, next, &logbook.InvalidError{Field: "backfill from", Reason: fmt.Sprintf(
-			"no slot between %s and %s, in the past of the schedule", jobs.SlotText(backfill.From), jobs.SlotText(backfill.To))}
-	case n > jobs.MaxBackfill:
-		return nil, next, &logbook.LimitError{Field: "backfill slots", Limit: jobs.MaxBackfill, Size: int64(n), Unit: "slots or more"}
+			"no slot between %s and %s, in the past of the schedule", schedules.SlotText(backfill.From), schedules.SlotText(backfill.To))}
+	case n > schedules.MaxBackfill:
+		return nil, next, &logbook.LimitError{Field: "backfill slots", Limit: schedules.MaxBackfill, Size: int64(n), Unit: "slots or more"}
 	}
-	if known.Overlap == jobs.OverlapAllow { // else one is posted, and the others wait
-		if most := jobs.SlotsAtOnce(SizeOf(PostingToProto(&known.Posting))); most < len(slots) {
+	if known.Overlap == schedules.OverlapAllow { // else one is posted, and the others wait
+		if most := schedules.SlotsAtOnce(SizeOf(PostingToProto(&known.Posting))); most < len(slots) {
 			slots, next = slots[:most], slots[most]
 		}
 	}
@@ -98,7 +98,7 @@ func PlanBackfill(known *jobs.Schedule, backfill *jobs.Backfill) (c *v1.Command,
 }
 
 // PlanFire decides the slots of a schedule that have come. Rule is its rule.
-func PlanFire(s *jobs.Schedule, rule *jobs.Rule, epoch uint64, now time.Time) *v1.Command {
+func PlanFire(s *schedules.Schedule, rule *schedules.Rule, epoch uint64, now time.Time) *v1.Command {
 	decisions, next := rule.Decide(s.Decided, now, s.Missed)
 	c := &v1.FireScheduleCommand{TimerEpoch: epoch, Schedule: s.ID.String(), Revision: s.Revision, Next: TimeToProto(next)}
 	for i := range decisions {

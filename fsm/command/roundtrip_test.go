@@ -41,7 +41,7 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 			return command.DrainCommandFromProto(m), nil
 		})
 	})
-	t.Run("Schedule", func(t *testing.T) { roundTrip(t, schedules, command.ScheduleToProto, command.ScheduleFromProto) })
+	t.Run("Schedule", func(t *testing.T) { roundTrip(t, drawnSchedules, command.ScheduleToProto, command.ScheduleFromProto) })
 	t.Run("SlotRecord", func(t *testing.T) {
 		roundTrip(t, slotRecords, command.SlotRecordToProto, command.SlotRecordFromProto)
 	})

@@ -8,11 +8,12 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
 // ScheduleToProto converts a schedule; nil stays nil.
-func ScheduleToProto(s *jobs.Schedule) *v1.Schedule {
+func ScheduleToProto(s *schedules.Schedule) *v1.Schedule {
 	if s == nil {
 		return nil
 	}
@@ -34,19 +35,19 @@ func ScheduleToProto(s *jobs.Schedule) *v1.Schedule {
 }
 
 // ScheduleFromProto converts a schedule. Nil is the zero schedule.
-func ScheduleFromProto(message *v1.Schedule) (jobs.Schedule, error) {
+func ScheduleFromProto(message *v1.Schedule) (schedules.Schedule, error) {
 	var r reader
 	posting, err := PostingFromProto(message.GetPosting())
 	window, windowErr := DurationFromProto("schedule missed_window", message.GetMissedWindow())
-	s := jobs.Schedule{
+	s := schedules.Schedule{
 		Board: message.GetBoard(), Name: message.GetName(), Rule: message.GetRule(), Zone: message.GetZone(),
-		Posting: keep(&r, posting, err), Overlap: jobs.Overlap(message.GetOverlap()),
-		Missed: jobs.Missed{
-			Policy: jobs.MissedPolicy(message.GetMissed()), Last: r.count("schedule missed_last", message.GetMissedLast()),
+		Posting: keep(&r, posting, err), Overlap: schedules.Overlap(message.GetOverlap()),
+		Missed: schedules.Missed{
+			Policy: schedules.MissedPolicy(message.GetMissed()), Last: r.count("schedule missed_last", message.GetMissedLast()),
 			Window: keep(&r, window, windowErr),
 		},
 		Start: r.time("schedule start", message.GetStart()), End: r.time("schedule end", message.GetEnd()),
-		ID: jobs.ScheduleID{UUID: r.id("schedule id", message.GetId())}, Revision: message.GetRevision(),
+		ID: schedules.ID{UUID: r.id("schedule id", message.GetId())}, Revision: message.GetRevision(),
 		CreatedAt: r.time("schedule created_at", message.GetCreatedAt()),
 		UpdatedAt: r.time("schedule updated_at", message.GetUpdatedAt()),
 		Decided:   r.time("schedule decided", message.GetDecided()), Next: r.time("schedule next", message.GetNext()),
@@ -55,16 +56,16 @@ func ScheduleFromProto(message *v1.Schedule) (jobs.Schedule, error) {
 		Records: r.count("schedule records", message.GetRecords()),
 	}
 	if pause := message.GetPause(); pause != nil {
-		s.Pause = &jobs.SchedulePause{By: pause.GetBy(), Reason: pause.GetReason(), At: r.time("schedule pause", pause.GetAt())}
+		s.Pause = &schedules.Pause{By: pause.GetBy(), Reason: pause.GetReason(), At: r.time("schedule pause", pause.GetAt())}
 	}
 	if r.err != nil {
-		return jobs.Schedule{}, r.err
+		return schedules.Schedule{}, r.err
 	}
 	return s, nil
 }
 
 // SlotRecordToProto converts what became of a slot; nil stays nil.
-func SlotRecordToProto(s *jobs.SlotRecord) *v1.SlotRecord {
+func SlotRecordToProto(s *schedules.SlotRecord) *v1.SlotRecord {
 	if s == nil {
 		return nil
 	}
@@ -76,9 +77,9 @@ func SlotRecordToProto(s *jobs.SlotRecord) *v1.SlotRecord {
 }
 
 // SlotRecordFromProto converts what became of a slot. Nil is the zero record.
-func SlotRecordFromProto(message *v1.SlotRecord) (jobs.SlotRecord, error) {
+func SlotRecordFromProto(message *v1.SlotRecord) (schedules.SlotRecord, error) {
 	var r reader
-	s := jobs.SlotRecord{
+	s := schedules.SlotRecord{
 		Number: message.GetNumber(), Slot: r.time("slot", message.GetSlot()),
 		Through: r.time("slot through", message.GetThrough()), Count: message.GetCount(),
 		State: word(&r, "slot state", message.GetState(), knownSlotState),
@@ -88,14 +89,14 @@ func SlotRecordFromProto(message *v1.SlotRecord) (jobs.SlotRecord, error) {
 		Request: jobs.Nonce{UUID: r.id("slot request", message.GetRequest())},
 	}
 	if r.err != nil {
-		return jobs.SlotRecord{}, r.err
+		return schedules.SlotRecord{}, r.err
 	}
 	return s, nil
 }
 
 // SlotRecordsFromProto converts several.
-func SlotRecordsFromProto(messages []*v1.SlotRecord) ([]jobs.SlotRecord, error) {
-	var records []jobs.SlotRecord
+func SlotRecordsFromProto(messages []*v1.SlotRecord) ([]schedules.SlotRecord, error) {
+	var records []schedules.SlotRecord
 	for _, message := range messages {
 		record, err := SlotRecordFromProto(message)
 		if err != nil {
@@ -107,7 +108,7 @@ func SlotRecordsFromProto(messages []*v1.SlotRecord) ([]jobs.SlotRecord, error) 
 }
 
 // SlotRecordsToProto converts several.
-func SlotRecordsToProto(records []jobs.SlotRecord) []*v1.SlotRecord {
+func SlotRecordsToProto(records []schedules.SlotRecord) []*v1.SlotRecord {
 	var messages []*v1.SlotRecord
 	for i := range records {
 		messages = append(messages, SlotRecordToProto(&records[i]))
@@ -116,7 +117,7 @@ func SlotRecordsToProto(records []jobs.SlotRecord) []*v1.SlotRecord {
 }
 
 // SlotDecisionToProto converts what is to become of a slot; nil stays nil.
-func SlotDecisionToProto(d *jobs.SlotDecision) *v1.SlotDecision {
+func SlotDecisionToProto(d *schedules.SlotDecision) *v1.SlotDecision {
 	if d == nil {
 		return nil
 	}
@@ -125,24 +126,24 @@ func SlotDecisionToProto(d *jobs.SlotDecision) *v1.SlotDecision {
 
 // SlotDecisionFromProto converts what is to become of a slot. Nil is the zero
 // decision.
-func SlotDecisionFromProto(message *v1.SlotDecision) (jobs.SlotDecision, error) {
+func SlotDecisionFromProto(message *v1.SlotDecision) (schedules.SlotDecision, error) {
 	var r reader
-	d := jobs.SlotDecision{
+	d := schedules.SlotDecision{
 		Slot: r.time("slot", message.GetSlot()), Through: r.time("slot through", message.GetThrough()),
 		Count: message.GetCount(), Skip: message.GetSkip(),
 	}
 	if r.err != nil {
-		return jobs.SlotDecision{}, r.err
+		return schedules.SlotDecision{}, r.err
 	}
 	return d, nil
 }
 
-func knownSlotState(s jobs.SlotState) bool {
-	return s == jobs.SlotPosted || s == jobs.SlotWaiting || s == jobs.SlotSkipped
+func knownSlotState(s schedules.SlotState) bool {
+	return s == schedules.SlotPosted || s == schedules.SlotWaiting || s == schedules.SlotSkipped
 }
 
-func knownTrigger(t jobs.Trigger) bool {
-	return t == jobs.TriggerSchedule || t == jobs.TriggerRun || t == jobs.TriggerBackfill
+func knownTrigger(t schedules.Trigger) bool {
+	return t == schedules.TriggerSchedule || t == schedules.TriggerRun || t == schedules.TriggerBackfill
 }
 
 // TimesToProto converts several times.
@@ -177,12 +178,12 @@ type scheduleName interface {
 }
 
 func checkScheduleName(limits logbook.Limits, c scheduleName) error {
-	return jobs.CheckScheduleName(limits, jobs.ScheduleName{Board: c.GetBoard(), Name: c.GetName()})
+	return schedules.CheckRef(limits, schedules.Ref{Board: c.GetBoard(), Name: c.GetName()})
 }
 
 func checkScheduleOrder(limits logbook.Limits, c scheduleName, by, reason string) error {
-	return jobs.CheckScheduleCommand(limits, &jobs.ScheduleCommand{
-		ScheduleName: jobs.ScheduleName{Board: c.GetBoard(), Name: c.GetName()}, By: by, Reason: reason,
+	return schedules.CheckCommand(limits, &schedules.Command{
+		Ref: schedules.Ref{Board: c.GetBoard(), Name: c.GetName()}, By: by, Reason: reason,
 	})
 }
 
@@ -211,7 +212,7 @@ func checkSaveSchedule(limits logbook.Limits, c *v1.SaveScheduleCommand) error {
 	if err := checkSkipped(c.GetSkipped()); err != nil {
 		return err
 	}
-	return jobs.CheckSchedule(limits, &schedule)
+	return schedules.Check(limits, &schedule)
 }
 
 func checkResumeSchedule(limits logbook.Limits, c *v1.ResumeScheduleCommand) error {
@@ -240,8 +241,8 @@ func checkFireSchedule(_ logbook.Limits, c *v1.FireScheduleCommand) error {
 	switch n := len(c.GetDecisions()); {
 	case c.GetTimerEpoch() == 0:
 		return &logbook.InvalidError{Field: "timer epoch", Reason: "unset"}
-	case n > jobs.MaxSlotDecisions+1: // those posted, behind one that sums up those skipped
-		return &logbook.LimitError{Field: "slot decisions", Limit: jobs.MaxSlotDecisions + 1, Size: int64(n), Unit: "decisions"}
+	case n > schedules.MaxSlotDecisions+1: // those posted, behind one that sums up those skipped
+		return &logbook.LimitError{Field: "slot decisions", Limit: schedules.MaxSlotDecisions + 1, Size: int64(n), Unit: "decisions"}
 	}
 	for _, decision := range c.GetDecisions() {
 		if err := checkDecision(decision); err != nil {
@@ -280,8 +281,8 @@ func checkBackfillSchedule(limits logbook.Limits, c *v1.BackfillScheduleCommand)
 	switch n := len(c.GetSlots()); {
 	case n == 0:
 		return &logbook.InvalidError{Field: "backfill slots", Reason: "none"}
-	case n > jobs.MaxBackfill:
-		return &logbook.LimitError{Field: "backfill slots", Limit: jobs.MaxBackfill, Size: int64(n), Unit: "slots"}
+	case n > schedules.MaxBackfill:
+		return &logbook.LimitError{Field: "backfill slots", Limit: schedules.MaxBackfill, Size: int64(n), Unit: "slots"}
 	}
 	if _, err := TimesFromProto("backfill slot", c.GetSlots()); err != nil {
 		return err

@@ -12,21 +12,22 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
-var schedules = rapid.Custom(func(t *rapid.T) jobs.Schedule {
-	return jobs.Schedule{
+var drawnSchedules = rapid.Custom(func(t *rapid.T) schedules.Schedule {
+	return schedules.Schedule{
 		Board: rapid.String().Draw(t, "board"), Name: rapid.String().Draw(t, "name"),
 		Rule: rapid.String().Draw(t, "rule"), Zone: rapid.String().Draw(t, "zone"),
 		Posting: postings.Draw(t, "posting"),
-		Overlap: orUnset(jobs.OverlapSkip, jobs.OverlapAllow).Draw(t, "overlap"),
-		Missed: jobs.Missed{
-			Policy: orUnset(jobs.MissedNone, jobs.MissedWindow).Draw(t, "missed"),
+		Overlap: orUnset(schedules.OverlapSkip, schedules.OverlapAllow).Draw(t, "overlap"),
+		Missed: schedules.Missed{
+			Policy: orUnset(schedules.MissedNone, schedules.MissedWindow).Draw(t, "missed"),
 			Last:   counts.Draw(t, "last"), Window: durations.Draw(t, "window"),
 		},
 		Start: times.Draw(t, "start"), End: times.Draw(t, "end"),
-		ID: jobs.ScheduleID{UUID: ids.Draw(t, "id")}, Revision: rapid.Uint64().Draw(t, "revision"),
+		ID: schedules.ID{UUID: ids.Draw(t, "id")}, Revision: rapid.Uint64().Draw(t, "revision"),
 		CreatedAt: times.Draw(t, "created"), UpdatedAt: times.Draw(t, "updated"),
 		Decided: times.Draw(t, "decided"), Next: times.Draw(t, "next"),
 		Pause:  optional(pauses).Draw(t, "pause"),
@@ -36,23 +37,23 @@ var schedules = rapid.Custom(func(t *rapid.T) jobs.Schedule {
 	}
 })
 
-var pauses = rapid.Custom(func(t *rapid.T) jobs.SchedulePause {
-	return jobs.SchedulePause{By: rapid.String().Draw(t, "by"), Reason: rapid.String().Draw(t, "reason"), At: times.Draw(t, "at")}
+var pauses = rapid.Custom(func(t *rapid.T) schedules.Pause {
+	return schedules.Pause{By: rapid.String().Draw(t, "by"), Reason: rapid.String().Draw(t, "reason"), At: times.Draw(t, "at")}
 })
 
-var slotRecords = rapid.Custom(func(t *rapid.T) jobs.SlotRecord {
-	return jobs.SlotRecord{
+var slotRecords = rapid.Custom(func(t *rapid.T) schedules.SlotRecord {
+	return schedules.SlotRecord{
 		Number: rapid.Uint64().Draw(t, "number"), Slot: times.Draw(t, "slot"), Through: times.Draw(t, "through"),
 		Count: rapid.Uint64().Draw(t, "count"),
-		State: orUnset(jobs.SlotPosted, jobs.SlotWaiting, jobs.SlotSkipped).Draw(t, "state"),
+		State: orUnset(schedules.SlotPosted, schedules.SlotWaiting, schedules.SlotSkipped).Draw(t, "state"),
 		Job:   jobs.JobID{UUID: ids.Draw(t, "job")}, Reason: rapid.String().Draw(t, "reason"), At: times.Draw(t, "at"),
-		Trigger: orUnset(jobs.TriggerSchedule, jobs.TriggerRun, jobs.TriggerBackfill).Draw(t, "trigger"),
+		Trigger: orUnset(schedules.TriggerSchedule, schedules.TriggerRun, schedules.TriggerBackfill).Draw(t, "trigger"),
 		By:      rapid.String().Draw(t, "by"), Request: jobs.Nonce{UUID: ids.Draw(t, "request")},
 	}
 })
 
-var slotDecisions = rapid.Custom(func(t *rapid.T) jobs.SlotDecision {
-	return jobs.SlotDecision{
+var slotDecisions = rapid.Custom(func(t *rapid.T) schedules.SlotDecision {
+	return schedules.SlotDecision{
 		Slot: times.Draw(t, "slot"), Through: times.Draw(t, "through"),
 		Count: rapid.Uint64().Draw(t, "count"), Skip: rapid.String().Draw(t, "skip"),
 	}
@@ -89,7 +90,7 @@ func TestScheduleCommandsAreChecked(t *testing.T) {
 		{"fire_schedule", func(c *v1.Command) { c.GetFireSchedule().Decisions[1].Count = 2 }, logbook.ErrInvalid},
 		{"fire_schedule", func(c *v1.Command) {
 			f := c.GetFireSchedule()
-			for range jobs.MaxSlotDecisions {
+			for range schedules.MaxSlotDecisions {
 				f.Decisions = append(f.Decisions, f.Decisions[1])
 			}
 		}, logbook.ErrLimit},
@@ -97,7 +98,7 @@ func TestScheduleCommandsAreChecked(t *testing.T) {
 		{"backfill_schedule", func(c *v1.Command) { c.GetBackfillSchedule().Slots = nil }, logbook.ErrInvalid},
 		{"backfill_schedule", func(c *v1.Command) {
 			b := c.GetBackfillSchedule()
-			for range jobs.MaxBackfill {
+			for range schedules.MaxBackfill {
 				b.Slots = append(b.Slots, early)
 			}
 		}, logbook.ErrLimit},

@@ -11,6 +11,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/explain"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -86,7 +87,7 @@ func (b *Board) Explain(ctx context.Context, id jobs.JobID) (jobs.Explanation, e
 	if err != nil {
 		return jobs.Explanation{}, err
 	}
-	return jobs.Explain(&situation), nil
+	return explain.Job(&situation), nil
 }
 
 // Wait returns the job when it is finished.

@@ -28,6 +28,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -74,7 +75,7 @@ func (o Options) withDefaults() Options {
 // errClosed is what a closed board answers: nothing has happened.
 var errClosed = fmt.Errorf("%w: the board is closed", jobs.ErrUnavailable)
 
-// Board is a jobs.Board, a jobs.Scheduler and a logbook.Connection over one
+// Board is a jobs.Board, a schedules.Scheduler and a logbook.Connection over one
 // state machine. All its methods may be called concurrently.
 type Board struct {
 	options Options
@@ -97,9 +98,9 @@ type Board struct {
 }
 
 var (
-	_ jobs.Board         = (*Board)(nil)
-	_ jobs.Scheduler     = (*Board)(nil)
-	_ logbook.Connection = (*Board)(nil)
+	_ jobs.Board          = (*Board)(nil)
+	_ schedules.Scheduler = (*Board)(nil)
+	_ logbook.Connection  = (*Board)(nil)
 )
 
 // New makes an empty board, and closes it when the test ends.

@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/jobstest"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/logbook/logbooktest"
 )
@@ -42,7 +43,7 @@ func TestSchedulerConformance(t *testing.T) {
 		board := fsmtest.New(t, fsmtest.Options{})
 		return jobstest.Harness{
 			Board: board, Logbook: board, TTL: time.Second, Scheduler: board,
-			Dormant: func(schedule jobs.Schedule, since time.Time) (jobs.Schedule, error) {
+			Dormant: func(schedule schedules.Schedule, since time.Time) (schedules.Schedule, error) {
 				return board.SaveScheduleSince(t.Context(), schedule, since)
 			},
 		}

@@ -8,6 +8,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -16,22 +17,22 @@ import (
 const schedulesAtOnce = 64
 
 // SaveSchedule makes a schedule, or replaces it.
-func (b *Board) SaveSchedule(ctx context.Context, schedule jobs.Schedule) (jobs.Schedule, error) {
+func (b *Board) SaveSchedule(ctx context.Context, schedule schedules.Schedule) (schedules.Schedule, error) {
 	return b.SaveScheduleSince(ctx, schedule, time.Now())
 }
 
 // SaveScheduleSince saves a schedule as if that had been at a time in the past,
 // and as if nobody had been there to post its slots since then.
-func (b *Board) SaveScheduleSince(ctx context.Context, schedule jobs.Schedule, since time.Time) (jobs.Schedule, error) {
-	if err := jobs.CheckSchedule(b.options.Limits, &schedule); err != nil {
-		return jobs.Schedule{}, err
+func (b *Board) SaveScheduleSince(ctx context.Context, schedule schedules.Schedule, since time.Time) (schedules.Schedule, error) {
+	if err := schedules.Check(b.options.Limits, &schedule); err != nil {
+		return schedules.Schedule{}, err
 	}
-	name := jobs.ScheduleName{Board: schedule.Board, Name: schedule.Name}
-	result, err := b.plan(ctx, name, func(known *jobs.Schedule) (*v1.Command, error) {
-		return command.PlanSave(&schedule, known, jobs.NewScheduleID(), since)
+	name := schedules.Ref{Board: schedule.Board, Name: schedule.Name}
+	result, err := b.plan(ctx, name, func(known *schedules.Schedule) (*v1.Command, error) {
+		return command.PlanSave(&schedule, known, schedules.NewID(), since)
 	})
 	if err != nil {
-		return jobs.Schedule{}, err
+		return schedules.Schedule{}, err
 	}
 	saved, err := command.ScheduleFromProto(result.GetSchedule().GetSchedule())
 	saved.Posting = schedule.Posting
@@ -40,13 +41,13 @@ func (b *Board) SaveScheduleSince(ctx context.Context, schedule jobs.Schedule, s
 
 // plan works out a command about a schedule, nil if there is none, and applies
 // it before anything can change. No command and no error: nothing is to be done.
-func (b *Board) plan(ctx context.Context, name jobs.ScheduleName, plan func(known *jobs.Schedule) (*v1.Command, error)) (*v1.Result, error) {
+func (b *Board) plan(ctx context.Context, name schedules.Ref, plan func(known *schedules.Schedule) (*v1.Command, error)) (*v1.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var known *jobs.Schedule
+	var known *schedules.Schedule
 	found, _, err := b.machine.Schedule(name, 0)
 	switch {
 	case err == nil:
@@ -69,8 +70,8 @@ func (b *Board) plan(ctx context.Context, name jobs.ScheduleName, plan func(know
 }
 
 // planKnown is plan for a schedule that must exist.
-func (b *Board) planKnown(ctx context.Context, name jobs.ScheduleName, plan func(known *jobs.Schedule) (*v1.Command, error)) (*v1.Result, error) {
-	return b.plan(ctx, name, func(known *jobs.Schedule) (*v1.Command, error) {
+func (b *Board) planKnown(ctx context.Context, name schedules.Ref, plan func(known *schedules.Schedule) (*v1.Command, error)) (*v1.Result, error) {
+	return b.plan(ctx, name, func(known *schedules.Schedule) (*v1.Command, error) {
 		if known == nil {
 			return nil, jobs.ErrNotFound
 		}
@@ -79,7 +80,7 @@ func (b *Board) planKnown(ctx context.Context, name jobs.ScheduleName, plan func
 }
 
 // DeleteSchedule forgets a schedule with its history.
-func (b *Board) DeleteSchedule(ctx context.Context, name jobs.ScheduleName) error {
+func (b *Board) DeleteSchedule(ctx context.Context, name schedules.Ref) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_DeleteSchedule{DeleteSchedule: &v1.DeleteScheduleCommand{
 		Board: name.Board, Name: name.Name,
 	}}})
@@ -87,11 +88,11 @@ func (b *Board) DeleteSchedule(ctx context.Context, name jobs.ScheduleName) erro
 }
 
 // Schedule reads a schedule.
-func (b *Board) Schedule(ctx context.Context, name jobs.ScheduleName, look jobs.ScheduleLook) (jobs.ScheduleReport, error) {
-	if err := errors.Join(ctx.Err(), jobs.CheckScheduleLook(look)); err != nil {
-		return jobs.ScheduleReport{}, err
+func (b *Board) Schedule(ctx context.Context, name schedules.Ref, look schedules.Look) (schedules.Report, error) {
+	if err := errors.Join(ctx.Err(), schedules.CheckLook(look)); err != nil {
+		return schedules.Report{}, err
 	}
-	var report jobs.ScheduleReport
+	var report schedules.Report
 	var err error
 	if report.Schedule, report.History, err = b.machine.Schedule(name, look.History); err != nil || look.Upcoming == 0 {
 		return report, err
@@ -101,7 +102,7 @@ func (b *Board) Schedule(ctx context.Context, name jobs.ScheduleName, look jobs.
 }
 
 // Schedules reads a page of schedules.
-func (b *Board) Schedules(ctx context.Context, query jobs.ScheduleQuery) ([]jobs.Schedule, error) {
+func (b *Board) Schedules(ctx context.Context, query schedules.Query) ([]schedules.Schedule, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (b *Board) Schedules(ctx context.Context, query jobs.ScheduleQuery) ([]jobs
 }
 
 // PauseSchedule stops a schedule from posting.
-func (b *Board) PauseSchedule(ctx context.Context, order jobs.ScheduleCommand) error {
+func (b *Board) PauseSchedule(ctx context.Context, order schedules.Command) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_PauseSchedule{PauseSchedule: &v1.PauseScheduleCommand{
 		Board: order.Board, Name: order.Name, By: order.By, Reason: order.Reason,
 	}}})
@@ -117,15 +118,15 @@ func (b *Board) PauseSchedule(ctx context.Context, order jobs.ScheduleCommand) e
 }
 
 // ResumeSchedule ends a pause.
-func (b *Board) ResumeSchedule(ctx context.Context, order jobs.ScheduleCommand) error {
-	_, err := b.planKnown(ctx, order.ScheduleName, func(known *jobs.Schedule) (*v1.Command, error) {
+func (b *Board) ResumeSchedule(ctx context.Context, order schedules.Command) error {
+	_, err := b.planKnown(ctx, order.Ref, func(known *schedules.Schedule) (*v1.Command, error) {
 		return command.PlanResume(known, time.Now())
 	})
 	return err
 }
 
 // RunSchedule posts a job now.
-func (b *Board) RunSchedule(ctx context.Context, order jobs.ScheduleCommand) (jobs.SlotRecord, error) {
+func (b *Board) RunSchedule(ctx context.Context, order schedules.Command) (schedules.SlotRecord, error) {
 	if order.Nonce.IsZero() {
 		order.Nonce = jobs.NewNonce()
 	}
@@ -133,20 +134,20 @@ func (b *Board) RunSchedule(ctx context.Context, order jobs.ScheduleCommand) (jo
 		Board: order.Board, Name: order.Name, Nonce: order.Nonce.String(), By: order.By,
 	}}})
 	if err != nil {
-		return jobs.SlotRecord{}, err
+		return schedules.SlotRecord{}, err
 	}
 	return command.SlotRecordFromProto(result.GetSchedule().GetSlots()[0])
 }
 
 // BackfillSchedule posts the slots of a time in the past.
-func (b *Board) BackfillSchedule(ctx context.Context, backfill jobs.Backfill) ([]jobs.SlotRecord, error) {
+func (b *Board) BackfillSchedule(ctx context.Context, backfill schedules.Backfill) ([]schedules.SlotRecord, error) {
 	if backfill.Nonce.IsZero() {
 		backfill.Nonce = jobs.NewNonce()
 	}
-	var records []jobs.SlotRecord
+	var records []schedules.SlotRecord
 	for {
 		var next time.Time
-		result, err := b.planKnown(ctx, backfill.ScheduleName, func(known *jobs.Schedule) (c *v1.Command, err error) {
+		result, err := b.planKnown(ctx, backfill.Ref, func(known *schedules.Schedule) (c *v1.Command, err error) {
 			c, next, err = command.PlanBackfill(known, &backfill)
 			return c, err
 		})
@@ -168,7 +169,7 @@ func (b *Board) fireLocked(now time.Time) error {
 		return err
 	}
 	for i := range due {
-		rule, err := jobs.ParseRule(&due[i])
+		rule, err := schedules.ParseRule(&due[i])
 		if err != nil {
 			return err
 		}

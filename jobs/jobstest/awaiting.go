@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -21,22 +22,22 @@ var awaitRows = []row{
 
 // outcome of a waiting in a goroutine.
 type awaited struct {
-	status jobs.WaitStatus
+	status await.Status
 	err    error
 }
 
 // await waits in a goroutine of its own. The first is how it stands at the
 // beginning.
-func (k *kit) await(waiting jobs.Waiting) (first <-chan jobs.WaitStatus, end <-chan awaited) {
-	begun, done := make(chan jobs.WaitStatus, 1), make(chan awaited, 1)
-	waiting.Progress = func(status jobs.WaitStatus) {
+func (k *kit) await(waiting await.Waiting) (first <-chan await.Status, end <-chan awaited) {
+	begun, done := make(chan await.Status, 1), make(chan awaited, 1)
+	waiting.Progress = func(status await.Status) {
 		select {
 		case begun <- status:
 		default:
 		}
 	}
 	go func() { // ends with the row
-		status, err := jobs.Await(k.ctx, k.Board, waiting)
+		status, err := await.Jobs(k.ctx, k.Board, waiting)
 		done <- awaited{status, err}
 	}()
 	return begun, done
@@ -46,7 +47,7 @@ func boardAwaited(k *kit) {
 	session := k.session("worker")
 	first, second, third := k.owned(session, "a"), k.owned(session, "b"), k.owned(session, "c")
 	k.wants("Consume", k.Board.Consume(k.ctx, success(third)), nil) // before the waiting
-	begun, end := k.await(jobs.Waiting{Board: k.board})
+	begun, end := k.await(await.Waiting{Board: k.board})
 	if status := answer(k, "Await", begun); status.Left != 2 || status.Finished != 0 {
 		k.Errorf("began with %+v", status)
 	}
@@ -62,18 +63,18 @@ func boardAwaited(k *kit) {
 func jobsAwaited(k *kit) {
 	session := k.session("worker")
 	first, other := k.owned(session, "a"), k.posted("other")
-	begun, end := k.await(jobs.Waiting{Jobs: []jobs.JobID{first.Job.ID}})
+	begun, end := k.await(await.Waiting{Jobs: []jobs.JobID{first.Job.ID}})
 	answer(k, "Await", begun)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(first)), nil)
 	got := answer(k, "Await", end)
 	if got.err != nil || got.status.Finished != 1 {
 		k.Errorf("ended with %+v, %v", got.status, got.err)
 	}
-	_, err := jobs.Await(k.ctx, k.Board, jobs.Waiting{Jobs: []jobs.JobID{first.Job.ID, jobs.NewJobID()}})
+	_, err := await.Jobs(k.ctx, k.Board, await.Waiting{Jobs: []jobs.JobID{first.Job.ID, jobs.NewJobID()}})
 	k.wants("Await of an unknown job", err, jobs.ErrNotFound)
 	ctx, cancel := context.WithCancel(k.ctx)
-	status, err := jobs.Await(ctx, k.Board, jobs.Waiting{
-		Jobs: []jobs.JobID{first.Job.ID, other.ID}, Progress: func(jobs.WaitStatus) { cancel() },
+	status, err := await.Jobs(ctx, k.Board, await.Waiting{
+		Jobs: []jobs.JobID{first.Job.ID, other.ID}, Progress: func(await.Status) { cancel() },
 	})
 	k.wants("Await that is given up", err, context.Canceled)
 	if status.Left != 1 {
@@ -86,7 +87,7 @@ func laterJobsAwaited(k *kit) {
 	early := k.owned(session, "early")
 	tagged := k.posting("late")
 	tagged.Tags = []string{"eu"}
-	begun, end := k.await(jobs.Waiting{Board: k.board, Kind: k.kind})
+	begun, end := k.await(await.Waiting{Board: k.board, Kind: k.kind})
 	answer(k, "Await", begun)
 	late := k.post(tagged)[0]
 	k.wants("Consume", k.Board.Consume(k.ctx, success(early)), nil)
@@ -100,7 +101,7 @@ func laterJobsAwaited(k *kit) {
 func claimableAwaited(k *kit) {
 	session := k.session("worker")
 	first, second := k.posted("a"), k.owned(session, "b")
-	claimable := jobs.Waiting{Board: k.board, States: []jobs.State{jobs.StateClaimable}}
+	claimable := await.Waiting{Board: k.board, States: []jobs.State{jobs.StateClaimable}}
 	begun, end := k.await(claimable)
 	if status := answer(k, "Await", begun); status.Left != 1 {
 		k.Errorf("began with %+v", status)
@@ -123,7 +124,7 @@ func claimableAwaited(k *kit) {
 	if got := answer(k, "Await", end); got.err != nil || got.status.Left != 1 {
 		k.Errorf("ended again with %+v, %v", got.status, got.err)
 	}
-	_, err := jobs.Await(k.ctx, k.Board, jobs.Waiting{Board: k.board, States: []jobs.State{jobs.StateTrashed}})
+	_, err := await.Jobs(k.ctx, k.Board, await.Waiting{Board: k.board, States: []jobs.State{jobs.StateTrashed}})
 	k.wants("Await of finished jobs", err, jobs.ErrInvalid)
 }
 
@@ -139,7 +140,7 @@ func parkedAwaited(k *kit) {
 	late := k.post(posting)[0]
 	claimed := k.claim(session, late.ID)
 	told := make(chan jobs.JobID, 8)
-	_, end := k.await(jobs.Waiting{Board: k.board, Parked: func(id jobs.JobID) { told <- id }})
+	_, end := k.await(await.Waiting{Board: k.board, Parked: func(id jobs.JobID) { told <- id }})
 	k.same("parked before", answer(k, "Await", told), early.ID)
 	k.failed(claimed, nil)
 	k.same("parked meanwhile", answer(k, "Await", told), late.ID)
@@ -156,13 +157,13 @@ func parkedAwaited(k *kit) {
 
 func nothingAwaited(k *kit) {
 	job := k.posted("a") // of another kind than is waited for
-	for what, waiting := range map[string]jobs.Waiting{
+	for what, waiting := range map[string]await.Waiting{
 		"a kind":  {Board: k.board, Kind: "none"},
 		"a tag":   {Board: k.board, Tags: []string{"none"}},
 		"a key":   {Board: k.board, Key: "none"},
 		"a board": {Board: k.board + " too"},
 	} {
-		status, err := jobs.Await(k.ctx, k.Board, waiting)
+		status, err := await.Jobs(k.ctx, k.Board, waiting)
 		if err != nil || status.Left != 0 || status.Finished != 0 {
 			k.Errorf("%s that has no job: %+v, %v", what, status, err)
 		}

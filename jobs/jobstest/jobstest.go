@@ -1,5 +1,5 @@
 // Package jobstest checks that a board keeps the promises of jobs.Board, and of
-// jobs.Scheduler. Every implementation runs Exercise and ExerciseScheduler: the
+// schedules.Scheduler. Every implementation runs Exercise and ExerciseScheduler: the
 // bare state machine, one node, and clusters through the client.
 //
 // Every row works on boards, kinds and sessions of its own, so that runs may
@@ -23,6 +23,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -44,8 +45,8 @@ type Harness struct {
 	// Scheduler is that of the same cluster, and Dormant saves a schedule as if
 	// that had been at a time in the past, and as if nobody had led since then.
 	// ExerciseScheduler needs both, Exercise neither.
-	Scheduler jobs.Scheduler
-	Dormant   func(schedule jobs.Schedule, since time.Time) (jobs.Schedule, error)
+	Scheduler schedules.Scheduler
+	Dormant   func(schedule schedules.Schedule, since time.Time) (schedules.Schedule, error)
 }
 
 // patience bounds one row. It is far above what any row needs, so that only a

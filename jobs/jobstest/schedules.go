@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
 // ExerciseScheduler checks that a board which keeps schedules keeps the
-// promises of jobs.Scheduler. Harness.Scheduler and Harness.Dormant must be
+// promises of schedules.Scheduler. Harness.Scheduler and Harness.Dormant must be
 // set. As of Exercise, runs may share one cluster with others.
 func ExerciseScheduler(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
@@ -42,8 +43,8 @@ var scheduleRows = []row{
 
 // hourly is a schedule of the row's board whose slots are at each hour since
 // it began; the last one was half an hour ago, so that none comes meanwhile.
-func (k *kit) hourly(name string, overlap jobs.Overlap, hours int) jobs.Schedule {
-	return jobs.Schedule{
+func (k *kit) hourly(name string, overlap schedules.Overlap, hours int) schedules.Schedule {
+	return schedules.Schedule{
 		Board: k.board, Name: name, Rule: "@every 1h", Overlap: overlap,
 		Start:   time.Now().Add(-30*time.Minute - time.Duration(hours-1)*time.Hour).Truncate(time.Second).UTC(),
 		Posting: jobs.Posting{Kind: k.kind},
@@ -51,7 +52,7 @@ func (k *kit) hourly(name string, overlap jobs.Overlap, hours int) jobs.Schedule
 }
 
 // save saves a schedule, which is gone after the row.
-func (k *kit) save(schedule jobs.Schedule) jobs.Schedule {
+func (k *kit) save(schedule schedules.Schedule) schedules.Schedule {
 	k.Helper()
 	saved, err := k.Scheduler.SaveSchedule(k.ctx, schedule)
 	if err != nil {
@@ -63,14 +64,14 @@ func (k *kit) save(schedule jobs.Schedule) jobs.Schedule {
 
 // late saves a schedule as it would stand if nobody had led since before its
 // first slot, and waits until all slots are decided.
-func (k *kit) late(schedule jobs.Schedule) jobs.ScheduleReport {
+func (k *kit) late(schedule schedules.Schedule) schedules.Report {
 	k.Helper()
 	if _, err := k.Dormant(schedule, schedule.Start.Add(-time.Second)); err != nil {
 		k.Fatalf("Dormant: %v", err)
 	}
 	k.gone(schedule.Name)
 	began := time.Now()
-	return k.until(schedule.Name, "all slots are decided", func(r *jobs.ScheduleReport) bool { return r.Schedule.Next.After(began) })
+	return k.until(schedule.Name, "all slots are decided", func(r *schedules.Report) bool { return r.Schedule.Next.After(began) })
 }
 
 // gone has a schedule deleted after the row, lest it goes on in a cluster that
@@ -85,14 +86,14 @@ func (k *kit) gone(name string) {
 	})
 }
 
-func (k *kit) called(name string) jobs.ScheduleName {
-	return jobs.ScheduleName{Board: k.board, Name: name}
+func (k *kit) called(name string) schedules.Ref {
+	return schedules.Ref{Board: k.board, Name: name}
 }
 
 // report reads a schedule with five slots and all of its records.
-func (k *kit) report(name string) jobs.ScheduleReport {
+func (k *kit) report(name string) schedules.Report {
 	k.Helper()
-	report, err := k.Scheduler.Schedule(k.ctx, k.called(name), jobs.ScheduleLook{Upcoming: 5, History: jobs.MaxSlotRecords})
+	report, err := k.Scheduler.Schedule(k.ctx, k.called(name), schedules.Look{Upcoming: 5, History: schedules.MaxSlotRecords})
 	if err != nil {
 		k.Fatalf("Schedule: %v", err)
 	}
@@ -100,7 +101,7 @@ func (k *kit) report(name string) jobs.ScheduleReport {
 }
 
 // until reads a schedule until it is as it is wanted.
-func (k *kit) until(name, what string, wanted func(*jobs.ScheduleReport) bool) jobs.ScheduleReport {
+func (k *kit) until(name, what string, wanted func(*schedules.Report) bool) schedules.Report {
 	k.Helper()
 	const often = 20 * time.Millisecond
 	ticker := time.NewTicker(often)
@@ -120,7 +121,7 @@ func (k *kit) until(name, what string, wanted func(*jobs.ScheduleReport) bool) j
 
 // fates are what became of slots, the earliest first: "posted", "waiting" or
 // "skipped: why", and how many if there are several.
-func fates(history []jobs.SlotRecord) []string {
+func fates(history []schedules.SlotRecord) []string {
 	said := []string{}
 	for _, r := range slices.Backward(history) {
 		fate := string(r.State)
@@ -135,14 +136,14 @@ func fates(history []jobs.SlotRecord) []string {
 	return said
 }
 
-func (k *kit) command(name string) jobs.ScheduleCommand {
-	return jobs.ScheduleCommand{ScheduleName: k.called(name), By: "ann", Reason: "the roof leaks", Nonce: jobs.NewNonce()}
+func (k *kit) command(name string) schedules.Command {
+	return schedules.Command{Ref: k.called(name), By: "ann", Reason: "the roof leaks", Nonce: jobs.NewNonce()}
 }
 
 func scheduleSaved(k *kit) {
-	given := jobs.Schedule{
-		Board: k.board, Name: "yearly", Rule: "0 0 1 1 *", Zone: "Europe/Berlin", Overlap: jobs.OverlapQueue,
-		Missed: jobs.Missed{Policy: jobs.MissedWindow, Window: time.Hour}, End: time.Now().AddDate(30, 0, 0).Truncate(time.Second).UTC(),
+	given := schedules.Schedule{
+		Board: k.board, Name: "yearly", Rule: "0 0 1 1 *", Zone: "Europe/Berlin", Overlap: schedules.OverlapQueue,
+		Missed: schedules.Missed{Policy: schedules.MissedWindow, Window: time.Hour}, End: time.Now().AddDate(30, 0, 0).Truncate(time.Second).UTC(),
 		Posting: jobs.Posting{
 			Kind: k.kind, Name: "fireworks", Priority: 7, Details: json.RawMessage(`{"rockets": 3}`), Store: logbook.Values{"city": json.RawMessage(`"Oslo"`)},
 			Key: "sky", Front: true, Hold: true, Tags: []string{"loud"}, Labels: []string{"licence"}, MaxCrashes: 2,
@@ -165,10 +166,10 @@ func scheduleSaved(k *kit) {
 }
 
 func scheduleChanged(k *kit) {
-	given := k.hourly("changed", jobs.OverlapAllow, 3)
-	given.Missed = jobs.Missed{Policy: jobs.MissedLast, Last: 2}
+	given := k.hourly("changed", schedules.OverlapAllow, 3)
+	given.Missed = schedules.Missed{Policy: schedules.MissedLast, Last: 2}
 	first := k.late(given)
-	given.Overlap = jobs.OverlapQueue
+	given.Overlap = schedules.OverlapQueue
 	k.save(given)
 	second := k.report("changed")
 	if second.Schedule.Revision == first.Schedule.Revision || second.Schedule.ID != first.Schedule.ID || !second.Schedule.Next.Equal(first.Schedule.Next) {
@@ -186,9 +187,9 @@ func scheduleChanged(k *kit) {
 func savedAtOnce(k *kit) {
 	const people = 4
 	var all sync.WaitGroup
-	saved := make([]jobs.Schedule, people)
+	saved := make([]schedules.Schedule, people)
 	for i := range people {
-		given := k.hourly("contested", jobs.OverlapAllow, 1)
+		given := k.hourly("contested", schedules.OverlapAllow, 1)
 		given.Posting.Name = fmt.Sprint("that of ", i)
 		k.gone("contested")
 		all.Go(func() {
@@ -200,7 +201,7 @@ func savedAtOnce(k *kit) {
 	}
 	all.Wait()
 	report := k.report("contested")
-	last := slices.IndexFunc(saved, func(s jobs.Schedule) bool { return s.Revision == report.Schedule.Revision })
+	last := slices.IndexFunc(saved, func(s schedules.Schedule) bool { return s.Revision == report.Schedule.Revision })
 	if last < 0 || report.Schedule.Posting.Name != fmt.Sprint("that of ", last) {
 		k.Errorf("revision %d, of %q, is not that of who was told so: %s", report.Schedule.Revision, report.Schedule.Posting.Name, render(saved))
 	}
@@ -210,37 +211,37 @@ func savedAtOnce(k *kit) {
 }
 
 func wrongSchedules(k *kit) {
-	long := strings.Repeat("x", jobs.MaxRule+1)
-	for what, spoil := range map[string]func(*jobs.Schedule){
-		"no name": func(s *jobs.Schedule) { s.Name = "" }, "no rule": func(s *jobs.Schedule) { s.Rule = "" },
-		"a rule of words": func(s *jobs.Schedule) { s.Rule = "soon" }, "a rule that never comes": func(s *jobs.Schedule) { s.Rule = "0 0 31 2 *" },
-		"an unknown zone": func(s *jobs.Schedule) { s.Zone = "Europe/Atlantis" }, "an unknown overlap": func(s *jobs.Schedule) { s.Overlap = "perhaps" },
-		"an unknown policy for the missed": func(s *jobs.Schedule) { s.Missed.Policy = "cry" },
-		"a window without a time":          func(s *jobs.Schedule) { s.Missed.Policy = jobs.MissedWindow },
-		"an id of the job":                 func(s *jobs.Schedule) { s.Posting.ID = jobs.NewJobID() },
-		"a board of the job":               func(s *jobs.Schedule) { s.Posting.Board = "other" },
-		"a time of the job":                func(s *jobs.Schedule) { s.Posting.NotBefore = time.Now() },
-		"a deadline of the job":            func(s *jobs.Schedule) { s.Posting.Deadline = time.Now() },
-		"a saved book":                     func(s *jobs.Schedule) { s.Posting.BookID = logbook.NewBookID() },
-		"the slot in the store":            func(s *jobs.Schedule) { s.Posting.Store = logbook.Values{jobs.SlotKey: json.RawMessage("1")} },
+	long := strings.Repeat("x", schedules.MaxRule+1)
+	for what, spoil := range map[string]func(*schedules.Schedule){
+		"no name": func(s *schedules.Schedule) { s.Name = "" }, "no rule": func(s *schedules.Schedule) { s.Rule = "" },
+		"a rule of words": func(s *schedules.Schedule) { s.Rule = "soon" }, "a rule that never comes": func(s *schedules.Schedule) { s.Rule = "0 0 31 2 *" },
+		"an unknown zone": func(s *schedules.Schedule) { s.Zone = "Europe/Atlantis" }, "an unknown overlap": func(s *schedules.Schedule) { s.Overlap = "perhaps" },
+		"an unknown policy for the missed": func(s *schedules.Schedule) { s.Missed.Policy = "cry" },
+		"a window without a time":          func(s *schedules.Schedule) { s.Missed.Policy = schedules.MissedWindow },
+		"an id of the job":                 func(s *schedules.Schedule) { s.Posting.ID = jobs.NewJobID() },
+		"a board of the job":               func(s *schedules.Schedule) { s.Posting.Board = "other" },
+		"a time of the job":                func(s *schedules.Schedule) { s.Posting.NotBefore = time.Now() },
+		"a deadline of the job":            func(s *schedules.Schedule) { s.Posting.Deadline = time.Now() },
+		"a saved book":                     func(s *schedules.Schedule) { s.Posting.BookID = logbook.NewBookID() },
+		"the slot in the store":            func(s *schedules.Schedule) { s.Posting.Store = logbook.Values{schedules.SlotKey: json.RawMessage("1")} },
 	} {
 		given := k.hourly("wrong", "", 1)
 		spoil(&given)
 		_, err := k.Scheduler.SaveSchedule(k.ctx, given)
 		k.wantsInvalid(what, err)
 	}
-	for what, spoil := range map[string]func(*jobs.Schedule){
-		"a long rule":         func(s *jobs.Schedule) { s.Rule = long },
-		"a long name":         func(s *jobs.Schedule) { s.Name = long },
-		"many missed":         func(s *jobs.Schedule) { s.Missed.Last = jobs.MaxCatchUp + 1 },
-		"many tags of a slot": func(s *jobs.Schedule) { s.Posting.Tags = make([]string, jobs.MaxTags+1) },
+	for what, spoil := range map[string]func(*schedules.Schedule){
+		"a long rule":         func(s *schedules.Schedule) { s.Rule = long },
+		"a long name":         func(s *schedules.Schedule) { s.Name = long },
+		"many missed":         func(s *schedules.Schedule) { s.Missed.Last = schedules.MaxCatchUp + 1 },
+		"many tags of a slot": func(s *schedules.Schedule) { s.Posting.Tags = make([]string, jobs.MaxTags+1) },
 	} {
 		given := k.hourly("wrong", "", 1)
 		spoil(&given)
 		_, err := k.Scheduler.SaveSchedule(k.ctx, given)
 		k.wants(what, err, jobs.ErrLimit)
 	}
-	_, err := k.Scheduler.Schedule(k.ctx, k.called("wrong"), jobs.ScheduleLook{})
+	_, err := k.Scheduler.Schedule(k.ctx, k.called("wrong"), schedules.Look{})
 	k.wants("what was refused", err, jobs.ErrNotFound)
 }
 
@@ -249,7 +250,7 @@ func schedulesListed(k *kit) {
 		k.save(k.hourly(name, "", 1))
 	}
 	var names []string
-	for query := (jobs.ScheduleQuery{Board: k.board, Limit: 2}); ; {
+	for query := (schedules.Query{Board: k.board, Limit: 2}); ; {
 		page, err := k.Scheduler.Schedules(k.ctx, query)
 		if err != nil || len(page) > 2 {
 			k.Fatalf("Schedules: %d, %v", len(page), err)
@@ -277,17 +278,17 @@ func unknownSchedule(k *kit) {
 		"resume": func() error { return k.Scheduler.ResumeSchedule(k.ctx, order) },
 		"run":    func() error { _, err := k.Scheduler.RunSchedule(k.ctx, order); return err },
 		"read": func() error {
-			_, err := k.Scheduler.Schedule(k.ctx, order.ScheduleName, jobs.ScheduleLook{})
+			_, err := k.Scheduler.Schedule(k.ctx, order.Ref, schedules.Look{})
 			return err
 		},
 		"backfill": func() error {
-			_, err := k.Scheduler.BackfillSchedule(k.ctx, jobs.Backfill{ScheduleName: order.ScheduleName, From: time.Unix(0, 0), To: time.Unix(9, 0)})
+			_, err := k.Scheduler.BackfillSchedule(k.ctx, schedules.Backfill{Ref: order.Ref, From: time.Unix(0, 0), To: time.Unix(9, 0)})
 			return err
 		},
 	} {
 		k.wants(what, do(), jobs.ErrNotFound)
 	}
-	k.wantsGone("delete", func() error { return k.Scheduler.DeleteSchedule(k.ctx, order.ScheduleName) })
+	k.wantsGone("delete", func() error { return k.Scheduler.DeleteSchedule(k.ctx, order.Ref) })
 }
 
 func nextFive(k *kit) {
@@ -302,7 +303,7 @@ func nextFive(k *kit) {
 	k.same("without an end", k.report("five").Upcoming, want)
 	k.wants("PauseSchedule", k.Scheduler.PauseSchedule(k.ctx, k.command("five")), nil)
 	k.same("of a paused one", k.report("five").Upcoming, want)
-	for _, look := range []jobs.ScheduleLook{{Upcoming: jobs.MaxUpcoming + 1}, {History: jobs.MaxSlotRecords + 1}} {
+	for _, look := range []schedules.Look{{Upcoming: schedules.MaxUpcoming + 1}, {History: schedules.MaxSlotRecords + 1}} {
 		_, err := k.Scheduler.Schedule(k.ctx, k.called("five"), look)
 		k.wantsLimit("Schedule", err, look.Upcoming+look.History-1, look.Upcoming+look.History)
 	}
@@ -329,12 +330,12 @@ func slotsThroughClockChanges(k *kit) {
 			[]string{"2025-10-04T15:30:00Z", "2025-10-05T15:15:00Z"}},
 	} {
 		name := fmt.Sprint("clocks ", i)
-		k.save(jobs.Schedule{Board: k.board, Name: name, Rule: row.rule, Zone: row.zone, Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}})
-		records := k.fill(jobs.Backfill{ScheduleName: k.called(name), From: moment(row.from), To: moment(row.to)})
+		k.save(schedules.Schedule{Board: k.board, Name: name, Rule: row.rule, Zone: row.zone, Overlap: schedules.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}})
+		records := k.fill(schedules.Backfill{Ref: k.called(name), From: moment(row.from), To: moment(row.to)})
 		told := []string{}
 		for _, record := range records {
 			var slot string
-			if err := json.Unmarshal(k.job(record.Job).Store[jobs.SlotKey], &slot); err != nil || slot != jobs.SlotText(record.Slot) {
+			if err := json.Unmarshal(k.job(record.Job).Store[schedules.SlotKey], &slot); err != nil || slot != schedules.SlotText(record.Slot) {
 				k.Errorf("%s: the job of slot %s is told %q, %v", row.what, record.Slot, slot, err)
 			}
 			told = append(told, slot)
@@ -352,7 +353,7 @@ func moment(text string) time.Time {
 	return at
 }
 
-func (k *kit) fill(backfill jobs.Backfill) []jobs.SlotRecord {
+func (k *kit) fill(backfill schedules.Backfill) []schedules.SlotRecord {
 	k.Helper()
 	records, err := k.Scheduler.BackfillSchedule(k.ctx, backfill)
 	if err != nil {
@@ -363,8 +364,8 @@ func (k *kit) fill(backfill jobs.Backfill) []jobs.SlotRecord {
 
 func slotPosts(k *kit) {
 	book := journey("out")
-	given := k.hourly("travels", jobs.OverlapAllow, 2)
-	given.Missed = jobs.Missed{Policy: jobs.MissedLast, Last: 2}
+	given := k.hourly("travels", schedules.OverlapAllow, 2)
+	given.Missed = schedules.Missed{Policy: schedules.MissedLast, Last: 2}
 	given.Posting = jobs.Posting{
 		Book: &book, Priority: 3, Details: json.RawMessage(`{"seats": 2}`), Store: logbook.Values{"city": json.RawMessage(`"Rome"`)},
 		Tags: []string{"b", "a"}, Labels: []string{"bus"}, MaxCrashes: 4,
@@ -374,11 +375,11 @@ func slotPosts(k *kit) {
 	seen := map[string]bool{}
 	for _, record := range report.History {
 		job := k.job(record.Job)
-		slot := jobs.SlotText(record.Slot)
+		slot := schedules.SlotText(record.Slot)
 		k.same("id", job.ID, report.Schedule.ID.SlotJob(record.Slot))
 		k.same("what a job is", []any{job.Board, job.Name, job.Priority, job.Tags, job.Labels, job.MaxCrashes, job.State},
 			[]any{k.board, "travels", 3, []string{"b", "a"}, []string{"bus"}, 4, jobs.StateClaimable})
-		k.same("its store", job.Store, map[string]any{"city": "Rome", jobs.SlotKey: slot})
+		k.same("its store", job.Store, map[string]any{"city": "Rome", schedules.SlotKey: slot})
 		k.same("its details", job.Details, json.RawMessage(fmt.Sprintf(`{"schedule":"travels","slot":%q,"details":{"seats": 2}}`, slot)))
 		k.same("its flow's name", k.flow(job.Flow).Name, "out")
 		if seen[job.Book.String()] || seen[job.Flow.String()] || job.Book == book.ID {
@@ -389,10 +390,10 @@ func slotPosts(k *kit) {
 }
 
 func pausedSchedule(k *kit) {
-	given := jobs.Schedule{Board: k.board, Name: "ticks", Rule: "@every 1s", Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}}
-	given.Missed = jobs.Missed{Policy: jobs.MissedLast, Last: jobs.MaxCatchUp} // none is skipped because the machine was busy
+	given := schedules.Schedule{Board: k.board, Name: "ticks", Rule: "@every 1s", Overlap: schedules.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}}
+	given.Missed = schedules.Missed{Policy: schedules.MissedLast, Last: schedules.MaxCatchUp} // none is skipped because the machine was busy
 	k.save(given)
-	k.until("ticks", "the first slot is posted", func(r *jobs.ScheduleReport) bool { return r.Schedule.Posted > 0 })
+	k.until("ticks", "the first slot is posted", func(r *schedules.Report) bool { return r.Schedule.Posted > 0 })
 	order := k.command("ticks")
 	k.wants("PauseSchedule", k.Scheduler.PauseSchedule(k.ctx, order), nil)
 	paused := k.report("ticks")
@@ -402,13 +403,13 @@ func pausedSchedule(k *kit) {
 		k.Errorf("paused: %s", render(pause))
 	}
 	over := paused.Schedule.Decided.Add(2500 * time.Millisecond) // two slots of the pause have come
-	k.until("ticks", "slots pass", func(*jobs.ScheduleReport) bool { return time.Now().After(over) })
+	k.until("ticks", "slots pass", func(*schedules.Report) bool { return time.Now().After(over) })
 	k.same("posted in the pause", k.report("ticks").Schedule.Posted, paused.Schedule.Posted)
 	for range 2 {
 		k.wants("ResumeSchedule", k.Scheduler.ResumeSchedule(k.ctx, order), nil)
 	}
-	report := k.until("ticks", "it goes on", func(r *jobs.ScheduleReport) bool { return r.Schedule.Posted > paused.Schedule.Posted })
-	skipped := report.History[slices.IndexFunc(report.History, func(r jobs.SlotRecord) bool { return r.State == jobs.SlotSkipped })]
+	report := k.until("ticks", "it goes on", func(r *schedules.Report) bool { return r.Schedule.Posted > paused.Schedule.Posted })
+	skipped := report.History[slices.IndexFunc(report.History, func(r schedules.SlotRecord) bool { return r.State == schedules.SlotSkipped })]
 	if report.Schedule.Pause != nil || skipped.Slots() < 2 || skipped.Reason != "the schedule was paused" || report.Schedule.Skipped != skipped.Slots() {
 		k.Errorf("resumed: %s", render(report))
 	}
@@ -416,10 +417,10 @@ func pausedSchedule(k *kit) {
 }
 
 func runNow(k *kit) {
-	k.save(k.hourly("on demand", jobs.OverlapSkip, 1))
+	k.save(k.hourly("on demand", schedules.OverlapSkip, 1))
 	k.wants("PauseSchedule", k.Scheduler.PauseSchedule(k.ctx, k.command("on demand")), nil)
 	order, before := k.command("on demand"), time.Now().Add(-time.Minute)
-	run := func(order jobs.ScheduleCommand) jobs.SlotRecord {
+	run := func(order schedules.Command) schedules.SlotRecord {
 		k.Helper()
 		record, err := k.Scheduler.RunSchedule(k.ctx, order)
 		if err != nil {
@@ -428,7 +429,7 @@ func runNow(k *kit) {
 		return record
 	}
 	first := run(order)
-	if first.State != jobs.SlotPosted || first.Trigger != jobs.TriggerRun || first.By != "ann" || !first.Slot.After(before) {
+	if first.State != schedules.SlotPosted || first.Trigger != schedules.TriggerRun || first.By != "ann" || !first.Slot.After(before) {
 		k.Errorf("ran %s", render(first))
 	}
 	k.same("run again", run(order), first)
@@ -439,25 +440,25 @@ func runNow(k *kit) {
 	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{Jobs: 2}), nil)
 	third := k.command("on demand")
 	refused := run(third)
-	if refused.State != jobs.SlotSkipped || refused.Reason == "" || !refused.Job.IsZero() {
+	if refused.State != schedules.SlotSkipped || refused.Reason == "" || !refused.Job.IsZero() {
 		k.Errorf("ran on a full board %s", render(refused))
 	}
 	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{}), nil)
 	k.same("the refused one again", run(third), refused)
-	k.same("another one", run(k.command("on demand")).State, jobs.SlotPosted)
+	k.same("another one", run(k.command("on demand")).State, schedules.SlotPosted)
 	if report := k.report("on demand"); len(report.History) != 4 || report.Schedule.Posted != 3 || report.Schedule.Skipped != 1 || report.Schedule.Active != 3 {
 		k.Errorf("in the end %s", render(report))
 	}
 }
 
 func backfilled(k *kit) {
-	given := k.hourly("filled", jobs.OverlapSkip, 5)
-	given.Missed = jobs.Missed{Policy: jobs.MissedLast, Last: 1}
+	given := k.hourly("filled", schedules.OverlapSkip, 5)
+	given.Missed = schedules.Missed{Policy: schedules.MissedLast, Last: 1}
 	first := k.late(given)
 	k.same("at first", fates(first.History), []string{"skipped: missed, and not among the last 1 (4)", "posted"})
-	wanted := jobs.Backfill{ScheduleName: k.called("filled"), From: given.Start.Add(2 * time.Hour), To: time.Now(), By: "ann", Nonce: jobs.NewNonce()}
+	wanted := schedules.Backfill{Ref: k.called("filled"), From: given.Start.Add(2 * time.Hour), To: time.Now(), By: "ann", Nonce: jobs.NewNonce()}
 	records := k.fill(wanted)
-	states := func(records []jobs.SlotRecord) (list []string) {
+	states := func(records []schedules.SlotRecord) (list []string) {
 		for _, r := range records {
 			list = append(list, fmt.Sprint(r.State, " by ", r.Trigger, r.By))
 		}
@@ -486,17 +487,17 @@ func backfilled(k *kit) {
 
 func backfilledByParts(k *kit) {
 	const slots, size = 20, 250 << 10
-	given := k.hourly("large", jobs.OverlapAllow, slots)
-	given.Missed = jobs.Missed{Policy: jobs.MissedNone}
+	given := k.hourly("large", schedules.OverlapAllow, slots)
+	given.Missed = schedules.Missed{Policy: schedules.MissedNone}
 	given.Posting.Details = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
 	k.late(given)
-	wanted := jobs.Backfill{ScheduleName: k.called("large"), From: given.Start, To: time.Now(), Nonce: jobs.NewNonce()}
+	wanted := schedules.Backfill{Ref: k.called("large"), From: given.Start, To: time.Now(), Nonce: jobs.NewNonce()}
 	records := k.fill(wanted)
 	k.same("filled in again", k.fill(wanted), records)
 	var hours []int
 	for i, record := range records {
 		hours = append(hours, int(record.Slot.Sub(given.Start)/time.Hour))
-		if record.State != jobs.SlotPosted || hours[i] != i {
+		if record.State != schedules.SlotPosted || hours[i] != i {
 			k.Fatalf("slot %d is %s", i, render(record))
 		}
 	}
@@ -505,7 +506,7 @@ func backfilledByParts(k *kit) {
 		writes[event.Position.Index]++
 	}
 	for index, count := range writes {
-		if count*size > jobs.MaxSlotBytes {
+		if count*size > schedules.MaxSlotBytes {
 			k.Errorf("entry %d posts %d jobs of %d bytes", index, count, size)
 		}
 	}
@@ -517,24 +518,24 @@ func backfilledByParts(k *kit) {
 // refusedBackfills are those of no slot, and of too many.
 func (k *kit) refusedBackfills(started time.Time) {
 	k.Helper()
-	wanted := jobs.Backfill{ScheduleName: k.called("filled"), From: started.Add(time.Second), To: started.Add(time.Minute)}
+	wanted := schedules.Backfill{Ref: k.called("filled"), From: started.Add(time.Second), To: started.Add(time.Minute)}
 	_, err := k.Scheduler.BackfillSchedule(k.ctx, wanted)
 	k.wantsInvalid("a time without a slot", err)
 	wanted.From, wanted.To = time.Now().Add(time.Hour), time.Now().Add(9*time.Hour)
 	_, err = k.Scheduler.BackfillSchedule(k.ctx, wanted)
 	k.wantsInvalid("the future", err)
-	seconds := k.hourly("filled", jobs.OverlapQueue, 1)
+	seconds := k.hourly("filled", schedules.OverlapQueue, 1)
 	seconds.Rule, seconds.Start = "0 0 1 1 *", time.Time{}
 	seconds.Rule = "* * * * *"
 	k.save(seconds)
-	wanted.From, wanted.To = moment("2025-01-01T00:00:00Z"), moment("2025-01-01T00:00:00Z").Add((jobs.MaxBackfill+1)*time.Minute)
+	wanted.From, wanted.To = moment("2025-01-01T00:00:00Z"), moment("2025-01-01T00:00:00Z").Add((schedules.MaxBackfill+1)*time.Minute)
 	_, err = k.Scheduler.BackfillSchedule(k.ctx, wanted)
-	k.wantsLimit("a slot too many", err, jobs.MaxBackfill, jobs.MaxBackfill+1)
+	k.wantsLimit("a slot too many", err, schedules.MaxBackfill, schedules.MaxBackfill+1)
 }
 
 func deletedSchedule(k *kit) {
-	given := k.hourly("goes", jobs.OverlapQueue, 3)
-	given.Missed = jobs.Missed{Policy: jobs.MissedLast, Last: 3}
+	given := k.hourly("goes", schedules.OverlapQueue, 3)
+	given.Missed = schedules.Missed{Policy: schedules.MissedLast, Last: 3}
 	before := k.late(given)
 	k.same("before", fates(before.History), []string{"posted", "waiting", "waiting"})
 	session := k.session("worker")
@@ -550,8 +551,8 @@ func deletedSchedule(k *kit) {
 	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
 	k.same("jobs in the end", k.list(jobs.Query{Board: k.board}, 0), []string{"goes"})
 	k.same("records of the new one", len(k.report("goes").History), 0)
-	filled := k.fill(jobs.Backfill{ScheduleName: k.called("goes"), From: given.Start, To: given.Start.Add(time.Second)})
-	if len(filled) != 1 || filled[0].State != jobs.SlotPosted || filled[0].Job == claimed.Job.ID {
+	filled := k.fill(schedules.Backfill{Ref: k.called("goes"), From: given.Start, To: given.Start.Add(time.Second)})
+	if len(filled) != 1 || filled[0].State != schedules.SlotPosted || filled[0].Job == claimed.Job.ID {
 		k.Errorf("the slot of the old one, by the new one: %s", render(filled))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 )
 
 var slotRows = []row{
@@ -20,9 +21,9 @@ var slotRows = []row{
 }
 
 // three is a schedule of which three slots were missed and are all posted late.
-func (k *kit) three(name string, overlap jobs.Overlap) jobs.Schedule {
+func (k *kit) three(name string, overlap schedules.Overlap) schedules.Schedule {
 	s := k.hourly(name, overlap, 3)
-	s.Missed = jobs.Missed{Policy: jobs.MissedLast, Last: 3}
+	s.Missed = schedules.Missed{Policy: schedules.MissedLast, Last: 3}
 	return s
 }
 
@@ -32,7 +33,7 @@ const (
 )
 
 func overlapSkips(k *kit) {
-	k.same("slots", fates(k.late(k.three("s", jobs.OverlapSkip)).History), []string{"posted", afterUnfinished + " (2)"})
+	k.same("slots", fates(k.late(k.three("s", schedules.OverlapSkip)).History), []string{"posted", afterUnfinished + " (2)"})
 	session := k.session("worker")
 	claimed := k.soon(session)
 	trash := release(claimed)
@@ -44,7 +45,7 @@ func overlapSkips(k *kit) {
 }
 
 func overlapQueues(k *kit) {
-	k.same("slots", fates(k.late(k.three("s", jobs.OverlapQueue)).History), []string{"posted", "waiting", "waiting"})
+	k.same("slots", fates(k.late(k.three("s", schedules.OverlapQueue)).History), []string{"posted", "waiting", "waiting"})
 	session := k.session("worker")
 	for _, want := range [][]string{{"posted", "posted", "waiting"}, {"posted", "posted", "posted"}, {"posted", "posted", "posted"}} {
 		claimed := k.soon(session)
@@ -59,7 +60,7 @@ func overlapQueues(k *kit) {
 }
 
 func overlapCancels(k *kit) {
-	unclaimed := k.late(k.three("s", jobs.OverlapCancel))
+	unclaimed := k.late(k.three("s", schedules.OverlapCancel))
 	k.same("slots", fates(unclaimed.History), []string{"posted", "posted", "posted"})
 	for i, record := range slices.Backward(unclaimed.History) {
 		job := k.job(record.Job)
@@ -71,16 +72,16 @@ func overlapCancels(k *kit) {
 	session := k.session("worker")
 	claimed := k.soon(session)
 	before := k.report("s")
-	filled := k.fill(jobs.Backfill{ScheduleName: k.called("s"), From: before.Schedule.Start.Add(-time.Second), To: time.Now()})
+	filled := k.fill(schedules.Backfill{Ref: k.called("s"), From: before.Schedule.Start.Add(-time.Second), To: time.Now()})
 	k.same("a backfill cancels nothing", len(filled), 3)
 	k.under(claimed.Job.ID, jobs.StateClaimed, "")
 
 	k.wants("DeleteSchedule", k.Scheduler.DeleteSchedule(k.ctx, k.called("s")), nil)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
-	given := jobs.Schedule{Board: k.board, Name: "t", Rule: "@every 1s", Overlap: jobs.OverlapCancel, Posting: jobs.Posting{Kind: k.kind}}
+	given := schedules.Schedule{Board: k.board, Name: "t", Rule: "@every 1s", Overlap: schedules.OverlapCancel, Posting: jobs.Posting{Kind: k.kind}}
 	k.save(given)
 	held := k.soon(session)
-	report := k.until("t", "a slot waits, and another takes its place", func(r *jobs.ScheduleReport) bool {
+	report := k.until("t", "a slot waits, and another takes its place", func(r *schedules.Report) bool {
 		return r.Schedule.Waiting == 1 && slices.Contains(fates(r.History), afterLater)
 	})
 	job := k.job(held.Job.ID)
@@ -90,11 +91,11 @@ func overlapCancels(k *kit) {
 	ending := release(held)
 	ending.Outcome = jobs.OutcomeCancelled
 	k.wants("Consume", k.Board.Consume(k.ctx, ending), nil)
-	k.until("t", "the slot that waits is posted", func(r *jobs.ScheduleReport) bool { return r.Schedule.Posted >= 2 })
+	k.until("t", "the slot that waits is posted", func(r *schedules.Report) bool { return r.Schedule.Posted >= 2 })
 }
 
 func overlapAllows(k *kit) {
-	report := k.late(k.three("s", jobs.OverlapAllow))
+	report := k.late(k.three("s", schedules.OverlapAllow))
 	k.same("slots", fates(report.History), []string{"posted", "posted", "posted"})
 	k.same("jobs at once", report.Schedule.Active, 3)
 	slotsSeen := []time.Time{}
@@ -108,16 +109,16 @@ func overlapAllows(k *kit) {
 
 func missedSlots(k *kit) {
 	for name, row := range map[string]struct {
-		missed jobs.Missed
+		missed schedules.Missed
 		want   []string
 	}{
-		"unset":  {jobs.Missed{}, []string{"skipped: missed, and not among the last 1 (10)", "posted"}},
-		"none":   {jobs.Missed{Policy: jobs.MissedNone}, []string{"skipped: missed (11)"}},
-		"last":   {jobs.Missed{Policy: jobs.MissedLast, Last: 2}, []string{"skipped: missed, and not among the last 2 (9)", "posted", "posted"}},
-		"more":   {jobs.Missed{Policy: jobs.MissedLast, Last: 20}, slices.Repeat([]string{"posted"}, 11)},
-		"window": {jobs.Missed{Policy: jobs.MissedWindow, Window: 3 * time.Hour}, []string{"skipped: missed, and older than 3h0m0s (8)", "posted", "posted", "posted"}},
+		"unset":  {schedules.Missed{}, []string{"skipped: missed, and not among the last 1 (10)", "posted"}},
+		"none":   {schedules.Missed{Policy: schedules.MissedNone}, []string{"skipped: missed (11)"}},
+		"last":   {schedules.Missed{Policy: schedules.MissedLast, Last: 2}, []string{"skipped: missed, and not among the last 2 (9)", "posted", "posted"}},
+		"more":   {schedules.Missed{Policy: schedules.MissedLast, Last: 20}, slices.Repeat([]string{"posted"}, 11)},
+		"window": {schedules.Missed{Policy: schedules.MissedWindow, Window: 3 * time.Hour}, []string{"skipped: missed, and older than 3h0m0s (8)", "posted", "posted", "posted"}},
 	} {
-		given := k.hourly(name, jobs.OverlapAllow, 11)
+		given := k.hourly(name, schedules.OverlapAllow, 11)
 		given.Missed = row.missed
 		k.same(name, fates(k.late(given).History), row.want)
 		k.accounted(name)
@@ -127,15 +128,15 @@ func missedSlots(k *kit) {
 func refusedSlots(k *kit) {
 	k.posted("fills the board")
 	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{Jobs: 2}), nil)
-	report := k.late(k.three("s", jobs.OverlapAllow))
+	report := k.late(k.three("s", schedules.OverlapAllow))
 	got := fates(report.History)
 	if len(got) != 2 || got[0] != "posted" || !strings.HasPrefix(got[1], "skipped: ") || !strings.Contains(got[1], "limit") || !strings.HasSuffix(got[1], " (2)") {
 		k.Errorf("slots of a full board: %q", got)
 	}
 	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{}), nil)
-	wanted := jobs.Backfill{ScheduleName: k.called("s"), From: report.Schedule.Start, To: time.Now()}
+	wanted := schedules.Backfill{Ref: k.called("s"), From: report.Schedule.Start, To: time.Now()}
 	for _, record := range k.fill(wanted) {
-		k.same("filled in when there is room", record.State, jobs.SlotPosted)
+		k.same("filled in when there is room", record.State, schedules.SlotPosted)
 	}
 	if s := k.report("s").Schedule; s.Posted != 3 || s.Skipped != 2 || s.Active != 3 {
 		k.Errorf("in the end %s", render(s))
@@ -143,7 +144,7 @@ func refusedSlots(k *kit) {
 }
 
 func slotUnderAKey(k *kit) {
-	given := k.three("s", jobs.OverlapAllow)
+	given := k.three("s", schedules.OverlapAllow)
 	given.Posting.Key = "the roof"
 	report := k.late(given)
 	first := report.History[len(report.History)-1].Job
@@ -153,13 +154,13 @@ func slotUnderAKey(k *kit) {
 
 // everySlotOnce has a schedule run beside people who ask for its slots.
 func everySlotOnce(k *kit) {
-	given := jobs.Schedule{Board: k.board, Name: "ticks", Rule: "@every 1s", Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}}
+	given := schedules.Schedule{Board: k.board, Name: "ticks", Rule: "@every 1s", Overlap: schedules.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}}
 	k.save(given)
 	order := k.command("ticks")
 	for posted := range uint64(4) {
-		report := k.until("ticks", "slots are posted", func(r *jobs.ScheduleReport) bool { return r.Schedule.Posted > posted })
+		report := k.until("ticks", "slots are posted", func(r *schedules.Report) bool { return r.Schedule.Posted > posted })
 		slot := report.Schedule.Decided
-		k.fill(jobs.Backfill{ScheduleName: k.called("ticks"), From: slot.Add(-2 * time.Second), To: slot.Add(time.Second)})
+		k.fill(schedules.Backfill{Ref: k.called("ticks"), From: slot.Add(-2 * time.Second), To: slot.Add(time.Second)})
 		if _, err := k.Scheduler.RunSchedule(k.ctx, order); err != nil { // the same each time
 			k.Errorf("RunSchedule: %v", err)
 		}
@@ -175,20 +176,20 @@ func everySlotOnce(k *kit) {
 func (k *kit) accounted(name string) {
 	k.Helper()
 	report := k.report(name)
-	rule, err := jobs.ParseRule(&report.Schedule)
+	rule, err := schedules.ParseRule(&report.Schedule)
 	if err != nil {
 		k.Fatal(err)
 	}
 	jobsOf, at := map[jobs.JobID]bool{}, time.Time{}
 	for _, record := range slices.Backward(report.History) {
-		if record.State == jobs.SlotPosted {
+		if record.State == schedules.SlotPosted {
 			if jobsOf[record.Job] {
 				k.Errorf("job %s is that of two slots", record.Job)
 			}
 			jobsOf[record.Job] = true
 			k.job(record.Job)
 		}
-		if record.Trigger != jobs.TriggerSchedule {
+		if record.Trigger != schedules.TriggerSchedule {
 			continue
 		}
 		if !at.IsZero() && !rule.Next(at).Equal(record.Slot) {

@@ -8,6 +8,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/explain"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -51,7 +52,7 @@ func (s *boardService) explain(message *conductordv1.ExplainRequest) (*conductor
 		situation.Holder = &jobs.HeldClaim{Job: job.ID, Claim: *job.Claim}
 		s.leader.timeHolder(situation.Holder)
 	}
-	explanation := jobs.Explain(&situation)
+	explanation := explain.Job(&situation)
 	return command.ExplanationToProto(&explanation), nil
 }
 

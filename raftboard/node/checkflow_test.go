@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node"
 )
@@ -38,7 +39,7 @@ func TestFlowsAreCheckedWhenPosted(t *testing.T) {
 	defer cancel()
 
 	const document = `{"name":"greet","inputs":["guest","words"],"steps":[{"name":"say","requires":["guest","words"]}]}`
-	schedule := jobs.Schedule{Name: "greet", Rule: "@daily", Posting: jobs.Posting{
+	schedule := schedules.Schedule{Name: "greet", Rule: "@daily", Posting: jobs.Posting{
 		Store: logbook.Values{"guest": json.RawMessage(`"Ann"`)},
 		Book: &logbook.Book{Name: "greet", Flows: []logbook.FlowDetail{{
 			Name: "greet", Factory: logbook.Factory{Name: spec.Kind, Args: json.RawMessage(document)},

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
 )
@@ -159,14 +160,14 @@ type checker struct {
 	finished jobs.JobID // long kept
 	deadline jobs.JobID
 	later    jobs.JobID
-	slots    jobs.ScheduleName
+	slots    schedules.Ref
 	last     time.Time     // of the stamps
 	near     time.Duration // how far the stamps may be from this test's clock
 }
 
 func newChecker(c *clusterClocks, near time.Duration) *checker {
 	c.t.Helper()
-	k := &checker{clusterClocks: c, board: c.client(), slots: jobs.ScheduleName{Name: "hourly"}, near: near}
+	k := &checker{clusterClocks: c, board: c.client(), slots: schedules.Ref{Name: "hourly"}, near: near}
 	k.finished = k.post(jobs.Posting{Kind: "k"})
 	claimed, _ := k.claim(time.Minute)
 	if err := k.board.Consume(k.t.Context(), jobs.Ending{Job: k.finished, Token: claimed.Token, Outcome: jobs.OutcomeSuccess}); err != nil {
@@ -174,7 +175,7 @@ func newChecker(c *clusterClocks, near time.Duration) *checker {
 	}
 	k.deadline = k.post(jobs.Posting{Kind: "other", Deadline: time.Now().Add(soon)})
 	k.later = k.post(jobs.Posting{Kind: "other", NotBefore: time.Now().Add(soon)})
-	schedule := jobs.Schedule{Name: k.slots.Name, Rule: "@every 1h", Posting: jobs.Posting{Kind: "tick"}}
+	schedule := schedules.Schedule{Name: k.slots.Name, Rule: "@every 1h", Posting: jobs.Posting{Kind: "tick"}}
 	if _, err := k.board.SaveSchedule(k.t.Context(), schedule); err != nil {
 		k.t.Fatal(err)
 	}
@@ -245,7 +246,7 @@ func (k *checker) check(when string) {
 	k.state(when+", a job that is due in ten minutes", k.later, jobs.StateDelayed)
 	k.state(when+", a new job that is due in ten minutes", k.post(jobs.Posting{Kind: "other", NotBefore: time.Now().Add(soon)}), jobs.StateDelayed)
 	k.state(when+", a new job with a deadline in ten minutes", k.post(jobs.Posting{Kind: "other", Deadline: time.Now().Add(soon)}), jobs.StateClaimable)
-	if report, err := k.board.Schedule(k.t.Context(), k.slots, jobs.ScheduleLook{}); err != nil || report.Schedule.Posted != 0 {
+	if report, err := k.board.Schedule(k.t.Context(), k.slots, schedules.Look{}); err != nil || report.Schedule.Posted != 0 {
 		k.t.Errorf("%s, slots were posted early: %+v, %v", when, report, err)
 	}
 	const ttl = jobs.MinTTL

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/raftboard/node"
 )
 
@@ -51,9 +52,9 @@ func TestScheduleThroughTheCluster(t *testing.T) {
 	client := c.client((c.leader() + 1) % 3)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	name := jobs.ScheduleName{Name: "ticks"}
-	order := jobs.ScheduleCommand{ScheduleName: name, By: "ann", Reason: "look", Nonce: jobs.NewNonce()}
-	schedule := jobs.Schedule{Name: "ticks", Rule: "@every 1s", Overlap: jobs.OverlapAllow, Posting: jobs.Posting{Kind: "tick"}}
+	name := schedules.Ref{Name: "ticks"}
+	order := schedules.Command{Ref: name, By: "ann", Reason: "look", Nonce: jobs.NewNonce()}
+	schedule := schedules.Schedule{Name: "ticks", Rule: "@every 1s", Overlap: schedules.OverlapAllow, Posting: jobs.Posting{Kind: "tick"}}
 	saved, err := client.SaveSchedule(ctx, schedule)
 	if err != nil {
 		t.Fatal(err)
@@ -73,25 +74,25 @@ func TestScheduleThroughTheCluster(t *testing.T) {
 	}
 	run, err := client.RunSchedule(ctx, order)
 	again, errAgain := client.RunSchedule(ctx, order)
-	if err != nil || errAgain != nil || run.Job != again.Job || run.Trigger != jobs.TriggerRun {
+	if err != nil || errAgain != nil || run.Job != again.Job || run.Trigger != schedules.TriggerRun {
 		t.Errorf("ran %+v, %v; and again %+v, %v", run, err, again, errAgain)
 	}
-	filled, err := client.BackfillSchedule(ctx, jobs.Backfill{ScheduleName: name, From: saved.Next.Add(-3 * time.Second), To: saved.Next})
+	filled, err := client.BackfillSchedule(ctx, schedules.Backfill{Ref: name, From: saved.Next.Add(-3 * time.Second), To: saved.Next})
 	if err != nil || len(filled) != 3 {
 		t.Errorf("filled in %+v, %v", filled, err)
 	}
-	_, err = client.BackfillSchedule(ctx, jobs.Backfill{ScheduleName: name, From: saved.Next.Add(-time.Hour), To: saved.Next})
+	_, err = client.BackfillSchedule(ctx, schedules.Backfill{Ref: name, From: saved.Next.Add(-time.Hour), To: saved.Next})
 	if !errors.Is(err, jobs.ErrLimit) {
 		t.Errorf("an hour of seconds: %v", err)
 	}
-	report, err := client.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: 3, History: 100})
+	report, err := client.Schedule(ctx, name, schedules.Look{Upcoming: 3, History: 100})
 	if err != nil || len(report.Upcoming) != 3 || report.Schedule.Pause == nil || uint64(len(report.History)) != report.Schedule.Posted {
 		t.Errorf("reported %+v, %v", report, err)
 	}
 	if err := client.ResumeSchedule(ctx, order); err != nil {
 		t.Error(err)
 	}
-	if listed, err := client.Schedules(ctx, jobs.ScheduleQuery{}); err != nil || len(listed) != 1 || listed[0].Pause != nil {
+	if listed, err := client.Schedules(ctx, schedules.Query{}); err != nil || len(listed) != 1 || listed[0].Pause != nil {
 		t.Errorf("listed %+v, %v", listed, err)
 	}
 	if err := client.DeleteSchedule(ctx, name); err != nil {
@@ -99,13 +100,13 @@ func TestScheduleThroughTheCluster(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"delete": client.DeleteSchedule(ctx, name), "pause": client.PauseSchedule(ctx, order), "resume": client.ResumeSchedule(ctx, order),
-		"run": second(client.RunSchedule(ctx, order)), "read": second(client.Schedule(ctx, name, jobs.ScheduleLook{})),
+		"run": second(client.RunSchedule(ctx, order)), "read": second(client.Schedule(ctx, name, schedules.Look{})),
 	} {
 		if !errors.Is(err, jobs.ErrNotFound) {
 			t.Errorf("%s what is gone: %v", what, err)
 		}
 	}
-	if _, err := client.SaveSchedule(ctx, jobs.Schedule{Name: "x", Rule: "soon", Posting: jobs.Posting{Kind: "k"}}); !errors.Is(err, jobs.ErrInvalid) {
+	if _, err := client.SaveSchedule(ctx, schedules.Schedule{Name: "x", Rule: "soon", Posting: jobs.Posting{Kind: "k"}}); !errors.Is(err, jobs.ErrInvalid) {
 		t.Errorf("a bad rule: %v", err)
 	}
 }

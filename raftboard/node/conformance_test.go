@@ -8,8 +8,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/conductord/conductord/fsm/command"
-	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/jobstest"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/logbook/logbooktest"
 	"github.com/conductord/conductord/raftboard/node"
@@ -61,9 +61,9 @@ func TestConformance(t *testing.T) {
 
 // dormant saves a schedule by the command that a leader would have given at a
 // time in the past.
-func dormant(t *testing.T, c *cluster) func(jobs.Schedule, time.Time) (jobs.Schedule, error) {
-	return func(schedule jobs.Schedule, since time.Time) (jobs.Schedule, error) {
-		save, err := command.PlanSave(&schedule, nil, jobs.NewScheduleID(), since)
+func dormant(t *testing.T, c *cluster) func(schedules.Schedule, time.Time) (schedules.Schedule, error) {
+	return func(schedule schedules.Schedule, since time.Time) (schedules.Schedule, error) {
+		save, err := command.PlanSave(&schedule, nil, schedules.NewID(), since)
 		if err != nil {
 			return schedule, err
 		}

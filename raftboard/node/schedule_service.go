@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -63,8 +64,8 @@ func (s *scheduleService) planned(ctx context.Context, plan func(now time.Time) 
 }
 
 // planSave decides when a schedule's slots begin, and which is the first.
-func (s *scheduleService) planSave(given *jobs.Schedule, now time.Time) (*conductordv1.Command, error) {
-	if err := jobs.CheckSchedule(s.limits, given); err != nil {
+func (s *scheduleService) planSave(given *schedules.Schedule, now time.Time) (*conductordv1.Command, error) {
+	if err := schedules.Check(s.limits, given); err != nil {
 		return nil, err
 	}
 	// With a flow that cannot be built, every slot would post a job that is trashed.
@@ -72,24 +73,24 @@ func (s *scheduleService) planSave(given *jobs.Schedule, now time.Time) (*conduc
 	if err := s.checks.posting(command.PostingToProto(&expanded)); err != nil {
 		return nil, err
 	}
-	known, _, err := s.machine.Schedule(jobs.ScheduleName{Board: given.Board, Name: given.Name}, 0)
+	known, _, err := s.machine.Schedule(schedules.Ref{Board: given.Board, Name: given.Name}, 0)
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
-		return command.PlanSave(given, nil, jobs.NewScheduleID(), now)
+		return command.PlanSave(given, nil, schedules.NewID(), now)
 	case err != nil:
 		return nil, err
 	}
-	return command.PlanSave(given, &known, jobs.NewScheduleID(), now)
+	return command.PlanSave(given, &known, schedules.NewID(), now)
 }
 
 func (s *scheduleService) get(message *conductordv1.GetScheduleRequest) (*conductordv1.GetScheduleResponse, error) {
 	switch {
-	case message.Upcoming > jobs.MaxUpcoming:
-		return nil, &logbook.LimitError{Field: "schedule upcoming", Limit: jobs.MaxUpcoming, Size: int64(message.Upcoming), Unit: "slots"}
-	case message.History > jobs.MaxSlotRecords:
-		return nil, &logbook.LimitError{Field: "schedule history", Limit: jobs.MaxSlotRecords, Size: int64(message.History), Unit: "records"}
+	case message.Upcoming > schedules.MaxUpcoming:
+		return nil, &logbook.LimitError{Field: "schedule upcoming", Limit: schedules.MaxUpcoming, Size: int64(message.Upcoming), Unit: "slots"}
+	case message.History > schedules.MaxSlotRecords:
+		return nil, &logbook.LimitError{Field: "schedule history", Limit: schedules.MaxSlotRecords, Size: int64(message.History), Unit: "records"}
 	}
-	schedule, history, err := s.machine.Schedule(jobs.ScheduleName{Board: message.Board, Name: message.Name}, int(message.History))
+	schedule, history, err := s.machine.Schedule(schedules.Ref{Board: message.Board, Name: message.Name}, int(message.History))
 	if err != nil {
 		return nil, err
 	}
@@ -105,16 +106,16 @@ func (s *scheduleService) get(message *conductordv1.GetScheduleRequest) (*conduc
 }
 
 func (s *scheduleService) list(message *conductordv1.ListSchedulesRequest) (*conductordv1.ListSchedulesResponse, error) {
-	schedules, err := s.machine.Schedules(jobs.ScheduleQuery{
+	found, err := s.machine.Schedules(schedules.Query{
 		Board: message.Board, Limit: int(min(message.Limit, logbook.MaxPage)),
-		After: jobs.ScheduleName{Board: message.AfterBoard, Name: message.AfterName},
+		After: schedules.Ref{Board: message.AfterBoard, Name: message.AfterName},
 	})
 	if err != nil {
 		return nil, err
 	}
 	answer := &conductordv1.ListSchedulesResponse{}
-	for i := range schedules {
-		listed := command.ScheduleToProto(&schedules[i])
+	for i := range found {
+		listed := command.ScheduleToProto(&found[i])
 		listed.Posting = nil
 		answer.Schedules = append(answer.Schedules, listed)
 	}
@@ -127,7 +128,7 @@ func (s *scheduleService) resume(ctx context.Context, message *conductordv1.Resu
 }
 
 func (s *scheduleService) planResume(message *conductordv1.ResumeScheduleRequest, now time.Time) (*conductordv1.Command, error) {
-	known, _, err := s.machine.Schedule(jobs.ScheduleName{Board: message.Board, Name: message.Name}, 0)
+	known, _, err := s.machine.Schedule(schedules.Ref{Board: message.Board, Name: message.Name}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -183,9 +184,9 @@ func (s *scheduleService) planBackfill(message *conductordv1.BackfillScheduleReq
 	if err != nil {
 		return nil, next, err
 	}
-	known, _, err := s.machine.Schedule(jobs.ScheduleName{Board: message.Board, Name: message.Name}, 0)
+	known, _, err := s.machine.Schedule(schedules.Ref{Board: message.Board, Name: message.Name}, 0)
 	if err != nil {
 		return nil, next, err
 	}
-	return command.PlanBackfill(&known, &jobs.Backfill{From: bounds[0], To: bounds[1], By: message.By, Nonce: nonce})
+	return command.PlanBackfill(&known, &schedules.Backfill{From: bounds[0], To: bounds[1], By: message.By, Nonce: nonce})
 }

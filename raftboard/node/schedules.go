@@ -8,6 +8,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 )
 
 // schedulesAtOnce bounds the schedules whose slots one proposal decides.
@@ -18,14 +19,14 @@ const schedulesAtOnce = 64
 type slotKeeper struct {
 	*leaderTasks
 	leadership *leadership
-	rules      map[jobs.ScheduleID]keptRule
+	rules      map[schedules.ID]keptRule
 	pause      time.Duration // before the next try, after a failure
 }
 
 // keptRule is the rule of a schedule at a revision, or why there is none.
 type keptRule struct {
 	revision uint64
-	rule     *jobs.Rule
+	rule     *schedules.Rule
 	err      error
 }
 
@@ -33,7 +34,7 @@ type keptRule struct {
 // from the present leader and in order. So nothing here has to be exact: what fails is
 // tried again, and a slot that was proposed already is refused.
 func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
-	k := &slotKeeper{leaderTasks: t, leadership: current, rules: map[jobs.ScheduleID]keptRule{}}
+	k := &slotKeeper{leaderTasks: t, leadership: current, rules: map[schedules.ID]keptRule{}}
 	for {
 		timer := time.NewTimer(k.sleep())
 		select {
@@ -105,14 +106,14 @@ func (k *slotKeeper) failed(ctx context.Context, what string, err error) {
 }
 
 // command decides the slots of one schedule; nil if its rule cannot be read.
-func (k *slotKeeper) command(s *jobs.Schedule, now time.Time) *conductordv1.Command {
+func (k *slotKeeper) command(s *schedules.Schedule, now time.Time) *conductordv1.Command {
 	kept, known := k.rules[s.ID]
 	if !known || kept.revision != s.Revision {
 		kept = keptRule{revision: s.Revision}
-		if kept.rule, kept.err = jobs.ParseRule(s); kept.err != nil {
+		if kept.rule, kept.err = schedules.ParseRule(s); kept.err != nil {
 			k.logger.Error("cannot read the rule of a schedule: it posts no jobs while this node leads", "schedule", s.Name, "board", s.Board, "error", kept.err)
 		}
-		if len(k.rules) >= jobs.MaxSchedules { // others have been deleted
+		if len(k.rules) >= schedules.MaxSchedules { // others have been deleted
 			clear(k.rules)
 		}
 		k.rules[s.ID] = kept

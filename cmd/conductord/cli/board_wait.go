@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
 )
 
 func (p *Program) boardWaitCommand() *cobra.Command {
 	var (
-		waiting jobs.Waiting
+		waiting await.Waiting
 		states  []string
 	)
 	cmd := &cobra.Command{
@@ -47,16 +48,16 @@ func (p *Program) boardWaitCommand() *cobra.Command {
 
 // waitForBoard says how a board stands in the end. A board that does not exist
 // is a mistake, unless its first job is what is waited for.
-func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting jobs.Waiting) error {
+func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting await.Waiting) error {
 	if _, err := cluster.BoardStatus(ctx, waiting.Board); err != nil && (!waiting.Some || !errors.Is(err, jobs.ErrNotFound)) {
 		return because(err, "wait for board %s", waiting.Board)
 	}
 	what := statesSaid(waiting.States)
-	waiting.Progress = p.saying(func(status jobs.WaitStatus) string {
+	waiting.Progress = p.saying(func(status await.Status) string {
 		return fmt.Sprintf("board %s: %d %s, %d gone", waiting.Board, status.Left, what, status.Gone)
 	})
 	waiting.Parked = p.tellParked(ctx, cluster)
-	status, err := jobs.Await(ctx, cluster, waiting)
+	status, err := await.Jobs(ctx, cluster, waiting)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("cannot wait any longer: board %s has %d %s jobs: %w", waiting.Board, status.Left, what, err)
 	}

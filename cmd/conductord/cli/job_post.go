@@ -12,6 +12,7 @@ import (
 
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -132,7 +133,7 @@ func (p *Program) jobPostCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					return p.waitForJobs(ctx, cluster, jobs.Waiting{Jobs: []jobs.JobID{job.ID}})
+					return p.waitForJobs(ctx, cluster, await.Waiting{Jobs: []jobs.JobID{job.ID}})
 				})
 			}
 			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 )
 
 func (p *Program) jobWaitCommand() *cobra.Command {
-	var waiting jobs.Waiting
+	var waiting await.Waiting
 	cmd := &cobra.Command{
 		Use:   "wait [ID…]",
 		Short: "Wait until jobs are finished; exit 1 unless all are successes",
@@ -57,12 +58,12 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 }
 
 // waitForJobs shows one job as itself, and several as a list.
-func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting jobs.Waiting) error {
+func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting await.Waiting) error {
 	if len(waiting.Jobs) > 1 {
 		waiting.Progress = p.progress()
 	}
 	waiting.Parked = p.tellParked(ctx, cluster)
-	if _, err := jobs.Await(ctx, cluster, waiting); err != nil {
+	if _, err := await.Jobs(ctx, cluster, waiting); err != nil {
 		return because(err, "wait for jobs")
 	}
 	finished := make([]jobs.Job, 0, len(waiting.Jobs))
@@ -88,9 +89,9 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting jobs
 }
 
 // waitForAll says how the jobs ended that were waited for.
-func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting jobs.Waiting) error {
+func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting await.Waiting) error {
 	waiting.Progress, waiting.Parked = p.progress(), p.tellParked(ctx, cluster)
-	status, err := jobs.Await(ctx, cluster, waiting)
+	status, err := await.Jobs(ctx, cluster, waiting)
 	if err != nil {
 		return because(err, "wait for jobs")
 	}
@@ -102,16 +103,16 @@ func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting jobs.
 }
 
 // progress tells a person who waits, and no script, how it stands.
-func (p *Program) progress() func(jobs.WaitStatus) {
-	return p.saying(func(status jobs.WaitStatus) string {
+func (p *Program) progress() func(await.Status) {
+	return p.saying(func(status await.Status) string {
 		return fmt.Sprintf("%d left, %s", status.Left, waitStatusText(status))
 	})
 }
 
 // saying says on a terminal what a waiting comes to, and not too often.
-func (p *Program) saying(text func(jobs.WaitStatus) string) func(jobs.WaitStatus) {
+func (p *Program) saying(text func(await.Status) string) func(await.Status) {
 	var last time.Time
-	return func(status jobs.WaitStatus) {
+	return func(status await.Status) {
 		if !p.Terminal || time.Since(last) < progressPause {
 			return
 		}
@@ -143,7 +144,7 @@ func (p *Program) tellParked(ctx context.Context, reader jobs.Reader) func(jobs.
 	}
 }
 
-func waitStatusText(status jobs.WaitStatus) string {
+func waitStatusText(status await.Status) string {
 	parts := []string{fmt.Sprintf("%d finished", status.Finished)}
 	for _, outcome := range slices.Sorted(maps.Keys(status.Outcomes)) {
 		parts = append(parts, fmt.Sprintf("%d %s", status.Outcomes[outcome], outcome))

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -30,8 +31,8 @@ func (p *Program) scheduleCommand() *cobra.Command {
 }
 
 // scheduler is the part of a cluster that keeps schedules.
-func scheduler(cluster Cluster) (jobs.Scheduler, error) {
-	keeper, ok := cluster.(jobs.Scheduler)
+func scheduler(cluster Cluster) (schedules.Scheduler, error) {
+	keeper, ok := cluster.(schedules.Scheduler)
 	if !ok {
 		return nil, fmt.Errorf("%w: this cluster keeps no schedules", jobs.ErrNotAllowed)
 	}
@@ -40,8 +41,8 @@ func scheduler(cluster Cluster) (jobs.Scheduler, error) {
 
 // scheduleVerb makes a command for one schedule, which its first argument
 // names.
-func (p *Program) scheduleVerb(use, short, long string, do func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error) *cobra.Command {
-	name := jobs.ScheduleName{}
+func (p *Program) scheduleVerb(use, short, long string, do func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error) *cobra.Command {
+	name := schedules.Ref{}
 	cmd := &cobra.Command{
 		Use: use + " NAME", Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,8 +86,8 @@ func (f *scheduleFlags) add(cmd *cobra.Command) {
 }
 
 // schedule makes what the flags say.
-func (f *scheduleFlags) schedule(p *Program, now time.Time) (jobs.Schedule, error) {
-	s := jobs.Schedule{Rule: f.rule, Zone: f.zone, Overlap: jobs.Overlap(f.overlap)}
+func (f *scheduleFlags) schedule(p *Program, now time.Time) (schedules.Schedule, error) {
+	s := schedules.Schedule{Rule: f.rule, Zone: f.zone, Overlap: schedules.Overlap(f.overlap)}
 	if f.rule == "" {
 		return s, usageError{errors.New("say when: --rule")}
 	}
@@ -128,20 +129,20 @@ func (f *scheduleFlags) posting(p *Program) (jobs.Posting, error) {
 }
 
 // parseMissed reads --missed.
-func parseMissed(text string) (jobs.Missed, error) {
+func parseMissed(text string) (schedules.Missed, error) {
 	policy, value, _ := strings.Cut(text, "=")
-	missed := jobs.Missed{Policy: jobs.MissedPolicy(policy)}
+	missed := schedules.Missed{Policy: schedules.MissedPolicy(policy)}
 	var err error
 	switch missed.Policy {
-	case jobs.MissedNone:
+	case schedules.MissedNone:
 		if value == "" {
 			return missed, nil
 		}
-	case jobs.MissedLast:
+	case schedules.MissedLast:
 		if missed.Last, err = strconv.Atoi(value); err == nil && missed.Last > 0 {
 			return missed, nil
 		}
-	case jobs.MissedWindow:
+	case schedules.MissedWindow:
 		if missed.Window, err = time.ParseDuration(value); err == nil {
 			return missed, nil
 		}
@@ -151,11 +152,11 @@ func parseMissed(text string) (jobs.Missed, error) {
 
 func (p *Program) scheduleSetCommand() *cobra.Command {
 	f := &scheduleFlags{}
-	schedule := jobs.Schedule{}
+	schedule := schedules.Schedule{}
 	cmd := p.scheduleVerb("set", "Create or change a schedule",
 		"Every slot of the rule posts a job: of a flow document (--flow), or for workers of your own (--kind).\n"+
 			"The job finds its slot in its store, as \"slot\". To repeat it changes nothing.",
-		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			schedule.Board, schedule.Name = name.Board, name.Name
 			saved, err := keeper.SaveSchedule(ctx, schedule)
 			if err != nil {
@@ -172,7 +173,7 @@ func (p *Program) scheduleSetCommand() *cobra.Command {
 }
 
 // nextText says when the next slot of a schedule is.
-func nextText(s *jobs.Schedule) string {
+func nextText(s *schedules.Schedule) string {
 	switch {
 	case s.Pause != nil:
 		return "is paused"
@@ -183,11 +184,11 @@ func nextText(s *jobs.Schedule) string {
 }
 
 func (p *Program) scheduleListCommand() *cobra.Command {
-	query := jobs.ScheduleQuery{}
-	schedules := list[jobs.Schedule]{
+	query := schedules.Query{}
+	listing := list[schedules.Schedule]{
 		what:  "schedules",
 		whole: true, // a cluster keeps a bounded number of schedules
-		read: func(ctx context.Context, cluster Cluster, _ string, _ int) (all []jobs.Schedule, _ string, _ error) {
+		read: func(ctx context.Context, cluster Cluster, _ string, _ int) (all []schedules.Schedule, _ string, _ error) {
 			keeper, err := scheduler(cluster)
 			if err != nil {
 				return nil, "", err
@@ -199,14 +200,14 @@ func (p *Program) scheduleListCommand() *cobra.Command {
 				}
 				all = append(all, page...)
 				last := page[len(page)-1]
-				query.After = jobs.ScheduleName{Board: last.Board, Name: last.Name}
+				query.After = schedules.Ref{Board: last.Board, Name: last.Name}
 			}
 		},
-		answer: func(schedules []jobs.Schedule, _ string) proto.Message {
-			return &v1.ListSchedulesResponse{Schedules: messages(schedules, command.ScheduleToProto)}
+		answer: func(found []schedules.Schedule, _ string) proto.Message {
+			return &v1.ListSchedulesResponse{Schedules: messages(found, command.ScheduleToProto)}
 		},
 		header: []string{"board", "name", "rule", "zone", "next", "active", "waiting", "posted", "skipped"},
-		row: func(s *jobs.Schedule) []string {
+		row: func(s *schedules.Schedule) []string {
 			next := OrDash(timeText(s.Next))
 			if s.Pause != nil {
 				next = "paused"
@@ -217,7 +218,7 @@ func (p *Program) scheduleListCommand() *cobra.Command {
 			}
 		},
 	}
-	cmd := schedules.command(p, &cobra.Command{Use: "list", Short: "List schedules by board and name"}, nil)
+	cmd := listing.command(p, &cobra.Command{Use: "list", Short: "List schedules by board and name"}, nil)
 	cmd.Flags().StringVar(&query.Board, "board", "", "only of this board")
 	return cmd
 }
@@ -225,15 +226,15 @@ func (p *Program) scheduleListCommand() *cobra.Command {
 func (p *Program) scheduleShowCommand() *cobra.Command {
 	history := shownHistory
 	cmd := p.scheduleVerb("show", "Show a schedule, its next slot, and the results of the latest ones", "",
-		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			const upcoming = 1
-			report, err := keeper.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: upcoming, History: history})
+			report, err := keeper.Schedule(ctx, name, schedules.Look{Upcoming: upcoming, History: history})
 			if err != nil {
 				return err
 			}
 			return p.writeReport(report)
 		})
-	cmd.Flags().IntVar(&history, "history", history, "how many slots of the past; at most "+strconv.Itoa(jobs.MaxSlotRecords))
+	cmd.Flags().IntVar(&history, "history", history, "how many slots of the past; at most "+strconv.Itoa(schedules.MaxSlotRecords))
 	return cmd
 }
 
@@ -242,8 +243,8 @@ func (p *Program) scheduleNextCommand() *cobra.Command {
 	count := five
 	cmd := p.scheduleVerb("next", "Show the next slots of a schedule, in its time zone",
 		"Of a paused schedule: those that come if it is resumed now.",
-		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
-			report, err := keeper.Schedule(ctx, name, jobs.ScheduleLook{Upcoming: count})
+		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
+			report, err := keeper.Schedule(ctx, name, schedules.Look{Upcoming: count})
 			if err != nil {
 				return err
 			}
@@ -260,15 +261,15 @@ func (p *Program) scheduleNextCommand() *cobra.Command {
 			}
 			return p.WriteLines(lines)
 		})
-	cmd.Flags().IntVarP(&count, "count", "n", count, "how many; at most "+strconv.Itoa(jobs.MaxUpcoming))
+	cmd.Flags().IntVarP(&count, "count", "n", count, "how many; at most "+strconv.Itoa(schedules.MaxUpcoming))
 	return cmd
 }
 
 func (p *Program) schedulePauseCommand() *cobra.Command {
 	reason := ""
 	cmd := p.scheduleVerb("pause", "Pause a schedule: it posts nothing until it is resumed", "Jobs already posted go on.",
-		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
-			request := jobs.ScheduleCommand{ScheduleName: name, By: operatorName(), Reason: reason}
+		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
+			request := schedules.Command{Ref: name, By: operatorName(), Reason: reason}
 			if err := keeper.PauseSchedule(ctx, request); err != nil {
 				return err
 			}
@@ -281,8 +282,8 @@ func (p *Program) schedulePauseCommand() *cobra.Command {
 func (p *Program) scheduleResumeCommand() *cobra.Command {
 	return p.scheduleVerb("resume", "Resume a paused schedule",
 		"The slots during the pause are recorded as skipped; `schedule backfill` posts them if they are wanted.",
-		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
-			if err := keeper.ResumeSchedule(ctx, jobs.ScheduleCommand{ScheduleName: name, By: operatorName()}); err != nil {
+		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
+			if err := keeper.ResumeSchedule(ctx, schedules.Command{Ref: name, By: operatorName()}); err != nil {
 				return err
 			}
 			return p.showSchedule(ctx, keeper, name)
@@ -290,8 +291,8 @@ func (p *Program) scheduleResumeCommand() *cobra.Command {
 }
 
 // showSchedule shows in a line where a schedule stands after a change.
-func (p *Program) showSchedule(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
-	report, err := keeper.Schedule(ctx, name, jobs.ScheduleLook{})
+func (p *Program) showSchedule(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
+	report, err := keeper.Schedule(ctx, name, schedules.Look{})
 	if err != nil {
 		return err
 	}
@@ -301,26 +302,26 @@ func (p *Program) showSchedule(ctx context.Context, keeper jobs.Scheduler, name 
 func (p *Program) scheduleRunCommand() *cobra.Command {
 	return p.scheduleVerb("run", "Post a job of a schedule now",
 		"Its rule, its overlap policy and a pause do not matter. The slot of the job is the present time.",
-		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
-			record, err := keeper.RunSchedule(ctx, jobs.ScheduleCommand{ScheduleName: name, By: operatorName()})
+		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
+			record, err := keeper.RunSchedule(ctx, schedules.Command{Ref: name, By: operatorName()})
 			if err != nil {
 				return err
 			}
 			if p.JSON() {
 				return p.WriteJSON(command.SlotRecordToProto(&record))
 			}
-			return p.writeRecords([]jobs.SlotRecord{record})
+			return p.writeRecords([]schedules.SlotRecord{record})
 		})
 }
 
 func (p *Program) scheduleBackfillCommand() *cobra.Command {
 	var from, to string
-	wanted := jobs.Backfill{By: operatorName()}
+	wanted := schedules.Backfill{By: operatorName()}
 	cmd := p.scheduleVerb("backfill", "Post jobs for past slots that have none",
 		"Slots that were posted before are listed and stay as they are. Unless the overlap policy is allow, the\n"+
-			"jobs run one after the other. At most "+strconv.Itoa(jobs.MaxBackfill)+" slots at once.",
-		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
-			wanted.ScheduleName = name
+			"jobs run one after the other. At most "+strconv.Itoa(schedules.MaxBackfill)+" slots at once.",
+		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
+			wanted.Ref = name
 			records, err := keeper.BackfillSchedule(ctx, wanted)
 			if err != nil {
 				return err
@@ -348,7 +349,7 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 func (p *Program) scheduleDeleteCommand() *cobra.Command {
 	return p.scheduleVerb("delete", "Delete a schedule and the record of its slots",
 		"Its jobs stay; slots that wait for other jobs are not posted any more.",
-		func(ctx context.Context, keeper jobs.Scheduler, name jobs.ScheduleName) error {
+		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			return keeper.DeleteSchedule(ctx, name)
 		})
 }

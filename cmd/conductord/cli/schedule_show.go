@@ -9,9 +9,10 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 )
 
-func (p *Program) writeReport(report jobs.ScheduleReport) error {
+func (p *Program) writeReport(report schedules.Report) error {
 	s := &report.Schedule
 	if p.JSON() {
 		return p.WriteJSON(&v1.GetScheduleResponse{
@@ -20,7 +21,7 @@ func (p *Program) writeReport(report jobs.ScheduleReport) error {
 	}
 	err := p.writeFields([]field{
 		{"name", s.Name}, {"board", s.Board}, {"id", s.ID.String()}, {"rule", s.Rule}, {"zone", cmp.Or(s.Zone, "UTC")},
-		{"overlap", string(cmp.Or(s.Overlap, jobs.OverlapSkip))}, {"missed", missedText(s.Missed)},
+		{"overlap", string(cmp.Or(s.Overlap, schedules.OverlapSkip))}, {"missed", missedText(s.Missed)},
 		{"start", timeText(s.Start)}, {"end", timeText(s.End)}, {"posts", postsText(&s.Posting)},
 		{"store", valuesText(s.Posting.Store)}, {"details", string(s.Posting.Details)},
 		{"key", s.Posting.Key}, {"tags", strings.Join(s.Posting.Tags, ", ")},
@@ -40,11 +41,11 @@ func (p *Program) writeReport(report jobs.ScheduleReport) error {
 	return p.writeRecords(report.History)
 }
 
-func missedText(m jobs.Missed) string {
+func missedText(m schedules.Missed) string {
 	switch m.Policy {
-	case jobs.MissedNone:
+	case schedules.MissedNone:
 		return "none"
-	case jobs.MissedWindow:
+	case schedules.MissedWindow:
 		return "window=" + m.Window.String()
 	}
 	return fmt.Sprintf("last=%d", max(m.Last, 1))
@@ -67,7 +68,7 @@ func postsText(posting *jobs.Posting) string {
 	return said
 }
 
-func pauseText(pause *jobs.SchedulePause) string {
+func pauseText(pause *schedules.Pause) string {
 	if pause == nil {
 		return ""
 	}
@@ -82,7 +83,7 @@ func pauseText(pause *jobs.SchedulePause) string {
 }
 
 // writeRecords shows what became of slots.
-func (p *Program) writeRecords(records []jobs.SlotRecord) error {
+func (p *Program) writeRecords(records []schedules.SlotRecord) error {
 	rows := make([][]string, 0, len(records))
 	for i := range records {
 		r := &records[i]

@@ -1,4 +1,4 @@
-package jobs_test
+package await_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
 )
 
 // lookedAt is a board on which something happens just before the first look
@@ -57,7 +58,7 @@ func TestAwaitKnowsWhatItHasSeen(t *testing.T) {
 		}
 	}
 	begun := false
-	status, err := jobs.Await(ctx, board, jobs.Waiting{States: []jobs.State{jobs.StateClaimable}, Progress: func(status jobs.WaitStatus) {
+	status, err := await.Jobs(ctx, board, await.Waiting{States: []jobs.State{jobs.StateClaimable}, Progress: func(status await.Status) {
 		if begun {
 			return
 		}
@@ -120,14 +121,14 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 	type commands []func(jobs.Job) *v1.Command
 	suspend, resume := ordered(jobs.RequestSuspend), ordered(jobs.RequestResume)
 	for name, row := range map[string]struct {
-		waiting              jobs.Waiting
+		waiting              await.Waiting
 		entry                commands // undone in itself
 		last                 func(jobs.Job) *v1.Command
 		left, gone, finished int // with what was undone
 	}{
-		"until none is unfinished": {jobs.Waiting{}, commands{trashed, ordered(jobs.RequestRestore)}, ordered(jobs.RequestCancel), 0, 2, 2},
-		"until none is claimable":  {jobs.Waiting{States: []jobs.State{jobs.StateClaimable}}, commands{suspend, resume}, suspend, 0, 2, 0},
-		"until one is suspended":   {jobs.Waiting{States: []jobs.State{jobs.StateSuspended}, Some: true}, commands{suspend, resume}, suspend, 1, 1, 0},
+		"until none is unfinished": {await.Waiting{}, commands{trashed, ordered(jobs.RequestRestore)}, ordered(jobs.RequestCancel), 0, 2, 2},
+		"until none is claimable":  {await.Waiting{States: []jobs.State{jobs.StateClaimable}}, commands{suspend, resume}, suspend, 0, 2, 0},
+		"until one is suspended":   {await.Waiting{States: []jobs.State{jobs.StateSuspended}, Some: true}, commands{suspend, resume}, suspend, 1, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			board := fsmtest.New(t, fsmtest.Options{})
@@ -136,7 +137,7 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 			job := postedAndClaimed(ctx, t, board, len(row.waiting.States) == 0)
 			const first, undone = 1, 3
 			calls := 0
-			row.waiting.Progress = func(jobs.WaitStatus) { // the waiting stands still meanwhile
+			row.waiting.Progress = func(await.Status) { // the waiting stands still meanwhile
 				calls++
 				var entry []*v1.Command
 				switch calls {
@@ -153,7 +154,7 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			status, err := jobs.Await(ctx, board, row.waiting)
+			status, err := await.Jobs(ctx, board, row.waiting)
 			if err != nil || status.Left != row.left || status.Gone != row.gone || status.Finished != row.finished {
 				t.Errorf("ended with %+v, %v", status, err)
 			}
@@ -169,7 +170,7 @@ func TestAwaitEndsWithItsEntry(t *testing.T) {
 	defer cancel()
 	job := postedAndClaimed(ctx, t, board, true)
 	looked := false
-	status, err := jobs.Await(ctx, board, jobs.Waiting{Progress: func(jobs.WaitStatus) {
+	status, err := await.Jobs(ctx, board, await.Waiting{Progress: func(await.Status) {
 		if looked {
 			return
 		}

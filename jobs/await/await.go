@@ -1,4 +1,7 @@
-package jobs
+// Package await waits, on the side of the client, until a set of jobs is as a caller
+// wants it: until all are finished, say, or until one is claimable. It counts once and
+// then follows the events of the board.
+package await
 
 import (
 	"context"
@@ -6,46 +9,47 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxAwaited bounds the jobs left that one Await keeps count of, each in
+// MaxAwaited bounds the jobs left that one call of Jobs keeps count of, each in
 // a few bytes of the waiter's memory.
 const MaxAwaited = 1_000_000
 
 // Waiting says for which jobs to wait. Its zero value is all jobs of all boards.
 type Waiting struct {
-	Board string   // empty: any
-	Kind  string   // empty: any
-	Key   string   // empty: any
-	Tags  []string // jobs that have all of them
-	Jobs  []JobID  // only these; empty: all that the rest selects, those posted meanwhile too
+	Board string       // empty: any
+	Kind  string       // empty: any
+	Key   string       // empty: any
+	Tags  []string     // jobs that have all of them
+	Jobs  []jobs.JobID // only these; empty: all that the rest selects, those posted meanwhile too
 
 	// States are those that no job is to be in; empty: every state but the
 	// finished ones, which cannot be waited away: finished jobs are kept.
-	States []State
+	States []jobs.State
 	// Some waits until there is such a job, instead of none.
 	Some bool
 
 	// Progress is told how it stands: at the beginning and after every change.
 	// The waiting goes on when it returns.
-	Progress func(WaitStatus)
+	Progress func(Status)
 	// Parked is told of each job that keeps the waiting from its end and that its
 	// retry policy has parked: such a job goes on when a person says so, and not
 	// before. It is told once for each time that a job is parked.
-	Parked func(JobID)
+	Parked func(jobs.JobID)
 }
 
-// WaitStatus is how a waiting stands.
-type WaitStatus struct {
-	Left     int             // jobs in the states that are waited for
-	Gone     int             // that were so when the waiting began, or since, and are not any longer
-	Finished int             // of those that are gone, as far as they went by finishing
-	Outcomes map[Outcome]int // of those that were completed
-	Trashed  int             // of those that were finished
+// Status is how a waiting stands.
+type Status struct {
+	Left     int                  // jobs in the states that are waited for
+	Gone     int                  // that were so when the waiting began, or since, and are not any longer
+	Finished int                  // of those that are gone, as far as they went by finishing
+	Outcomes map[jobs.Outcome]int // of those that were completed
+	Trashed  int                  // of those that were finished
 }
 
-// Await waits until none of the jobs is in the states that are asked about, by
+// Jobs waits until none of the jobs is in the states that are asked about, by
 // default until none is unfinished: of the named ones, or of all that are
 // selected, so that the board is empty of them at that moment. It is told
 // by events and does not poll; where those that it needs are no longer kept, it
@@ -53,11 +57,11 @@ type WaitStatus struct {
 // where a job is trashed and restored, was never so. A named job that does not
 // exist is ErrNotFound, unless it vanishes while it is waited for; more jobs left
 // than MaxAwaited are ErrLimit, and a finished state is ErrInvalid.
-func Await(ctx context.Context, board Reader, waiting Waiting) (WaitStatus, error) {
+func Jobs(ctx context.Context, board jobs.Reader, waiting Waiting) (Status, error) {
 	w := &waiter{
-		Waiting: waiting, board: board, named: make(map[JobID]bool), states: make(map[State]bool), left: make(map[JobID]int64),
-		parked: make(map[JobID]int64),
-		status: WaitStatus{Outcomes: make(map[Outcome]int)},
+		Waiting: waiting, board: board, named: make(map[jobs.JobID]bool), states: make(map[jobs.State]bool), left: make(map[jobs.JobID]int64),
+		parked: make(map[jobs.JobID]int64),
+		status: Status{Outcomes: make(map[jobs.Outcome]int)},
 	}
 	if err := w.choose(); err != nil {
 		return w.status, fmt.Errorf("cannot wait for jobs: %w", err)
@@ -68,7 +72,7 @@ func Await(ctx context.Context, board Reader, waiting Waiting) (WaitStatus, erro
 	for {
 		err := w.follow(ctx)
 		switch {
-		case errors.Is(err, ErrCompacted):
+		case errors.Is(err, jobs.ErrCompacted):
 			continue
 		case err != nil:
 			return w.status, fmt.Errorf("cannot wait for jobs: %w", err)
@@ -80,18 +84,18 @@ func Await(ctx context.Context, board Reader, waiting Waiting) (WaitStatus, erro
 // waiter is one Await.
 type waiter struct {
 	Waiting
-	board  Reader
-	named  map[JobID]bool // those of Jobs
-	states map[State]bool // those of States, or of all that are unfinished
+	board  jobs.Reader
+	named  map[jobs.JobID]bool // those of Jobs
+	states map[jobs.State]bool // those of States, or of all that are unfinished
 	// left are the jobs that are so, each with when it last changed, in
 	// nanoseconds: events of before the look at it are of before that.
-	left   map[JobID]int64
-	parked map[JobID]int64 // those that were told as parked, with the time as of left
-	status WaitStatus
+	left   map[jobs.JobID]int64
+	parked map[jobs.JobID]int64 // those that were told as parked, with the time as of left
+	status Status
 	known  bool // it has looked at the jobs once
 
-	entry uint64  // the log entry of the last event
-	moved []JobID // those that its events have put among those left, or taken from them
+	entry uint64       // the log entry of the last event
+	moved []jobs.JobID // those that its events have put among those left, or taken from them
 	// doubt: the waiting is over by the events so far, and one of the jobs moved
 	// is back where it was: in this very entry, perhaps.
 	doubt bool
@@ -105,7 +109,7 @@ func (w *waiter) choose() error {
 		}
 		w.states[state] = true
 	}
-	for _, state := range States {
+	for _, state := range jobs.States {
 		if len(w.States) == 0 && !state.Finished() {
 			w.states[state] = true
 		}
@@ -118,13 +122,13 @@ func (w *waiter) over() bool { return (len(w.left) > 0) == w.Some }
 
 // changing are the kinds of event by which a job can become unfinished, or
 // finished. Where other states are asked about, any kind tells of them.
-func (w *waiter) changing() []EventKind {
+func (w *waiter) changing() []jobs.EventKind {
 	if len(w.States) > 0 {
 		return nil
 	}
-	kinds := []EventKind{EventPosted, EventCompleted, EventTrashed, EventReopened, EventRestored, EventPurged}
+	kinds := []jobs.EventKind{jobs.EventPosted, jobs.EventCompleted, jobs.EventTrashed, jobs.EventReopened, jobs.EventRestored, jobs.EventPurged}
 	if w.Parked != nil {
-		kinds = append(kinds, EventParked)
+		kinds = append(kinds, jobs.EventParked)
 	}
 	return kinds
 }
@@ -134,7 +138,7 @@ func (w *waiter) changing() []EventKind {
 // about what it has seen: of the jobs that it has found, it knows since when
 // they are so, and others are there for a moment at most.
 func (w *waiter) follow(ctx context.Context) error {
-	watch := Watch{
+	watch := jobs.Watch{
 		Board: w.Board, JobKind: w.Kind, Key: w.Key, Tags: w.Tags, Begin: true,
 		Kinds: w.changing(),
 	}
@@ -146,7 +150,7 @@ func (w *waiter) follow(ctx context.Context) error {
 			return err
 		}
 		over := false
-		if event.Kind == EventBegun {
+		if event.Kind == jobs.EventBegun {
 			err = w.look(ctx)
 			over = w.over()
 		} else {
@@ -159,14 +163,14 @@ func (w *waiter) follow(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: the watch has ended", ErrUnavailable)
+	return fmt.Errorf("%w: the watch has ended", jobs.ErrUnavailable)
 }
 
 // heed keeps count, and tells whether the waiting is over: at the end of a log
 // entry, since those who ask never see the middle of one. Nothing says which
 // event of an entry is the last, so the jobs are asked: if they are where the
 // events have put them, nothing follows in this entry that matters.
-func (w *waiter) heed(ctx context.Context, event *Event) (over bool, err error) {
+func (w *waiter) heed(ctx context.Context, event *jobs.Event) (over bool, err error) {
 	if event.Position.Index != w.entry {
 		if w.doubt {
 			return true, nil // it was so at the end of that entry, whatever followed
@@ -193,11 +197,11 @@ func (w *waiter) heed(ctx context.Context, event *Event) (over bool, err error) 
 
 // returned tells whether a job that was moved by an event has moved again
 // since. Then another event tells of that, so that the doubt has an end.
-func (w *waiter) returned(ctx context.Context, id JobID, event *Event) (bool, error) {
+func (w *waiter) returned(ctx context.Context, id jobs.JobID, event *jobs.Event) (bool, error) {
 	_, left := w.left[id]
 	job, err := w.board.Job(ctx, id)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, jobs.ErrNotFound):
 		return left, nil
 	case err != nil:
 		return false, err
@@ -209,11 +213,11 @@ func (w *waiter) returned(ctx context.Context, id JobID, event *Event) (bool, er
 // look finds the jobs that are left.
 func (w *waiter) look(ctx context.Context) error {
 	before := w.left
-	w.left, w.moved, w.doubt = make(map[JobID]int64), nil, false
+	w.left, w.moved, w.doubt = make(map[jobs.JobID]int64), nil, false
 	if len(w.Jobs) > 0 {
 		for _, id := range w.Jobs {
 			job, err := w.board.Job(ctx, id)
-			if errors.Is(err, ErrNotFound) && w.known {
+			if errors.Is(err, jobs.ErrNotFound) && w.known {
 				continue
 			}
 			if err != nil {
@@ -241,7 +245,7 @@ func (w *waiter) look(ctx context.Context) error {
 }
 
 // find counts a job that is left.
-func (w *waiter) find(job *Job) {
+func (w *waiter) find(job *jobs.Job) {
 	at := job.ModifiedAt.UnixNano()
 	w.left[job.ID] = at
 	if _, told := w.parked[job.ID]; job.Parked && !told {
@@ -249,7 +253,7 @@ func (w *waiter) find(job *Job) {
 	}
 }
 
-func (w *waiter) tellParked(id JobID, at int64) {
+func (w *waiter) tellParked(id jobs.JobID, at int64) {
 	if w.Parked != nil && !w.Some {
 		w.parked[id] = at
 		w.Parked(id)
@@ -257,13 +261,13 @@ func (w *waiter) tellParked(id JobID, at int64) {
 }
 
 func (w *waiter) lookAtAll(ctx context.Context) error {
-	query := Query{Board: w.Board, Kind: w.Kind, Key: w.Key, Tags: w.Tags}
-	for _, state := range States {
+	query := jobs.Query{Board: w.Board, Kind: w.Kind, Key: w.Key, Tags: w.Tags}
+	for _, state := range jobs.States {
 		if w.states[state] {
 			query.States = append(query.States, state)
 		}
 	}
-	for job, err := range All(ctx, w.board, query) {
+	for job, err := range jobs.All(ctx, w.board, query) {
 		if err != nil {
 			return err
 		}
@@ -276,13 +280,13 @@ func (w *waiter) lookAtAll(ctx context.Context) error {
 }
 
 // hear keeps count.
-func (w *waiter) hear(event *Event) error {
+func (w *waiter) hear(event *jobs.Event) error {
 	if event.Job.IsZero() || len(w.Jobs) > 0 && !w.named[event.Job] {
 		return nil
 	}
 	since, left := w.left[event.Job]
-	stays, at := w.states[event.State] && event.Kind != EventPurged, event.Time.UnixNano()
-	if told, known := w.parked[event.Job]; event.Kind == EventParked && stays && (!known || at > told) {
+	stays, at := w.states[event.State] && event.Kind != jobs.EventPurged, event.Time.UnixNano()
+	if told, known := w.parked[event.Job]; event.Kind == jobs.EventParked && stays && (!known || at > told) {
 		w.tellParked(event.Job, at)
 	}
 	if stays == left || left && at < since {
@@ -300,9 +304,9 @@ func (w *waiter) hear(event *Event) error {
 		w.status.Finished++
 	}
 	switch event.Kind {
-	case EventCompleted:
+	case jobs.EventCompleted:
 		w.status.Outcomes[event.Outcome]++
-	case EventTrashed:
+	case jobs.EventTrashed:
 		w.status.Trashed++
 	}
 	w.report()

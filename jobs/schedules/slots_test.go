@@ -1,4 +1,4 @@
-package jobs_test
+package schedules_test
 
 import (
 	"encoding/json"
@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
 // decided writes decisions as "post 10" and "skip 10-40 (4): why", in seconds.
-func decided(decisions []jobs.SlotDecision) string {
+func decided(decisions []schedules.SlotDecision) string {
 	var words []string
 	for _, d := range decisions {
 		if d.Skip == "" {
@@ -29,18 +30,18 @@ func TestDecide(t *testing.T) {
 	for _, row := range []struct {
 		name         string
 		decided, now int64
-		missed       jobs.Missed
+		missed       schedules.Missed
 		want         string
 		next         int64
 	}{
-		{"nothing is due", 0, 9, jobs.Missed{}, "", 10},
-		{"one is due", 0, 10, jobs.Missed{}, "post 10", 20},
-		{"a failover is no failure", 0, 40, jobs.Missed{Policy: jobs.MissedNone}, "post 10; post 20; post 30; post 40", 50},
-		{"beyond the grace it is", 0, 41, jobs.Missed{Policy: jobs.MissedNone}, "skip 10-10 (1): missed; post 20; post 30; post 40", 50},
-		{"the last one", 0, 100, jobs.Missed{}, "skip 10-50 (5): missed, and not among the last 1; post 60; post 70; post 80; post 90; post 100", 110},
-		{"the last two", 0, 100, jobs.Missed{Policy: jobs.MissedLast, Last: 2}, "skip 10-40 (4): missed, and not among the last 2; post 50; post 60; post 70; post 80; post 90; post 100", 110},
-		{"more than were missed", 0, 50, jobs.Missed{Last: 9}, "post 10; post 20; post 30; post 40; post 50", 60},
-		{"a window", 0, 100, jobs.Missed{Policy: jobs.MissedWindow, Window: 50 * time.Second}, "skip 10-40 (4): missed, and older than 50s; post 50; post 60; post 70; post 80; post 90; post 100", 110},
+		{"nothing is due", 0, 9, schedules.Missed{}, "", 10},
+		{"one is due", 0, 10, schedules.Missed{}, "post 10", 20},
+		{"a failover is no failure", 0, 40, schedules.Missed{Policy: schedules.MissedNone}, "post 10; post 20; post 30; post 40", 50},
+		{"beyond the grace it is", 0, 41, schedules.Missed{Policy: schedules.MissedNone}, "skip 10-10 (1): missed; post 20; post 30; post 40", 50},
+		{"the last one", 0, 100, schedules.Missed{}, "skip 10-50 (5): missed, and not among the last 1; post 60; post 70; post 80; post 90; post 100", 110},
+		{"the last two", 0, 100, schedules.Missed{Policy: schedules.MissedLast, Last: 2}, "skip 10-40 (4): missed, and not among the last 2; post 50; post 60; post 70; post 80; post 90; post 100", 110},
+		{"more than were missed", 0, 50, schedules.Missed{Last: 9}, "post 10; post 20; post 30; post 40; post 50", 60},
+		{"a window", 0, 100, schedules.Missed{Policy: schedules.MissedWindow, Window: 50 * time.Second}, "skip 10-40 (4): missed, and older than 50s; post 50; post 60; post 70; post 80; post 90; post 100", 110},
 	} {
 		decisions, next := ruleOf(t, "@every 10s", "").Decide(time.Unix(row.decided, 0), time.Unix(row.now, 0), row.missed)
 		if got := decided(decisions); got != row.want || next.Unix() != row.next {
@@ -54,13 +55,13 @@ func TestDecide(t *testing.T) {
 func TestDecideIsBounded(t *testing.T) {
 	r := ruleOf(t, "@every 1s", "")
 	now := time.Unix(30*24*3600, 0)
-	for name, missed := range map[string]jobs.Missed{
-		"none": {Policy: jobs.MissedNone}, "last": {Last: 1_000}, "window": {Policy: jobs.MissedWindow, Window: time.Hour},
+	for name, missed := range map[string]schedules.Missed{
+		"none": {Policy: schedules.MissedNone}, "last": {Last: 1_000}, "window": {Policy: schedules.MissedWindow, Window: time.Hour},
 	} {
 		at, posted, skipped := time.Unix(0, 0), 0, 0
 		for calls := 0; ; calls++ {
 			decisions, next := r.Decide(at, now, missed)
-			if len(decisions) > jobs.MaxSlotDecisions+1 || calls > 10_000 {
+			if len(decisions) > schedules.MaxSlotDecisions+1 || calls > 10_000 {
 				t.Fatalf("%s: %d decisions in call %d", name, len(decisions), calls)
 			}
 			for _, d := range decisions {
@@ -77,7 +78,7 @@ func TestDecideIsBounded(t *testing.T) {
 				break
 			}
 		}
-		onTime := int(jobs.SlotGrace/time.Second) + 1
+		onTime := int(schedules.SlotGrace/time.Second) + 1
 		want := map[string]int{"none": onTime, "last": onTime + 1_000, "window": 3_601}[name]
 		if posted != want || posted+skipped != 30*24*3600 {
 			t.Errorf("%s: %d posted, want %d, and %d skipped", name, posted, want, skipped)
@@ -88,7 +89,7 @@ func TestDecideIsBounded(t *testing.T) {
 func TestSpanAndBetween(t *testing.T) {
 	r := ruleOf(t, "@every 10s", "")
 	span, next := r.Span(time.Unix(5, 0), time.Unix(40, 0), "paused")
-	if got := decided([]jobs.SlotDecision{*span}); got != "skip 10-40 (4): paused" || next.Unix() != 50 {
+	if got := decided([]schedules.SlotDecision{*span}); got != "skip 10-40 (4): paused" || next.Unix() != 50 {
 		t.Errorf("%s, next %s", got, next)
 	}
 	if span, next = r.Span(time.Unix(5, 0), time.Unix(9, 0), "paused"); span != nil || next.Unix() != 10 {
@@ -106,8 +107,8 @@ func TestSpanAndBetween(t *testing.T) {
 }
 
 func TestExpand(t *testing.T) {
-	s := &jobs.Schedule{
-		ID: jobs.NewScheduleID(), Board: "night", Name: `b"p`,
+	s := &schedules.Schedule{
+		ID: schedules.NewID(), Board: "night", Name: `b"p`,
 		Posting: jobs.Posting{
 			Details: json.RawMessage(`{"a": "<1>"}`), Store: logbook.Values{"disk": json.RawMessage(`"a"`)},
 			Book: &logbook.Book{Name: "b", Flows: []logbook.FlowDetail{{Name: "f", Factory: logbook.Factory{Name: "k"}}}},
@@ -136,38 +137,40 @@ func TestExpand(t *testing.T) {
 }
 
 func TestCheckSchedule(t *testing.T) {
-	good := func() *jobs.Schedule {
-		return &jobs.Schedule{Name: "s", Rule: "@hourly", Posting: jobs.Posting{Kind: "k"}}
+	good := func() *schedules.Schedule {
+		return &schedules.Schedule{Name: "s", Rule: "@hourly", Posting: jobs.Posting{Kind: "k"}}
 	}
 	for name, row := range map[string]struct {
-		spoil func(*jobs.Schedule)
+		spoil func(*schedules.Schedule)
 		want  error
 	}{
-		"good":                {func(*jobs.Schedule) {}, nil},
-		"good, with a window": {func(s *jobs.Schedule) { s.Missed = jobs.Missed{Policy: jobs.MissedWindow, Window: time.Hour} }, nil},
-		"no name":             {func(s *jobs.Schedule) { s.Name = "" }, jobs.ErrInvalid},
-		"no rule":             {func(s *jobs.Schedule) { s.Rule = "" }, jobs.ErrInvalid},
-		"a long rule":         {func(s *jobs.Schedule) { s.Rule = strings.Repeat("1", jobs.MaxRule+1) }, jobs.ErrLimit},
-		"overlap":             {func(s *jobs.Schedule) { s.Overlap = "maybe" }, jobs.ErrInvalid},
-		"missed":              {func(s *jobs.Schedule) { s.Missed.Policy = "maybe" }, jobs.ErrInvalid},
-		"missed last":         {func(s *jobs.Schedule) { s.Missed.Last = jobs.MaxCatchUp + 1 }, jobs.ErrLimit},
-		"missed none, last 1": {func(s *jobs.Schedule) { s.Missed = jobs.Missed{Policy: jobs.MissedNone, Last: 1} }, jobs.ErrInvalid},
-		"no window":           {func(s *jobs.Schedule) { s.Missed.Policy = jobs.MissedWindow }, jobs.ErrInvalid},
-		"window of last":      {func(s *jobs.Schedule) { s.Missed.Window = time.Hour }, jobs.ErrInvalid},
-		"id":                  {func(s *jobs.Schedule) { s.Posting.ID = jobs.NewJobID() }, jobs.ErrInvalid},
-		"board":               {func(s *jobs.Schedule) { s.Posting.Board = "b" }, jobs.ErrInvalid},
-		"time":                {func(s *jobs.Schedule) { s.Posting.NotBefore = time.Unix(1, 0) }, jobs.ErrInvalid},
-		"deadline":            {func(s *jobs.Schedule) { s.Posting.Deadline = time.Unix(1, 0) }, jobs.ErrInvalid},
-		"saved book":          {func(s *jobs.Schedule) { s.Posting.BookID = logbook.NewBookID() }, jobs.ErrInvalid},
-		"two flows": {func(s *jobs.Schedule) {
+		"good": {func(*schedules.Schedule) {}, nil},
+		"good, with a window": {func(s *schedules.Schedule) {
+			s.Missed = schedules.Missed{Policy: schedules.MissedWindow, Window: time.Hour}
+		}, nil},
+		"no name":             {func(s *schedules.Schedule) { s.Name = "" }, jobs.ErrInvalid},
+		"no rule":             {func(s *schedules.Schedule) { s.Rule = "" }, jobs.ErrInvalid},
+		"a long rule":         {func(s *schedules.Schedule) { s.Rule = strings.Repeat("1", schedules.MaxRule+1) }, jobs.ErrLimit},
+		"overlap":             {func(s *schedules.Schedule) { s.Overlap = "maybe" }, jobs.ErrInvalid},
+		"missed":              {func(s *schedules.Schedule) { s.Missed.Policy = "maybe" }, jobs.ErrInvalid},
+		"missed last":         {func(s *schedules.Schedule) { s.Missed.Last = schedules.MaxCatchUp + 1 }, jobs.ErrLimit},
+		"missed none, last 1": {func(s *schedules.Schedule) { s.Missed = schedules.Missed{Policy: schedules.MissedNone, Last: 1} }, jobs.ErrInvalid},
+		"no window":           {func(s *schedules.Schedule) { s.Missed.Policy = schedules.MissedWindow }, jobs.ErrInvalid},
+		"window of last":      {func(s *schedules.Schedule) { s.Missed.Window = time.Hour }, jobs.ErrInvalid},
+		"id":                  {func(s *schedules.Schedule) { s.Posting.ID = jobs.NewJobID() }, jobs.ErrInvalid},
+		"board":               {func(s *schedules.Schedule) { s.Posting.Board = "b" }, jobs.ErrInvalid},
+		"time":                {func(s *schedules.Schedule) { s.Posting.NotBefore = time.Unix(1, 0) }, jobs.ErrInvalid},
+		"deadline":            {func(s *schedules.Schedule) { s.Posting.Deadline = time.Unix(1, 0) }, jobs.ErrInvalid},
+		"saved book":          {func(s *schedules.Schedule) { s.Posting.BookID = logbook.NewBookID() }, jobs.ErrInvalid},
+		"two flows": {func(s *schedules.Schedule) {
 			s.Posting = jobs.Posting{Book: &logbook.Book{Name: "b", Flows: make([]logbook.FlowDetail, 2)}}
 		}, jobs.ErrInvalid},
-		"slot in the store": {func(s *jobs.Schedule) { s.Posting.Store = logbook.Values{"slot": json.RawMessage(`1`)} }, jobs.ErrInvalid},
-		"details":           {func(s *jobs.Schedule) { s.Posting.Details = json.RawMessage(`{`) }, jobs.ErrInvalid},
+		"slot in the store": {func(s *schedules.Schedule) { s.Posting.Store = logbook.Values{"slot": json.RawMessage(`1`)} }, jobs.ErrInvalid},
+		"details":           {func(s *schedules.Schedule) { s.Posting.Details = json.RawMessage(`{`) }, jobs.ErrInvalid},
 	} {
 		s := good()
 		row.spoil(s)
-		if err := jobs.CheckSchedule(logbook.MaxLimits, s); !errors.Is(err, row.want) || (row.want == nil && err != nil) {
+		if err := schedules.Check(logbook.MaxLimits, s); !errors.Is(err, row.want) || (row.want == nil && err != nil) {
 			t.Errorf("%s: %v, want %v", name, err, row.want)
 		}
 	}

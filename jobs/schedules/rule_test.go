@@ -1,4 +1,4 @@
-package jobs_test
+package schedules_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 )
 
 func at(t testing.TB, text string) time.Time {
@@ -20,9 +21,9 @@ func at(t testing.TB, text string) time.Time {
 	return moment.UTC()
 }
 
-func ruleOf(t testing.TB, rule, zone string) *jobs.Rule {
+func ruleOf(t testing.TB, rule, zone string) *schedules.Rule {
 	t.Helper()
-	r, err := jobs.ParseRule(&jobs.Schedule{Rule: rule, Zone: zone})
+	r, err := schedules.ParseRule(&schedules.Schedule{Rule: rule, Zone: zone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestRules(t *testing.T) {
 		"": "", "* * * *": "", "61 * * * *": "", "@sometimes": "", "CRON_TZ=UTC * * * * *": "", "TZ=": "", "@every 0s": "",
 		"@every 1.5s": "", "@every -1h": "", "@every tomorrow": "", "0 0 31 2 *": "", "@daily": "Mars/Olympus", "@hourly": "Local",
 	} {
-		if _, err := jobs.ParseRule(&jobs.Schedule{Rule: rule, Zone: zone}); !errors.Is(err, jobs.ErrInvalid) {
+		if _, err := schedules.ParseRule(&schedules.Schedule{Rule: rule, Zone: zone}); !errors.Is(err, jobs.ErrInvalid) {
 			t.Errorf("rule %q in zone %q: %v", rule, zone, err)
 		}
 	}
@@ -110,7 +111,7 @@ func TestRules(t *testing.T) {
 
 func TestRuleBounds(t *testing.T) {
 	start, end := at(t, "2026-01-01T00:00:10Z"), at(t, "2026-01-01T00:00:30Z")
-	r, err := jobs.ParseRule(&jobs.Schedule{Rule: "@every 10s", Start: start, End: end})
+	r, err := schedules.ParseRule(&schedules.Schedule{Rule: "@every 10s", Start: start, End: end})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestRuleBounds(t *testing.T) {
 	if len(got) != 3 || !got[0].Equal(start) || !got[2].Equal(end) {
 		t.Errorf("slots %v", got)
 	}
-	if _, err := jobs.ParseRule(&jobs.Schedule{Rule: "@daily", Start: end, End: start}); !errors.Is(err, jobs.ErrInvalid) {
+	if _, err := schedules.ParseRule(&schedules.Schedule{Rule: "@daily", Start: end, End: start}); !errors.Is(err, jobs.ErrInvalid) {
 		t.Errorf("an end before the start: %v", err)
 	}
 	// What lies behind it could neither be kept nor sent.
@@ -133,7 +134,7 @@ func TestSlotsDoNotDependOnWhenOneAsks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"}).Draw(t, "zone")
 		text := rapid.SampledFrom([]string{"*/20 * * * *", "30 2 * * *", "*/20 1-3 * * *", "0 0,3 * * 0", "@every 50m"}).Draw(t, "rule")
-		r, err := jobs.ParseRule(&jobs.Schedule{Rule: text, Zone: zone})
+		r, err := schedules.ParseRule(&schedules.Schedule{Rule: text, Zone: zone})
 		if err != nil {
 			t.Fatal(err)
 		}

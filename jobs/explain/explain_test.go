@@ -1,4 +1,4 @@
-package jobs_test
+package explain_test
 
 import (
 	"math"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/explain"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -33,108 +34,110 @@ func TestExplain(t *testing.T) {
 	}
 	rows := []struct {
 		name   string
-		set    func(*jobs.Situation)
+		set    func(*explain.Situation)
 		cause  jobs.Cause
 		text   string // part of it
 		remedy string // part of its verb, target and value; ID stands for the job
 	}{
-		{"done", func(s *jobs.Situation) {
+		{"done", func(s *explain.Situation) {
 			s.Job.State, s.Job.Outcome, s.Job.FinishedAt = jobs.StateCompleted, jobs.OutcomeSuccess, noon
 		}, jobs.CauseFinished, "completed at 2030-01-02T12:00:00Z: success", ""},
-		{"failed", func(s *jobs.Situation) {
+		{"failed", func(s *explain.Situation) {
 			s.Job.State, s.Job.Outcome, s.Job.Reason = jobs.StateCompleted, jobs.OutcomeFailed, "the undo failed"
 		}, jobs.CauseFinished, "failed, the undo failed; its flow needs a person", "show_flow " + itsFlow.String()},
-		{"failed, without a flow", func(s *jobs.Situation) {
+		{"failed, without a flow", func(s *explain.Situation) {
 			s.Job.State, s.Job.Outcome, s.Job.Flow = jobs.StateCompleted, jobs.OutcomeFailed, logbook.FlowID{}
 		}, jobs.CauseFinished, "failed", "restore_job ID"},
-		{"undone", func(s *jobs.Situation) { s.Job.State, s.Job.Outcome = jobs.StateCompleted, jobs.OutcomeReverted },
+		{"undone", func(s *explain.Situation) { s.Job.State, s.Job.Outcome = jobs.StateCompleted, jobs.OutcomeReverted },
 			jobs.CauseFinished, "reverted", "rerun_flow " + itsFlow.String()},
-		{"cancelled", func(s *jobs.Situation) { s.Job.State, s.Job.Outcome = jobs.StateCompleted, jobs.OutcomeCancelled },
+		{"cancelled", func(s *explain.Situation) { s.Job.State, s.Job.Outcome = jobs.StateCompleted, jobs.OutcomeCancelled },
 			jobs.CauseFinished, "cancelled", ""},
-		{"trashed", func(s *jobs.Situation) { s.Job.State, s.Job.Reason = jobs.StateTrashed, "cannot be built" },
+		{"trashed", func(s *explain.Situation) { s.Job.State, s.Job.Reason = jobs.StateTrashed, "cannot be built" },
 			jobs.CauseTrashed, "put aside: cannot be built", "restore_job ID"},
-		{"claimed", func(s *jobs.Situation) {
+		{"claimed", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 		}, jobs.CauseClaimed, "c1 has it since 2030-01-02T12:00:00Z, under token 1-7", "show_flow"},
-		{"claimed under an order", func(s *jobs.Situation) {
+		{"claimed under an order", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestCancel)
 			s.Job.Flow = logbook.FlowID{}
 		}, jobs.CauseClaimed, "is told to cancel it", "cancel_job ID"},
-		{"held by a silent session", func(s *jobs.Situation) {
+		{"held by a silent session", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 			s.Holder = &jobs.HeldClaim{Left: 2 * time.Second, Silent: 3 * time.Second, Suspect: true}
 		}, jobs.CauseSuspect, "has been silent for 3s; the job is free again soon after 2030-01-02T12:00:02Z", ""},
-		{"overdue", func(s *jobs.Situation) { s.Job.Deadline = noon }, jobs.CauseOverdue, "deadline, 2030-01-02T12:00:00Z, has passed", ""},
-		{"to be undone after its deadline", func(s *jobs.Situation) {
+		{"overdue", func(s *explain.Situation) { s.Job.Deadline = noon }, jobs.CauseOverdue, "deadline, 2030-01-02T12:00:00Z, has passed", ""},
+		{"to be undone after its deadline", func(s *explain.Situation) {
 			s.Job.Deadline, s.Job.StopRequest = noon, by(jobs.RequestCancel)
 		}, jobs.CauseReady, "it is being cancelled, and whoever claims it undoes", ""},
-		{"suspended", func(s *jobs.Situation) { s.Job.State, s.Job.StopRequest = jobs.StateSuspended, by(jobs.RequestSuspend) },
+		{"suspended", func(s *explain.Situation) {
+			s.Job.State, s.Job.StopRequest = jobs.StateSuspended, by(jobs.RequestSuspend)
+		},
 			jobs.CauseSuspended, "suspended by ann since 2030-01-02T12:00:00Z: it rains", "resume_job ID"},
-		{"parked", func(s *jobs.Situation) {
+		{"parked", func(s *explain.Situation) {
 			s.Job.State, s.Job.Parked, s.Job.ModifiedAt, s.Job.Reason = jobs.StateHeld, true, noon, "attempt 2 of 2 has failed: snow"
 		}, jobs.CauseParked, "parked at 2030-01-02T12:00:00Z: attempt 2 of 2 has failed: snow", "release_job ID"},
-		{"parked, half undone", func(s *jobs.Situation) {
+		{"parked, half undone", func(s *explain.Situation) {
 			s.Job.State, s.Job.Parked, s.Job.Attempted, s.Job.Flow = jobs.StateHeld, true, jobs.OutcomeFailed, itsFlow
 		}, jobs.CauseParked, "half undone, and needs a person", "show_flow " + itsFlow.String()},
-		{"held", func(s *jobs.Situation) { s.Job.State = jobs.StateHeld }, jobs.CauseHeld, "posted on hold", "release_job ID"},
-		{"delayed", func(s *jobs.Situation) { s.Job.State, s.Job.DueAt = jobs.StateDelayed, noon.Add(time.Hour) },
+		{"held", func(s *explain.Situation) { s.Job.State = jobs.StateHeld }, jobs.CauseHeld, "posted on hold", "release_job ID"},
+		{"delayed", func(s *explain.Situation) { s.Job.State, s.Job.DueAt = jobs.StateDelayed, noon.Add(time.Hour) },
 			jobs.CauseDelayed, "not due before 2030-01-02T13:00:00Z", "make_job_due ID"},
-		{"cooling", func(s *jobs.Situation) {
+		{"cooling", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "its owner c1 vanished"
 		}, jobs.CauseCooling, "cools until 2030-01-02T13:00:00Z: its owner c1 vanished", ""},
-		{"of a paused board", func(s *jobs.Situation) {
+		{"of a paused board", func(s *explain.Situation) {
 			s.Paused, s.Conductors = &jobs.BoardPause{By: "ann", Reason: "it rains", At: noon}, nil
 		}, jobs.CauseBoardPaused, `board "default" was paused by ann at 2030-01-02T12:00:00Z: it rains`, "resume_board default"},
-		{"of a paused board whose name is no word", func(s *jobs.Situation) {
+		{"of a paused board whose name is no word", func(s *explain.Situation) {
 			s.Job.Board, s.Paused = "ann's board", &jobs.BoardPause{At: noon}
 		}, jobs.CauseBoardPaused, `board "ann's board" was paused by somebody`, "resume_board ann's board"},
-		{"delayed on a paused board", func(s *jobs.Situation) {
+		{"delayed on a paused board", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Paused = jobs.StateDelayed, noon.Add(time.Hour), &jobs.BoardPause{At: noon}
 		}, jobs.CauseDelayed, "not due before", "make_job_due ID"},
-		{"no conductor at all", func(s *jobs.Situation) { s.Conductors = nil },
+		{"no conductor at all", func(s *explain.Situation) { s.Conductors = nil },
 			jobs.CauseNoConductor, `no live conductor takes jobs of kind "k" from board "default"`, "start_conductor"},
-		{"none of the kind", func(s *jobs.Situation) { s.Job.Kind = "m" }, jobs.CauseNoConductor, `kind "m"`, "start_conductor"},
-		{"none of the board", func(s *jobs.Situation) { s.Job.Board = "night" }, jobs.CauseNoConductor, `board "night"`, "start_conductor"},
-		{"workers are not seen", func(s *jobs.Situation) { s.Conductors, s.Job.Flow = nil, logbook.FlowID{} },
+		{"none of the kind", func(s *explain.Situation) { s.Job.Kind = "m" }, jobs.CauseNoConductor, `kind "m"`, "start_conductor"},
+		{"none of the board", func(s *explain.Situation) { s.Job.Board = "night" }, jobs.CauseNoConductor, `board "night"`, "start_conductor"},
+		{"workers are not seen", func(s *explain.Situation) { s.Conductors, s.Job.Flow = nil, logbook.FlowID{} },
 			jobs.CauseNoConductor, "workers of your own", "start_conductor"},
-		{"labels", func(s *jobs.Situation) { s.Job.Labels = []string{"big", "gpu"} },
+		{"labels", func(s *explain.Situation) { s.Job.Labels = []string{"big", "gpu"} },
 			jobs.CauseLabels, `(the nearest, c1, lacks "big"), and it wants "big", "gpu"`, "offer_labels"},
-		{"drained", func(s *jobs.Situation) {
+		{"drained", func(s *explain.Situation) {
 			s.Drains = map[string]jobs.Drain{"c1": {By: "ann", Reason: "a new kernel", At: noon}, "c2": {By: "bob", At: noon.Add(-time.Hour)}}
 			s.Ahead = 3
 		}, jobs.CauseDrained, "2 conductors live that could take it, and all are drained; the last, c1, by ann at 2030-01-02T12:00:00Z: a new kernel",
 			"undrain_conductor c1"},
-		{"those with the labels are drained", func(s *jobs.Situation) {
+		{"those with the labels are drained", func(s *explain.Situation) {
 			s.Job.Labels, s.Drains = []string{"gpu"}, map[string]jobs.Drain{"c1": {At: noon}}
 		}, jobs.CauseDrained, "1 conductor lives that could take it, and all are drained; the last, c1, by somebody", "undrain_conductor c1"},
-		{"those that are not drained are full", func(s *jobs.Situation) {
+		{"those that are not drained are full", func(s *explain.Situation) {
 			s.Drains, s.Claims = map[string]jobs.Drain{"c1": {At: noon}}, map[jobs.SessionID]int{sessionB: 1}
 		}, jobs.CauseFull, "1 conductor is busy", "add_capacity"},
-		{"one of two is drained", func(s *jobs.Situation) {
+		{"one of two is drained", func(s *explain.Situation) {
 			s.Drains = map[string]jobs.Drain{"c1": {At: noon}}
 		}, jobs.CauseReady, "the next of its kind", ""},
-		{"full", func(s *jobs.Situation) { s.Claims = map[jobs.SessionID]int{sessionA: 2, sessionB: 1}; s.Ahead = 1 },
+		{"full", func(s *explain.Situation) { s.Claims = map[jobs.SessionID]int{sessionA: 2, sessionB: 1}; s.Ahead = 1 },
 			jobs.CauseFull, "2 conductors are busy with all the jobs that they take at once, and 1 job comes before it", "reprioritise_job ID"},
-		{"those with the labels are full", func(s *jobs.Situation) {
+		{"those with the labels are full", func(s *explain.Situation) {
 			s.Job.Labels, s.Claims = []string{"gpu"}, map[jobs.SessionID]int{sessionA: 2}
 		}, jobs.CauseFull, "1 conductor is busy with all the jobs that they take at once, and none comes before it", "add_capacity"},
-		{"behind", func(s *jobs.Situation) { s.Ahead = 3 }, jobs.CauseBehind, "3 jobs come before it", "reprioritise_job ID very-high"},
-		{"behind a high one", func(s *jobs.Situation) { s.Ahead, s.First = 1, jobs.VeryHigh },
+		{"behind", func(s *explain.Situation) { s.Ahead = 3 }, jobs.CauseBehind, "3 jobs come before it", "reprioritise_job ID very-high"},
+		{"behind a high one", func(s *explain.Situation) { s.Ahead, s.First = 1, jobs.VeryHigh },
 			jobs.CauseBehind, "1 job comes before it", "reprioritise_job ID 201"},
-		{"behind the highest", func(s *jobs.Situation) { s.Ahead, s.First = 1, math.MaxInt32 }, jobs.CauseBehind, "1 job comes", ""},
-		{"far behind", func(s *jobs.Situation) { s.Ahead = jobs.MaxAhead }, jobs.CauseBehind, "at least 1000 come before it", "reprioritise_job ID"},
-		{"ready", func(*jobs.Situation) {}, jobs.CauseReady, "the next of its kind", ""},
+		{"behind the highest", func(s *explain.Situation) { s.Ahead, s.First = 1, math.MaxInt32 }, jobs.CauseBehind, "1 job comes", ""},
+		{"far behind", func(s *explain.Situation) { s.Ahead = explain.MaxAhead }, jobs.CauseBehind, "at least 1000 come before it", "reprioritise_job ID"},
+		{"ready", func(*explain.Situation) {}, jobs.CauseReady, "the next of its kind", ""},
 	}
 	seen := map[jobs.Cause]bool{}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			s := &jobs.Situation{Now: noon, Conductors: conductors(), Job: jobs.Job{
+			s := &explain.Situation{Now: noon, Conductors: conductors(), Job: jobs.Job{
 				ID: explained, Board: "default", Kind: "k", State: jobs.StateClaimable, Flow: itsFlow,
 			}}
 			if row.set(s); s.Job.Board == "night" {
 				s.Conductors = s.Conductors[:1]
 			}
-			e := jobs.Explain(s)
+			e := explain.Job(s)
 			remedy := strings.ReplaceAll(row.remedy, "ID", explained.String())
 			said := strings.Join([]string{string(e.Remedy.Verb), e.Remedy.Target, e.Remedy.Value}, " ")
 			if e.Job != explained || e.State != s.Job.State || e.Cause != row.cause || !strings.Contains(e.Text, row.text) ||

@@ -1,10 +1,11 @@
-package jobs
+package schedules
 
 import (
 	"fmt"
 	"time"
 	"unicode/utf8"
 
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -160,12 +161,12 @@ func (m Missed) why() string {
 	return fmt.Sprintf("missed, and not among the last %d", m.last())
 }
 
-// CheckSchedule checks a schedule before it is written.
-func CheckSchedule(l logbook.Limits, s *Schedule) error {
+// Check checks a schedule before it is written.
+func Check(l logbook.Limits, s *Schedule) error {
 	if err := l.CheckName("schedule name", s.Name); err != nil {
 		return err
 	}
-	if err := checkOptionalName(l, "schedule board", s.Board); err != nil {
+	if err := jobs.CheckOptionalName(l, "schedule board", s.Board); err != nil {
 		return err
 	}
 	if len(s.Rule) > MaxRule {
@@ -177,13 +178,13 @@ func CheckSchedule(l logbook.Limits, s *Schedule) error {
 	if _, err := ParseRule(s); err != nil {
 		return err
 	}
-	if err := checkSchedulePolicies(s); err != nil {
+	if err := checkPolicies(s); err != nil {
 		return err
 	}
 	return checkTemplate(l, s)
 }
 
-func checkSchedulePolicies(s *Schedule) error {
+func checkPolicies(s *Schedule) error {
 	switch s.Overlap {
 	case "", OverlapSkip, OverlapQueue, OverlapCancel, OverlapAllow:
 	default:
@@ -234,34 +235,34 @@ func checkTemplate(l logbook.Limits, s *Schedule) error {
 	}
 	// The longest text that a slot can have.
 	slot := time.Date(2262, 1, 1, 0, 0, 0, 123_456_789, time.UTC)
-	expanded := s.Expand(NewScheduleID().SlotJob(slot), slot)
-	return CheckPosting(l, &expanded)
+	expanded := s.Expand(NewID().SlotJob(slot), slot)
+	return jobs.CheckPosting(l, &expanded)
 }
 
-// CheckScheduleCommand checks a command about a schedule before it is written.
-func CheckScheduleCommand(l logbook.Limits, o *ScheduleCommand) error {
+// CheckCommand checks a command about a schedule before it is written.
+func CheckCommand(l logbook.Limits, o *Command) error {
 	switch {
-	case len(o.Reason) > MaxReason:
-		return &logbook.LimitError{Field: "schedule reason", Limit: MaxReason, Size: int64(len(o.Reason)), Unit: "bytes"}
+	case len(o.Reason) > jobs.MaxReason:
+		return &logbook.LimitError{Field: "schedule reason", Limit: jobs.MaxReason, Size: int64(len(o.Reason)), Unit: "bytes"}
 	case !utf8.ValidString(o.Reason):
 		return &logbook.InvalidError{Field: "schedule reason", Reason: "not UTF-8"}
 	}
-	if err := checkOptionalName(l, "schedule by", o.By); err != nil {
+	if err := jobs.CheckOptionalName(l, "schedule by", o.By); err != nil {
 		return err
 	}
-	return CheckScheduleName(l, o.ScheduleName)
+	return CheckRef(l, o.Ref)
 }
 
-// CheckScheduleName checks how a schedule is called.
-func CheckScheduleName(l logbook.Limits, n ScheduleName) error {
-	if err := checkOptionalName(l, "schedule board", n.Board); err != nil {
+// CheckRef checks how a schedule is called.
+func CheckRef(l logbook.Limits, n Ref) error {
+	if err := jobs.CheckOptionalName(l, "schedule board", n.Board); err != nil {
 		return err
 	}
 	return l.CheckName("schedule name", n.Name)
 }
 
-// CheckScheduleLook checks what is asked for besides a schedule.
-func CheckScheduleLook(look ScheduleLook) error {
+// CheckLook checks what is asked for besides a schedule.
+func CheckLook(look Look) error {
 	switch {
 	case look.Upcoming < 0 || look.History < 0:
 		return &logbook.InvalidError{Field: "schedule look", Reason: "negative"}

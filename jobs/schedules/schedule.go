@@ -1,4 +1,8 @@
-package jobs
+// Package schedules describes schedules: rules that say when, postings that say what,
+// the slots at which jobs are due, and Scheduler, the contract of a board that keeps
+// them. A Rule decides on its own, without a clock: the leader asks it which slots have
+// come, and its answers go into the log.
+package schedules
 
 import (
 	"context"
@@ -7,28 +11,31 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
-// ScheduleID names a schedule for as long as it exists. One that is deleted
+// ID names a schedule for as long as it exists. One that is deleted
 // and made anew under its name has another id, so that its slots are new jobs.
-type ScheduleID struct{ uuid.UUID }
+type ID struct{ uuid.UUID }
 
-// NewScheduleID makes an id that sorts by the time it was made (UUID version 7).
-func NewScheduleID() ScheduleID { return ScheduleID{uuid.Must(uuid.NewV7())} }
+// NewID makes an id that sorts by the time it was made (UUID version 7).
+func NewID() ID { return ID{uuid.Must(uuid.NewV7())} }
 
 // IsZero tells whether the id was never set.
-func (id ScheduleID) IsZero() bool { return id.UUID == uuid.Nil }
+func (id ID) IsZero() bool { return id.UUID == uuid.Nil }
 
 // SlotJob is the id of the job of a slot. It follows from the schedule and the
 // slot alone (UUID version 5), so that whoever posts the slot, and however
 // often, there is one job.
-func (id ScheduleID) SlotJob(slot time.Time) JobID { return id.derived("slot " + SlotText(slot)) }
+func (id ID) SlotJob(slot time.Time) jobs.JobID { return id.derived("slot " + SlotText(slot)) }
 
 // RunJob is the id of a job that was asked for out of turn.
-func (id ScheduleID) RunJob(nonce Nonce) JobID { return id.derived("run " + nonce.String()) }
+func (id ID) RunJob(nonce jobs.Nonce) jobs.JobID { return id.derived("run " + nonce.String()) }
 
-func (id ScheduleID) derived(of string) JobID { return JobID{uuid.NewSHA1(id.UUID, []byte(of))} }
+func (id ID) derived(of string) jobs.JobID {
+	return jobs.JobID{UUID: uuid.NewSHA1(id.UUID, []byte(of))}
+}
 
 // SlotText is a slot as a job is told of it: RFC 3339, in UTC.
 func SlotText(slot time.Time) string { return slot.UTC().Format(time.RFC3339Nano) }
@@ -78,7 +85,7 @@ type Schedule struct {
 	Zone string
 	// Posting is what every slot posts. It has no id, board, time or saved book:
 	// see Expand. Without a name the job has that of the schedule.
-	Posting Posting
+	Posting jobs.Posting
 	Overlap Overlap
 	Missed  Missed
 	Start   time.Time // no slot is before it
@@ -86,18 +93,18 @@ type Schedule struct {
 
 	// ────────────────────────────────────────────────────────────────────────
 
-	ID        ScheduleID
+	ID        ID
 	Revision  uint64 // raised by every change of the schedule
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	Decided   time.Time      // every slot up to this has been decided
-	Next      time.Time      // the next slot; zero: there is none
-	Pause     *SchedulePause // nil: it is not paused
-	Active    int            // its unfinished jobs
-	Waiting   int            // slots that wait for them
-	Posted    uint64         // jobs, in all
-	Skipped   uint64         // slots, in all
-	Records   int            // of its slots, that are kept
+	Decided   time.Time // every slot up to this has been decided
+	Next      time.Time // the next slot; zero: there is none
+	Pause     *Pause    // nil: it is not paused
+	Active    int       // its unfinished jobs
+	Waiting   int       // slots that wait for them
+	Posted    uint64    // jobs, in all
+	Skipped   uint64    // slots, in all
+	Records   int       // of its slots, that are kept
 }
 
 // SameTimes tells whether two schedules have the same slots.
@@ -120,8 +127,8 @@ func (s *Schedule) Upcoming(now time.Time, most int) ([]time.Time, error) {
 	return rule.Upcoming(after, most), nil
 }
 
-// SchedulePause is who has paused a schedule, when and why.
-type SchedulePause struct {
+// Pause is who has paused a schedule, when and why.
+type Pause struct {
 	By     string
 	Reason string
 	At     time.Time
@@ -131,7 +138,7 @@ type SchedulePause struct {
 // and the slot alone: every id in it is derived from the job's. The store gets
 // the slot as SlotKey; the details of the job are an object of the schedule's
 // name, the slot, and the details of the template.
-func (s *Schedule) Expand(id JobID, slot time.Time) Posting {
+func (s *Schedule) Expand(id jobs.JobID, slot time.Time) jobs.Posting {
 	p := s.Posting
 	p.ID, p.Board = id, s.Board
 	if p.Name == "" {
@@ -198,60 +205,60 @@ type SlotRecord struct {
 	Through time.Time // the last of several
 	Count   uint64    // of several: how many
 	State   SlotState
-	Job     JobID
+	Job     jobs.JobID
 	Reason  string
 	At      time.Time // when it came to be so
 	Trigger Trigger
 	By      string // who, of run and backfill
 	// Request is the nonce of a run or a backfill, by which a repeat is known
 	// as long as the record is kept, also if its posting was refused.
-	Request Nonce
+	Request jobs.Nonce
 }
 
 // Slots is how many slots the record is about.
 func (r *SlotRecord) Slots() uint64 { return max(r.Count, 1) }
 
-// ScheduleName is how a schedule is found.
-type ScheduleName struct {
+// Ref is how a schedule is found.
+type Ref struct {
 	Board string // empty: DefaultBoard
 	Name  string
 }
 
-// ScheduleLook says what to read of a schedule besides itself.
-type ScheduleLook struct {
+// Look says what to read of a schedule besides itself.
+type Look struct {
 	Upcoming int // how many of the next slots; at most MaxUpcoming
 	History  int // how many of the latest records; at most MaxSlotRecords
 }
 
-// ScheduleReport is a schedule with what was asked for.
-type ScheduleReport struct {
+// Report is a schedule with what was asked for.
+type Report struct {
 	Schedule Schedule
 	Upcoming []time.Time  // earliest first
 	History  []SlotRecord // the latest first
 }
 
-// ScheduleQuery selects schedules, board by board, and those of a board in the
+// Query selects schedules, board by board, and those of a board in the
 // order of their names.
-type ScheduleQuery struct {
-	Board string       // empty: any
-	After ScheduleName // only those behind this one; zero: from the first on
-	Limit int          // 0 or over logbook.MaxPage: logbook.MaxPage
+type Query struct {
+	Board string // empty: any
+	After Ref    // only those behind this one; zero: from the first on
+	Limit int    // 0 or over logbook.MaxPage: logbook.MaxPage
 }
 
-// ScheduleCommand is how a person steers a schedule.
-type ScheduleCommand struct {
-	ScheduleName
-	By     string // who, for people
-	Reason string // of a pause: one sentence, for people
-	Nonce  Nonce  // of RunSchedule, the same for its repeats; zero: one is made, which no later call repeats
+// Command is how a person steers a schedule.
+type Command struct {
+	Ref
+	By     string     // who, for people
+	Reason string     // of a pause: one sentence, for people
+	Nonce  jobs.Nonce // of RunSchedule, the same for its repeats; zero: one is made, which no later call repeats
 }
 
 // Backfill asks for the slots of a time in the past.
 type Backfill struct {
-	ScheduleName
+	Ref
 	From, To time.Time // From is included, To is not
 	By       string
-	Nonce    Nonce // the same for its repeats; zero: one is made, which no later call repeats
+	Nonce    jobs.Nonce // the same for its repeats; zero: one is made, which no later call repeats
 }
 
 // Scheduler keeps schedules. Its methods may be called concurrently; what
@@ -267,23 +274,23 @@ type Scheduler interface {
 	SaveSchedule(ctx context.Context, schedule Schedule) (Schedule, error)
 	// DeleteSchedule forgets a schedule with its history. Its jobs stay, and
 	// slots that wait are not posted. ErrNotFound.
-	DeleteSchedule(ctx context.Context, name ScheduleName) error
+	DeleteSchedule(ctx context.Context, name Ref) error
 	// Schedule reads a schedule. ErrNotFound.
-	Schedule(ctx context.Context, name ScheduleName, look ScheduleLook) (ScheduleReport, error)
+	Schedule(ctx context.Context, name Ref, look Look) (Report, error)
 	// Schedules reads a page of schedules without their postings. Only an
 	// empty page is the end.
-	Schedules(ctx context.Context, query ScheduleQuery) ([]Schedule, error)
+	Schedules(ctx context.Context, query Query) ([]Schedule, error)
 	// PauseSchedule stops a schedule from posting until it is resumed. A
 	// schedule that is paused already stays so, with its reason. ErrNotFound.
-	PauseSchedule(ctx context.Context, request ScheduleCommand) error
+	PauseSchedule(ctx context.Context, request Command) error
 	// ResumeSchedule ends a pause. The slots that it has covered are skipped.
 	// Nothing happens to one that is not paused. ErrNotFound.
-	ResumeSchedule(ctx context.Context, request ScheduleCommand) error
+	ResumeSchedule(ctx context.Context, request Command) error
 	// RunSchedule posts a job now, whatever the rule, the overlap policy and
 	// a pause say. What the board refuses is answered as a skipped slot with the
 	// reason, and a repeat with the same nonce is answered as the first call
 	// was. ErrNotFound.
-	RunSchedule(ctx context.Context, request ScheduleCommand) (SlotRecord, error)
+	RunSchedule(ctx context.Context, request Command) (SlotRecord, error)
 	// BackfillSchedule posts the slots of a time in the past that have no job,
 	// and answers with a record for each slot. Unless overlap is allowed they
 	// run one after the other. A slot that was skipped is posted, unless that is
