@@ -54,6 +54,9 @@ func fillUp(t *testing.T, client *raftboard.Client) (posted []jobs.JobID, refusa
 // and ends, and when it is removed there is space again. A node whose disk is
 // full to the last byte starts.
 func TestDisksFillUp(t *testing.T) {
+	if !underRace { // it is too slow then to share the machine
+		t.Parallel()
+	}
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		t.Parallel()
 		disksFillUp(t, kind)

@@ -39,6 +39,7 @@ const bigEntry = 10_000
 // job" while its first try is piggybacked on a posting that a slow disk has not written:
 // the session would hold a claim of which its conductor never learns.
 func TestClaimInDoubtIsNotDenied(t *testing.T) {
+	t.Parallel()
 	hold := make(chan struct{})
 	c := newCluster(t, 1, func(o *node.Options) {
 		o.System.Log = func(log logstore.Engine) logstore.Engine { return &slowLog{log, hold} }

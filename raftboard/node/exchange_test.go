@@ -196,6 +196,7 @@ func TestPatienceIsForEachCall(t *testing.T) {
 // A compressed request is refused by its header: none of its body is waited for,
 // so that a bomb costs nothing.
 func TestCompressedRequests(t *testing.T) {
+	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		c := newCluster(t, 1).startAll()
 		for _, row := range []struct{ path, media, header, want string }{
@@ -314,6 +315,7 @@ func TestBodyThatNobodyReads(t *testing.T) {
 
 // Connections are bounded: idle ones make room, and those that are used go on.
 func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		const limit = 20
 		c := newCluster(t, 1).startAll()

@@ -165,6 +165,7 @@ func TestProposerRefusesWhenFull(t *testing.T) {
 }
 
 func TestProposerStops(t *testing.T) {
+	t.Parallel()
 	machine := &echo{}
 	p, r := newEcho(t, machine)
 	outcomes := make(chan error, 32)
