@@ -31,7 +31,7 @@ func TestRecordsHaveTheClustersTime(t *testing.T) {
 						return nil
 					})}, nil
 				}}.registry(t))
-				o.Park = time.Second
+				o.MaxIdle = time.Second
 				running(t, o)
 				began := time.Now()
 				job := finished(t, c, post(t, c, "waits", nil).ID)

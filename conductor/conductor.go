@@ -49,9 +49,9 @@ const (
 	// DefaultMaxJobs is more than a small machine has processors, since the
 	// steps of most flows wait for something outside.
 	DefaultMaxJobs = 8
-	// DefaultPark is far more than it takes to give a job back and claim it again,
+	// DefaultMaxIdle is far more than it takes to give a job back and claim it again,
 	// and short enough that waiting flows do not hold worker slots for long.
-	DefaultPark = 30 * time.Second
+	DefaultMaxIdle = 30 * time.Second
 	// DefaultSteps is half of what the default jobs could run if each used all
 	// of its workers, which few flows do for long.
 	DefaultSteps = 64
@@ -87,10 +87,10 @@ type Options struct {
 	// and returns. 0: for ever.
 	MaxDuration time.Duration
 
-	// Park is how long a flow may only wait to try a step again. If it waits for
+	// MaxIdle is how long a flow may only wait to try a step again. If it waits for
 	// longer, its job is given back, and claimed again when the step is due.
-	// 0: DefaultPark; negative: such jobs are kept.
-	Park time.Duration
+	// 0: DefaultMaxIdle; negative: such jobs are kept.
+	MaxIdle time.Duration
 
 	TTL   time.Duration // of its session; 0: jobs.DefaultTTL
 	Grace time.Duration // how long a drain waits for running steps before it stops them; 0: DefaultGrace
@@ -136,7 +136,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Limits.Steps, logbook.MaxLimits.Steps)
 	setDefault(&o.MaxJobs, DefaultMaxJobs)
 	setDefault(&o.Steps, DefaultSteps)
-	setDefault(&o.Park, DefaultPark)
+	setDefault(&o.MaxIdle, DefaultMaxIdle)
 	setDefault(&o.MaxTries, DefaultMaxTries)
 	setDefault(&o.TTL, jobs.DefaultTTL)
 	setDefault(&o.Grace, DefaultGrace)

@@ -223,7 +223,7 @@ func (r *run) drive(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDe
 	end, err = engine.Run(ctx, engine.Options{
 		Plan: plan, Detail: *detail, Store: store,
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
-		Journal: journal, Workers: options.Workers, Pool: r.shift.pool, Park: options.Park,
+		Journal: journal, Workers: options.Workers, Pool: r.shift.pool, MaxIdle: options.MaxIdle,
 		Suspend: r.suspended.Done(), Revert: r.turned.Done(), RevertCause: r.revertCause, Gate: r.tenure.admit,
 		Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"),
 	})

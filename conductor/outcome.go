@@ -59,8 +59,8 @@ var errElsewhere = errors.New("its flow cannot be built here")
 //	                                                         cancelled if that was requested
 //	flow FAILURE (an undo failed)               consumed     outcome failed, the last update, the cause
 //	one of these three already when loaded      consumed     the same, without an update
-//	flow SUSPENDED, requested to be left so       consumed     outcome cancelled, the last update
-//	flow only waits for longer than Park        abandoned    the last update, until its step is due; the
+//	flow SUSPENDED, to be left so                consumed     outcome cancelled, the last update
+//	flow only waits for longer than MaxIdle     abandoned    the last update, until its step is due; the
 //	                                                         board sees to stop requests that came meanwhile
 //	flow SUSPENDED                              abandoned    the last update, no delay: where a stop request has
 //	                                                         suspended the job, the board keeps it so

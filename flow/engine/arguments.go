@@ -11,7 +11,7 @@ import (
 // null is the result of a step that has none.
 var null = json.RawMessage("null")
 
-// arguments gathers what an attempt is given.
+// arguments collects the arguments of an attempt.
 func (c *core) arguments(step int, action logbook.Action) (logbook.Values, *logbook.Failure) {
 	wires := c.plan.Arguments(step)
 	if action == logbook.ActionRevert {
@@ -56,7 +56,7 @@ func (c *core) value(wire *flow.Wire) (json.RawMessage, bool) {
 	if wire.Field == "" {
 		return v.result, true
 	}
-	// Parsed once for all who ask: a wide flow may have thousands of them.
+	// Parsed once: thousands of steps of a wide flow may ask for a field.
 	if v.fields == nil {
 		v.fields = make(logbook.Values)
 		if err := json.Unmarshal(v.result, &v.fields); err != nil || v.fields == nil {
@@ -67,10 +67,9 @@ func (c *core) value(wire *flow.Wire) (json.RawMessage, bool) {
 	return value, ok
 }
 
-// lacking is the failure of a step whose result does not hold what steps
-// behind it cannot do without. It is the provider that is wrong, and it is
-// told so before anything is built on its result.
-func lacking(plan *flow.Plan, step int, result json.RawMessage) *logbook.Failure {
+// missingField is the failure of a step whose result lacks a field that a later step
+// requires. The provider is at fault, so it fails before anything uses its result.
+func missingField(plan *flow.Plan, step int, result json.RawMessage) *logbook.Failure {
 	wanted := plan.Consumed(step)
 	if len(wanted) == 0 {
 		return nil

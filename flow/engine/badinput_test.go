@@ -144,7 +144,7 @@ func TestBadRunsAreResolved(t *testing.T) {
 	}
 }
 
-// TestObserversCannotBreakARun: one that panics is told nothing more, and the
+// TestObserversCannotBreakARun: one that panics is not called again, and the
 // flow goes on.
 func TestObserversCannotBreakARun(t *testing.T) {
 	for at := range 8 {

@@ -7,23 +7,23 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxBeginning bounds the steps with which a flow may begin before they are
-// marked. Whoever takes up a flow that has begun so marks all that could have:
-// in one that begins with many, most would be marked, and be undone if it comes
-// to that, without ever having run.
-const maxBeginning = DefaultWorkers
+// maxUnmarked bounds the steps that may start unmarked. After a crash the next owner
+// marks all that could have started: in a flow that begins with many steps, most of
+// those would be marked, and perhaps reverted, without ever having run.
+const maxUnmarked = DefaultWorkers
 
-// beginning are the steps that may begin before their marks are durable: those
-// that wait for nothing, whatever anybody decides. It is asked by whoever begins
-// a flow, and by whoever takes it up when nothing is recorded of that, so that
-// the two do not differ as long as they build the same flow.
+// unmarkedSteps returns the steps that may start before their marks are durable:
+// those with no step or decision before them. Both the run that begins a flow and
+// the next owner, if nothing was recorded, call it: for the same flow they get the
+// same steps.
 //
-// It leaves out what a crash must not leave to be found out: steps that are at
-// most once, steps that have a version, and all of a flow that says what is to
-// be done when it is built otherwise, since how it was built is recorded with
-// the first mark. A flow that begins with too many steps, or with more marks
-// than one update holds, waits for them.
-func beginning(o *Options) []int {
+// It leaves out steps for which a mark is needed after a crash: at-most-once steps,
+// and steps with a version. It returns none
+//   - if the flow is pinned or refuses changes: the first update records how the flow
+//     was built;
+//   - if the flow begins with more than maxUnmarked steps, or with more marks than
+//     one update holds.
+func unmarkedSteps(o *Options) []int {
 	if o.Detail.OnChange != "" && o.Detail.OnChange != logbook.ChangeAdopt {
 		return nil
 	}
@@ -35,46 +35,46 @@ func beginning(o *Options) []int {
 			continue
 		}
 		steps = append(steps, number)
-		size += changeOverhead + attemptOverhead + len(step.Name()) + o.Limits.Name // of whoever makes the attempt
+		size += changeOverhead + attemptOverhead + len(step.Name()) + o.Limits.Name // of the owner
 	}
-	if len(steps) > min(maxBeginning, o.Limits.Steps) || size > maxBytesOf(&o.Limits) {
+	if len(steps) > min(maxUnmarked, o.Limits.Steps) || size > maxBytesOf(&o.Limits) {
 		return nil
 	}
 	return steps
 }
 
-// beginsUnmarked are the names of the steps that this run may begin so.
-func beginsUnmarked(o *Options) map[string]bool {
+// unmarkedNames are the names of the steps that this run may start unmarked.
+func unmarkedNames(o *Options) map[string]bool {
 	detail := &o.Detail
 	if !o.Begins || detail.State != logbook.FlowPending || detail.Sequence > 0 || !detail.Begun.IsZero() {
 		return nil
 	}
 	names := make(map[string]bool)
-	for _, number := range beginning(o) {
+	for _, number := range unmarkedSteps(o) {
 		names[o.Plan.Step(number).Name()] = true
 	}
 	return names
 }
 
-// amends are the marks that are missing in the record of a flow which may have
-// begun. With them it is taken up as from any other record: the steps may have
-// been running, and nobody knows how far they came.
-type amends struct {
+// missingMarks are the marks of steps that an earlier run may have started unmarked.
+// With them in the record the flow resumes like any other: the steps may have been
+// running, and nobody knows how far they came.
+type missingMarks struct {
 	changes []logbook.AtomChange
 	now     time.Time
 }
 
-// makeUp puts the missing marks into the detail; nil if there are none.
-func makeUp(o *Options, now time.Time) *amends {
+// addMissingMarks adds the missing marks to the detail; nil if none are missing.
+func addMissingMarks(o *Options, now time.Time) *missingMarks {
 	if o.Detail.Begun.IsZero() || o.Detail.State != logbook.FlowPending || len(o.Detail.Atoms) > 0 {
 		return nil
 	}
-	a := &amends{now: now}
-	for _, number := range beginning(o) {
+	a := &missingMarks{now: now}
+	for _, number := range unmarkedSteps(o) {
 		step := o.Plan.Step(number)
 		change := logbook.AtomChange{
 			Name: step.Name(), Kind: step.Kind(), State: logbook.AtomRunning, Intention: logbook.IntendExecute,
-			// Who has begun it is not known, but under which claim.
+			// The claim is known, but not its owner.
 			Attempts: []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, Token: o.Detail.Begun, StartedAt: now}},
 		}
 		o.Detail.Atoms = append(o.Detail.Atoms, logbook.AtomDetail{
@@ -88,8 +88,8 @@ func makeUp(o *Options, now time.Time) *amends {
 	return a
 }
 
-// write puts the marks into the first update.
-func (a *amends) write(b *builder) {
+// write adds the marks to the first update.
+func (a *missingMarks) write(b *builder) {
 	if a == nil || len(a.changes) == 0 {
 		return
 	}
@@ -100,13 +100,13 @@ func (a *amends) write(b *builder) {
 	}
 }
 
-// begin lets the first steps of a flow go whose marks it need not wait for, and
-// gives those that must. What they change at once, if they are alone, is put
-// into the same update as their marks: begun tells that something was.
+// startUnmarked starts the first steps of a flow that need not wait for their marks,
+// and returns the others. If there are no others and a step has ended already, it
+// takes the reports, so that they share an update with the marks; then ended is true.
 //
-// That all marks are in the first update is what the next owner counts on: then
-// either all of them are known, or nothing is.
-func (l *loop) begin(starts []start) (rest []start, begun bool, err error) {
+// All marks must be in the first update. The next owner relies on that: it finds all
+// of them recorded, or nothing.
+func (l *loop) startUnmarked(starts []start) (rest []start, ended bool, err error) {
 	unmarked := l.unmarked
 	l.unmarked = nil
 	if len(unmarked) == 0 || !l.core.out.isFirst() {
@@ -117,14 +117,16 @@ func (l *loop) begin(starts []start) (rest []start, begun bool, err error) {
 			rest = append(rest, s)
 			continue
 		}
-		l.hasBegun = true
+		l.startedUnmarked = true
 		l.inFlight++
 		go l.perform(s)
 	}
 	if len(rest) > 0 || l.inFlight == 0 {
 		return rest, false, nil
 	}
-	runtime.Gosched() // a step that does not wait for anything ends now
+	// Gosched lets a step that never blocks end and report now, which saves an update.
+	// There is no condition to wait for instead: a step may also run for hours.
+	runtime.Gosched()
 	select {
 	case r := <-l.reports:
 		l.now = l.options.Now()
@@ -134,9 +136,8 @@ func (l *loop) begin(starts []start) (rest []start, begun bool, err error) {
 	}
 }
 
-// isFirst tells whether what has changed so far is all in the first update of
-// a flow.
+// isFirst reports whether all changes so far are in the flow's first update.
 func (b *builder) isFirst() bool { return b.sequence == 0 && len(b.full) == 0 }
 
-// maxBytesOf is how long an update may be.
+// maxBytesOf is the largest size of an update.
 func maxBytesOf(limits *logbook.Limits) int { return limits.Command - limits.Command/headroomShare }

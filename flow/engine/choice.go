@@ -7,22 +7,21 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// decide makes the choices of gates that were reached, and lets those go on
-// that are behind them.
+// decide makes the choices of gates that were reached, and releases their successors.
 func (c *core) decide(gates []int, now time.Time) {
 	for _, gate := range gates {
 		choice, _ := c.plan.ChoiceAt(gate)
-		// One before it may have turned the flow round.
-		undone := c.reverting || c.broken || c.turningOver(c.plan.Choices()[choice].Target.First) >= 0
+		// The choice at an earlier gate may have reverted the flow.
+		undone := c.reverting || c.broken || c.restartingScope(c.plan.Choices()[choice].Target.First) >= 0
 		if !undone && c.choose(gate, now) {
 			c.release(gate, now)
 		}
 	}
 }
 
-// chosen tells whether there is nothing left to be decided at a gate, as it
-// was found: steps of its node have begun, or are all ignored. A yes after
-// which nothing has begun is not known to anybody, and may be a no this time.
+// chosen reports whether the choice of a gate is already made in the record: steps of
+// its node have begun, or all are ignored. A yes is not recorded before a step begins,
+// so until then the decider is asked again and may say no.
 func (c *core) chosen(gate int) bool {
 	choice, ok := c.plan.ChoiceAt(gate)
 	if !ok {
@@ -39,9 +38,9 @@ func (c *core) chosen(gate int) bool {
 	return ignored
 }
 
-// choose asks the deciders of a gate, if it has any, and records what follows
-// from a no. It tells whether those behind the gate may go on, which those
-// that are ignored do by being done.
+// choose asks the deciders of a gate, if it has any, and records the steps that a no
+// ignores. It reports whether the gate's successors may go on. After a no they may,
+// because ignored steps count as done.
 func (c *core) choose(gate int, now time.Time) bool {
 	index, ok := c.plan.ChoiceAt(gate)
 	if !ok || c.chosen(gate) {
@@ -78,8 +77,7 @@ func (c *core) isIgnored(steps flow.Steps) bool {
 	return steps.First < steps.End
 }
 
-// resultsFor are the results that deciders are shown: a map of their own,
-// which they may keep.
+// resultsFor are the results that deciders see, in a map that they may keep.
 func (c *core) resultsFor(choice *flow.Choice) logbook.Values {
 	results := make(logbook.Values)
 	for i := range choice.Voices {
@@ -93,8 +91,8 @@ func (c *core) resultsFor(choice *flow.Choice) logbook.Values {
 	return results
 }
 
-// ignore records that steps are not run. The last come first: if the update is
-// split and a crash forgets the rest of it, the node itself is still undecided.
+// ignore records steps as ignored, from last to first: if the update is split and a
+// crash loses the rest, the node itself is still undecided.
 func (c *core) ignore(steps []int, now time.Time) {
 	for i := len(steps) - 1; i >= 0; i-- {
 		if c.vertices[steps[i]].state == logbook.AtomPending {
@@ -103,10 +101,9 @@ func (c *core) ignore(steps []int, now time.Time) {
 	}
 }
 
-// decisionFailed fails the step that a decider could not decide about: as one
-// whose arguments cannot be had, in one update with the mark of its attempt.
-// It is permanent, because only the step could be tried again, and not the
-// decider.
+// decisionFailed fails the step behind a decider that has failed, like a step without
+// its arguments, in one update with the mark of its attempt. The failure is
+// permanent, because a retry would repeat the step and not the decider.
 func (c *core) decisionFailed(step int, decider string, err error, now time.Time) {
 	failure := flow.FailureOf(err)
 	failure.Permanent = true

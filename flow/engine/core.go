@@ -8,48 +8,48 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// core decides. It holds the flow as it will be when all updates that it has
-// made are durable. Its methods are called by one goroutine, and time is
-// passed in, so that a run can be replayed call by call.
+// core makes the decisions of a run. It holds the flow's state as it is once all
+// its updates are durable. One goroutine calls its methods and passes the time in,
+// so a run can be replayed call by call.
 //
-// Readiness is counted and not searched: vertex.before is the number of
-// vertices that must still be done before one may execute, vertex.after the
-// number that must be undone before one may revert. Every edge is crossed
-// once forwards and once backwards in a run.
+// Readiness is counted, not searched: vertex.before is the number of vertices that
+// must be done before this one may execute, vertex.after the number that must be
+// undone before it may revert. A run crosses each edge once forwards and once
+// backwards.
 type core struct {
-	plan     *flow.Plan
-	hands    hands     // of persons, that the flow has been in
-	revision *revision // of how the flow is built, since it was begun
-	store    logbook.Values
-	call     flow.Call // what is the same in every call
-	owner    string
-	began    time.Time // this run
-	out      *builder
-	// limits of the logbook, to which failures are cut whoever made them: an
-	// update that is refused would be refused again by every conductor.
+	plan       *flow.Plan
+	intervened pastInterventions
+	revision   *revision // how the flow's definition has changed since it began
+	store      logbook.Values
+	call       flow.Call // the fields that all calls share
+	owner      string
+	began      time.Time // this run
+	out        *builder
+	// limits of the logbook. Failures are cut to them: every conductor would have
+	// an oversized update refused.
 	limits logbook.Limits
 
 	vertices []vertex
-	strays   map[string]vertex                  // of instances that the plan does not have in this round, by step
-	lists    map[*flow.Gathered]json.RawMessage // that were gathered for somebody
-	taken    map[string][]json.RawMessage       // the elements of openings, by step, when somebody has asked for them
+	absent   map[string]vertex                  // recorded instances that the plan lacks in this round, by step
+	lists    map[*flow.Gathered]json.RawMessage // cache of gathered lists
+	taken    map[string][]json.RawMessage       // cache of the elements of openings, by step
 	done     int                                // steps in SUCCESS or IGNORE
 	undone   int                                // while reverting: steps that are REVERTED or never started
 	running  int                                // attempts that this run has begun and not ended
 
-	ready   ranks                         // steps that may start now
-	due     dueHeap                       // steps that wait to be tried again
-	parked  map[string]*queue[parkedStep] // steps that wait for their concurrency key
-	waiting int                           // how many these are
-	lost    []int                         // at-most-once steps that were found RUNNING
-	starts  []start                       // what next gives, so that it need not make one each time
+	ready        readySteps                     // steps that may start now
+	due          dueHeap                        // steps that wait for the time of their next attempt
+	blocked      map[string]*queue[blockedStep] // steps that wait for a concurrency key, by key
+	blockedSteps int                            // how many steps are in blocked
+	interrupted  []int                          // at-most-once steps that were found RUNNING
+	starts       []start                        // result of next, reused by each call
 
-	attempts slab[logbook.Attempt]
-	calls    slab[flow.Call]
+	attempts chunks[logbook.Attempt]
+	calls    chunks[flow.Call]
 
-	scopes     []scope // as those of the plan
-	unresolved []int   // steps that were found FAILURE, and nobody has decided about
-	undecided  []int   // gates that were found reached, and whose choice was not made
+	scopes     []scope // one for each scope of the plan
+	unresolved []int   // steps found FAILURE for which no decision is recorded
+	undecided  []int   // gates found reached whose choice is not recorded
 
 	reverting bool // the flow is being undone
 	broken    bool // a revert has failed for good: nothing more starts
@@ -62,34 +62,34 @@ type core struct {
 type vertex struct {
 	state     logbook.AtomState
 	intention logbook.Intention
-	recorded  bool  // the logbook has an atom of it, or will with the next update
-	outdated  bool  // the atom has the version of a step that has changed before it was begun
+	recorded  bool  // the logbook has its atom, or will with the next update
+	outdated  bool  // the atom records another version, but the step had not begun
 	started   bool  // at least one execution was begun
 	open      bool  // this run has begun an attempt and not ended it
-	released  bool  // those behind it have been told that it is done
+	released  bool  // it was counted as done in the before of its successors
 	undone    bool  // the last attempt is a revert: an execution begins another round
-	before    int32 // these are small, because there is one of each for every step
+	before    int32 // the counts are int32 because each step has one of each
 	after     int32
-	behind    int32            // for countUndone alone
+	behind    int32            // used only by countUndone
 	round     int32            // see flow.Call.Key
-	begun     int32            // executions since a person, or the job's policy, had the step begin anew
-	attempt   *logbook.Attempt // the one that is open, as its mark in the update says, or that waits to be asked again; not to be written to
+	begun     int32            // executions since the last reset
+	attempt   *logbook.Attempt // the attempt that is open, or that has said "not yet"; read-only: an update holds it
 
 	executions, reverts          int // attempts begun
-	failedExecutions, failedUndo int // attempts that have ended in a failure
+	failedExecutions, failedUndo int // attempts that ended in a failure
 	result                       []byte
-	fields                       logbook.Values // of the result, when somebody has asked for one
+	fields                       logbook.Values // of the result, parsed on first use
 	failure                      *logbook.Failure
 	retryAt                      time.Time
-	progress                     *logbook.Progress // to be recorded with the next change; nil: none
+	progress                     *logbook.Progress // recorded with the next change; nil: none
 }
 
-// start is an attempt that the loop is to make.
+// start is an attempt for the loop to make.
 type start struct {
-	plan  *flow.Plan // in which step is its number: the flow may grow while it runs
-	step  int
-	call  *flow.Call
-	grant *grant
+	plan   *flow.Plan // that step is a number of: the flow may grow while the step runs
+	step   int
+	call   *flow.Call
+	permit *permit
 }
 
 // outcome is how an attempt ended.
@@ -97,14 +97,14 @@ type outcome struct {
 	step            int
 	result          []byte
 	failure         *logbook.Failure
-	notYet          *flow.NotYetError // instead of both
-	progress        *logbook.Progress // what it has said last, and is not recorded; nil: nothing
+	notYet          *flow.NotYetError // instead of result and failure
+	progress        *logbook.Progress // its last report, if that is not recorded yet; else nil
 	stderr          string
 	stderrTruncated bool
 	ended           time.Time
 }
 
-// begin makes the changes that follow from how the flow was found.
+// begin makes the changes that follow from the state in which the flow was loaded.
 func (c *core) begin(now time.Time) {
 	c.began = now
 	if c.reverting {
@@ -112,44 +112,43 @@ func (c *core) begin(now time.Time) {
 		return
 	}
 	for s := range c.scopes {
-		if c.scopes[s].turning {
-			c.unwind(s, now)
+		if c.scopes[s].restarting {
+			c.undoScope(s, now)
 		}
 	}
-	c.resume(now)
-	for _, step := range c.lost {
+	c.queueReady(now)
+	for _, step := range c.interrupted {
 		c.vertices[step].open = true
 		c.running++
 	}
-	for _, step := range c.lost {
-		// The step must not be started again, and its only trace is the mark.
+	for _, step := range c.interrupted {
 		failure := &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true,
 			Message: "it was running when its conductor died, and must not be started twice"}
 		c.finish(outcome{step: step, failure: failure, ended: now}, now)
 	}
 	c.decide(c.undecided, now)
 	for _, step := range c.unresolved {
-		// One before it may have been decided for both.
-		if !c.reverting && c.turningOver(step) < 0 {
+		// The decision for an earlier step may have covered this one.
+		if !c.reverting && c.restartingScope(step) < 0 {
 			c.resolve(step, now)
 		}
 	}
 }
 
-// next begins attempts at ready steps, up to a number that may run at once and
-// as far as they are permitted. The slice is good until the next call.
-func (c *core) next(now time.Time, slots int, p permits) []start {
-	c.wake(now)
-	c.unpark(p)
+// next begins attempts at ready steps until so many run at once or no permit is
+// left. The slice is valid until the next call.
+func (c *core) next(now time.Time, workers int, p permitSource) []start {
+	c.queueDue(now)
+	c.unblock(p)
 	c.starts = c.starts[:0]
-	for c.running < slots && c.ready.len() > 0 && !c.suspended && !c.broken {
+	for c.running < workers && c.ready.len() > 0 && !c.suspended && !c.broken {
 		step := c.ready.first()
-		g, answer := c.admit(step, p)
-		if answer == noSlot {
+		granted, answer := c.admit(step, p)
+		if answer == noWorker {
 			return c.starts
 		}
 		c.ready.pop()
-		if answer == noPlace {
+		if answer == noKey {
 			continue
 		}
 		if c.plan.Step(step).IsEach() {
@@ -157,13 +156,13 @@ func (c *core) next(now time.Time, slots int, p permits) []start {
 			continue
 		}
 		if s, ok := c.attempt(step, now); ok {
-			s.grant = g
+			s.permit = granted
 			c.starts = append(c.starts, s)
 		} else {
-			g.release()
+			granted.release()
 		}
 	}
-	c.yield(p)
+	c.returnReserved(p)
 	return c.starts
 }
 
@@ -202,7 +201,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	arguments, failure := c.arguments(step, action)
 	if failure != nil {
 		if action == logbook.ActionRevert && v.failure != nil && v.failure.Kind == logbook.FailureArgument {
-			failure = nil // it had not been executed for want of the same, so there is nothing to undo
+			failure = nil // for want of the same argument it never executed: there is nothing to undo
 		}
 		c.finish(outcome{step: step, failure: failure, ended: now}, now)
 		return start{}, false
@@ -214,15 +213,15 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	return start{plan: c.plan, step: step, call: call}, true
 }
 
-// execute notes an execution, which after a revert is one of another round.
+// execute notes that an execution begins. After a revert it begins another round.
 func (v *vertex) execute() {
 	if v.undone {
 		v.round, v.undone = v.round+1, false
 	}
 }
 
-// move says that the flow runs, or reverts. A retry that undoes its own part
-// to begin again does so in a flow that runs.
+// move moves the flow to RUNNING or REVERTING. A flow stays RUNNING while a retry
+// undoes its own part to begin again.
 func (c *core) move(now time.Time) {
 	if c.reverting {
 		c.out.flow(logbook.FlowReverting, nil, now)
@@ -231,7 +230,7 @@ func (c *core) move(now time.Time) {
 	}
 }
 
-// finish takes the outcome of an attempt that next or begin has begun.
+// finish applies the outcome of an attempt that next or begin has begun.
 func (c *core) finish(o outcome, now time.Time) {
 	v := &c.vertices[o.step]
 	c.running--
@@ -261,7 +260,7 @@ func (c *core) finish(o outcome, now time.Time) {
 
 func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
-	if failure := lacking(c.plan, step, attempt.Result); failure != nil {
+	if failure := missingField(c.plan, step, attempt.Result); failure != nil {
 		attempt.Result, attempt.Failure = nil, failure
 		c.executionFailed(step, attempt, now)
 		return
@@ -303,14 +302,14 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 		c.tryRevert(step, now)
 	case !again && c.resolve(step, now):
 	default:
-		// It is undone with what is around it. One that would have been
-		// tried again has not failed for good, so that nobody is asked.
-		c.gatherFailures(c.turningOver(step))
+		// The step is undone with its scope. If it could have been tried
+		// again, it has not failed for good, so no retry decides about it.
+		c.gatherFailures(c.restartingScope(step))
 		c.tryRevert(step, now)
 	}
 }
 
-// release tells the vertices behind a done one that they wait for one less.
+// release counts a vertex as done in its successors, and queues those that are ready.
 func (c *core) release(vertex int, now time.Time) {
 	stack := []int{vertex}
 	var choices []int
@@ -332,19 +331,19 @@ func (c *core) release(vertex int, now time.Time) {
 			}
 		}
 	}
-	// Last, because a decider that fails turns the flow round.
+	// Last, because the flow reverts when a decider fails.
 	c.decide(choices, now)
 }
 
-// isDone: whoever waits for a step in this state waits no longer.
+// isDone reports whether successors no longer wait for a step in this state.
 func isDone(state logbook.AtomState) bool {
 	return state == logbook.AtomSuccess || state == logbook.AtomIgnored
 }
 
-// enqueue has a step start as soon as there is room.
+// enqueue makes a step ready to start.
 func (c *core) enqueue(step int) { c.ready.push(step, c.plan.Step(step).Priority()) }
 
-// postpone makes a step wait for its next attempt.
+// postpone queues a step for its next attempt.
 func (c *core) postpone(step int, delay time.Duration, now time.Time) {
 	if delay <= 0 {
 		c.enqueue(step)
@@ -361,14 +360,14 @@ func dueAt(now time.Time, delay time.Duration) time.Time {
 	return now.Add(delay)
 }
 
-// wake makes the steps ready whose time has come.
-func (c *core) wake(now time.Time) {
+// queueDue makes the steps ready that are due.
+func (c *core) queueDue(now time.Time) {
 	for len(c.due) > 0 && !c.due[0].at.After(now) {
 		c.enqueue(c.due.pop().step)
 	}
 }
 
-// nextDue is when wake has something to do; false if never.
+// nextDue is when the next step is due; false if none is.
 func (c *core) nextDue() (time.Time, bool) {
 	if len(c.due) == 0 || c.suspended || c.broken {
 		return time.Time{}, false
@@ -376,15 +375,15 @@ func (c *core) nextDue() (time.Time, bool) {
 	return c.due[0].at, true
 }
 
-// idle tells whether nothing happens before a step is due, and which.
+// idle returns the next step that is due, and whether nothing happens before then.
 func (c *core) idle() (dueStep, bool) {
-	if c.running > 0 || c.ready.len() > 0 || c.waiting > 0 || c.suspended || c.broken || len(c.due) == 0 {
+	if c.running > 0 || c.ready.len() > 0 || c.blockedSteps > 0 || c.suspended || c.broken || len(c.due) == 0 {
 		return dueStep{}, false
 	}
 	return c.due[0], true
 }
 
-// end tells whether the run is over, and how the flow stands then.
+// end reports whether the run is over, and the flow's state then.
 func (c *core) end() (logbook.FlowState, bool) {
 	switch {
 	case c.running > 0:
@@ -397,13 +396,13 @@ func (c *core) end() (logbook.FlowState, bool) {
 		return logbook.FlowSuccess, true
 	case c.suspended:
 		return logbook.FlowSuspended, true
-	case c.ready.len() == 0 && len(c.due) == 0 && c.waiting == 0:
+	case c.ready.len() == 0 && len(c.due) == 0 && c.blockedSteps == 0:
 		panic("internal error: nothing runs, nothing is ready, and the flow has not ended")
 	}
 	return "", false
 }
 
-// change writes a change of a step, with what its first change must say.
+// change records a change of a step. The first one adds kind, version and intention.
 func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
 	v, s := &c.vertices[step], c.plan.Step(step)
 	change.Name = s.Name()
@@ -446,7 +445,7 @@ func (c *core) addFailure(step int, failure *logbook.Failure) {
 	c.failures = failures
 }
 
-// blame is a step's failure as the cause of the flow's.
+// blame returns a step's failure as a cause that names the step.
 func (c *core) blame(step int, failure *logbook.Failure) *logbook.Failure {
 	cause := *failure
 	cause.Step = c.plan.Step(step).Name()

@@ -10,20 +10,20 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxTold bounds the differences that are named, in a log, to an observer or
-// in an error: a person who reads a hundred knows that it is another flow.
-const maxTold = 100
+// maxNamed bounds the differences named in a log, to an observer or in an error: with
+// a hundred it is another flow.
+const maxNamed = 100
 
-// revision is what has become of how a flow is built since it was begun.
+// revision is how the flow's definition has changed since the flow began.
 type revision struct {
 	definition  *logbook.Definition // to be recorded; nil: it stands there already
 	differences []flow.Difference
 	unknown     bool // something is different, and the record does not hold enough to tell what
 }
 
-// revise compares how the flow is built with how it was begun, and holds
-// that against the flow's policy. What has begun must have kept its place,
-// which is for load and checkOrder to see, step by step.
+// revise compares how the flow is built with how it was begun, and applies the flow's
+// policy for changes. That begun steps are still at the same point of the flow is
+// checked step by step, in load and checkOrder.
 func revise(o *Options) (*revision, error) {
 	current := o.Plan.Definition()
 	if len(current.Packed) > o.Limits.Value {
@@ -61,21 +61,21 @@ func (r *revision) String() string {
 	if r.unknown {
 		return "it has too many steps for its definition to be kept, so that the steps in question cannot be named"
 	}
-	told := r.differences[:min(len(r.differences), maxTold)]
-	sentences := make([]string, len(told), len(told)+1)
-	for i, difference := range told {
+	shown := r.differences[:min(len(r.differences), maxNamed)]
+	sentences := make([]string, len(shown), len(shown)+1)
+	for i, difference := range shown {
 		sentences[i] = difference.String()
 	}
-	if more := len(r.differences) - len(told); more > 0 {
+	if more := len(r.differences) - len(shown); more > 0 {
 		sentences = append(sentences, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(sentences, "; ")
 }
 
-// known tells whether something has changed.
+// known reports whether the definition has changed.
 func (r *revision) known() bool { return r.unknown || len(r.differences) > 0 }
 
-// explain says of an error that the flow has changed.
+// explain adds to an error that the flow has changed.
 func (r *revision) explain(err error) error {
 	if err == nil || !r.known() {
 		return err
@@ -83,7 +83,8 @@ func (r *revision) explain(err error) error {
 	return fmt.Errorf("%w (since it was begun: %s)", err, r)
 }
 
-// adopt records how the flow is built from now on, and tells what is new.
+// adopt records the flow's new definition, logs the differences, and reports them to
+// the observer.
 func (c *core) adopt(o *Options, now time.Time) {
 	if c.revision.definition == nil {
 		return
@@ -93,7 +94,7 @@ func (c *core) adopt(o *Options, now time.Time) {
 		return
 	}
 	o.Logger.Info("the flow is built otherwise than it was begun", "flow", o.Detail.ID.String(), "differences", len(c.revision.differences))
-	for i := range c.revision.differences[:min(len(c.revision.differences), maxTold)] {
+	for i := range c.revision.differences[:min(len(c.revision.differences), maxNamed)] {
 		difference := c.revision.differences[i]
 		o.Logger.Info("step of the flow has changed", "flow", o.Detail.ID.String(), "step", difference.Step, "change", difference.String())
 		if o.Observe != nil {
@@ -102,12 +103,12 @@ func (c *core) adopt(o *Options, now time.Time) {
 	}
 }
 
-// forgets tells whether a recorded step that the flow does not have can be
-// passed over: it was never begun, and has gone in a change of the flow. That
-// may have been adopted long ago, so it need not be among those seen now.
+// forgets reports whether a recorded step that the flow lacks may be ignored: it never
+// began, and a change of the flow has removed it. An earlier run may have adopted that
+// change, so it need not be among the differences seen now.
 func (c *core) forgets(atom *logbook.AtomDetail) bool {
 	_, found := c.plan.Find(atom.Name)
-	if _, stray := c.plan.Instantiated(atom.Name); stray {
+	if _, former := c.plan.Instantiated(atom.Name); former {
 		return false // it is there again when a list is longer
 	}
 	n := len(atom.Attempts)

@@ -16,35 +16,32 @@
 //   - A step whose result was recorded is never executed again. A step whose
 //     outcome was not recorded is: side effects happen at least once.
 //   - An attempt begins only after its mark, and the outcomes that led to it,
-//     are durable: whatever a crash makes the engine forget has had no effect.
-//     The steps with which a flow begins may be an exception: see
-//     Options.Begins. Of a flow that has Begun, and of which nothing is
-//     recorded, they are recorded as RUNNING before anything else is.
-//   - A step that is at most once and is found RUNNING on a resume has failed
-//     with the kind logbook.FailureAtMostOnce, and the flow reverts.
+//     are durable: an effect that a crash makes the engine forget cannot exist.
+//     The first steps of a flow may be an exception: see Options.Begins. If such
+//     a flow has Begun and nothing of it is recorded, the next run records these
+//     steps as RUNNING before it does anything else.
+//   - An at-most-once step that is found RUNNING on a resume has failed with the
+//     kind logbook.FailureAtMostOnce, and the flow reverts.
 //   - Steps revert in the reverse of the order in which they had to run, each
 //     when all that follow it are undone, the failed step included.
-//   - Only a failure that every retry around the step leaves to the next, or
-//     that one wants everything reverted for, reverts the flow. One that a
-//     retry answers by trying again undoes the flow of that retry in the same
-//     order, and begins it again; what stands before it is not touched. The
-//     answer, and the time until which it waits, are recorded with the failure
-//     and not asked for again; a round that has begun is never forgotten, so
-//     a retry has as many as it was given, however often its conductors die.
-//     While it undoes, a later failure or a cancellation may still revert
-//     everything; nothing turns that back.
-//   - What a decider says is recorded with what follows from it: that steps
-//     are ignored, or that they run.
-//   - A flow whose revert fails is FAILURE and stays so: nothing more starts,
-//     until a person intervenes. What persons want done is carried out as a
-//     whole, before anything else, under the next claim; a conductor that dies
-//     amidst is no reason for doing it twice, or by half.
-//   - However much a step leaves behind, and however often it is tried, its
-//     flow can be written and read: a result that is too large is a failure,
-//     failures and stderr are cut, and the logbook folds the oldest attempts.
-//   - A whole run costs O(steps + edges), whatever the shape of the flow; and
-//     as much again for each time that a flow.Each takes its list, where those
-//     that do so together count once.
+//   - A failure reverts the flow unless a retry around the step decides to try
+//     again. Then only that retry's flow is undone, in the same order, and begun
+//     again. The decision and the time of the next round are recorded with the
+//     failure, and the retry is not asked again; every round that has begun is
+//     counted, so a crash gives a retry no more rounds. While a retry's flow is
+//     undone, a later failure or a cancellation may still revert everything; a
+//     revert of everything is never taken back.
+//   - A decider's answer is recorded with its consequence: steps are ignored, or
+//     they run.
+//   - A flow whose revert fails is FAILURE: nothing more starts until an operator
+//     intervenes. The next claim carries out interventions before anything else,
+//     all or none of them, and exactly once even if the conductor dies meanwhile.
+//   - A flow can be written and read however much its steps produce, and however
+//     often they are tried: a result that is too large is a failure, failures and
+//     stderr are cut, and the logbook folds the oldest attempts.
+//   - A run costs O(steps + edges), whatever the shape of the flow, and as much
+//     again each time that a flow.Each takes its list; those that take theirs
+//     together count once.
 //
 // # Assumptions
 //
@@ -82,11 +79,11 @@ var (
 	// ErrMismatch: the flow detail and the plan do not belong together, or
 	// the detail is in a state that no engine leaves behind.
 	ErrMismatch = errors.New("the flow detail does not match the flow")
-	// ErrPinned: the flow was begun as it is not built here, and is pinned to
-	// how it was (logbook.ChangePin). Somebody else may have that code.
+	// ErrPinned: the flow is built differently here than when it began, and is
+	// pinned (logbook.ChangePin). Another conductor may have the old code.
 	ErrPinned = errors.New("the flow is pinned to how it was begun, and is built otherwise here")
-	// ErrChanged: the flow was begun as it is not built here, and goes on in
-	// no other way (logbook.ChangeRefuse).
+	// ErrChanged: the flow is built differently here than when it began, and
+	// refuses that everywhere (logbook.ChangeRefuse).
 	ErrChanged = errors.New("the flow is built otherwise than it was begun, which it refuses")
 	// ErrGate: the gate refused to let a step start.
 	ErrGate = errors.New("the gate is closed")
@@ -104,10 +101,10 @@ type Options struct {
 	Job   string
 	Token logbook.Token
 	Owner string
-	// Begins says that the claim under Token stands for the marks of the steps
-	// with which the flow begins, so that they are not waited for. Whoever sets
-	// it sees to it that Detail has Begun in the next run, if this one is cut off
-	// or ends Unrecorded, and nothing of the flow is recorded.
+	// Begins lets the flow's first steps start before their marks are durable: the
+	// claim under Token stands for the marks. The caller must set Detail.Begun in
+	// the next run if this one is cut off, or ends Unrecorded, before anything of
+	// the flow is recorded.
 	Begins bool
 
 	Journal Journal
@@ -117,41 +114,40 @@ type Options struct {
 	// Workers, and holds what runs under their concurrency keys. nil: one for
 	// this run alone, of as many as Workers.
 	Pool *Pool
-	// Park ends a run in which nothing runs and nothing can start for longer
-	// than this: see End.WaitUntil. 0 or less: it waits in place.
-	Park time.Duration
-	// Suspend, when closed, stops the flow where it is: nothing new starts,
-	// what runs ends and is recorded. A step whose mark is already on its way
-	// to the logbook counts as running and still starts: held back, it would
-	// be RUNNING for its next owner, and one that is at most once would have
-	// failed without having begun. nil: never.
+	// MaxIdle ends a run in which nothing runs and no step can start for longer
+	// than this, so that its job can be released: see End.WaitUntil. 0 or less: the
+	// run waits.
+	MaxIdle time.Duration
+	// Suspend, when closed, stops the flow where it is: no step starts, and running
+	// steps end and are recorded. A step whose mark was handed to the Journal still
+	// starts. Otherwise the next owner would find it RUNNING, and an at-most-once
+	// step would have failed without having begun. nil: never.
 	Suspend <-chan struct{}
-	// Revert, when closed, turns the flow round: nothing more is executed,
-	// what runs is awaited, and everything that was done is undone, as after
-	// a failure; a flow that has not begun ends REVERTED without running
-	// anything. It is durable like every failure, so that whoever takes the
-	// flow up later goes on reverting, told or not. To a flow that reverts
-	// already or has ended it means nothing. nil: never.
+	// Revert, when closed, reverts the flow as a failure does: no step is executed,
+	// running ones are awaited, and all that was done is undone. A flow that has not
+	// begun ends REVERTED. The revert is recorded, so the next owner continues it
+	// without Revert. It changes nothing in a flow that reverts already or has
+	// ended. nil: never.
 	Revert <-chan struct{}
-	// RevertCause is asked, once, why Revert was closed. nil, or an answer of
-	// nil: a failure of kind logbook.FailureOperator. A panic ends the run with
-	// an error.
+	// RevertCause is called once after Revert was closed, and returns the cause to
+	// record. nil, or a result of nil: a failure of kind logbook.FailureOperator. A
+	// panic ends the run with an error.
 	RevertCause func() *logbook.Failure
-	// Gate is called before each step starts, by the goroutine of the step,
-	// and blocks while the claim is in doubt. An error, or a panic, ends the run. The step
-	// is marked RUNNING by then, or else its flow counts as begun (see Begins),
-	// so one that is at most once and is refused here counts as begun. nil: open.
+	// Gate is called before each step starts, by the goroutine of the step, and
+	// blocks while the claim is in doubt. An error or a panic ends the run. The step
+	// is marked RUNNING by then, or may start unmarked (see Begins): an at-most-once
+	// step that is refused here counts as begun. nil: open.
 	Gate func(ctx context.Context) error
-	// Observe is told every change, in order, when it is decided, which is
-	// before it is durable. It is called by the loop and must not block. One
-	// that panics is told nothing more.
+	// Observe is called with every change, in order, when it is decided, which is
+	// before it is durable. The loop calls it, so it must not block. After a panic
+	// it is not called again.
 	Observe func(Event)
-	// Grace is how long a run that ends early waits for its steps; one that
-	// takes longer is left behind. 0: DefaultGrace.
+	// Grace is how long a run that ends early waits for its steps before it abandons
+	// them. 0: DefaultGrace.
 	Grace time.Duration
-	// Now reads the time that is recorded, and by which steps are due; it must not
-	// go back. Times are recorded for the flow's next owner too, on another
-	// machine. nil: time.Now.
+	// Now is the clock for recorded times and for steps that are due; it must not go
+	// back. The flow's next owner, on another machine, uses the recorded times too.
+	// nil: time.Now.
 	Now    func() time.Time
 	Limits logbook.Limits // fields that are zero: those of logbook.MaxLimits
 	Logger hclog.Logger   // nil: none
@@ -159,10 +155,10 @@ type Options struct {
 
 // Journal takes updates in order and makes them durable.
 type Journal interface {
-	// Record hands over the flow's next update and returns at once; the
-	// channel (buffered, one value) gives the outcome when it is durable or
-	// refused. Later updates of one flow are never durable before earlier
-	// ones. It is called by one goroutine at a time for one flow.
+	// Record hands over the flow's next update and returns at once. The channel
+	// (buffered, one value) receives nil when the update is durable, or why it was
+	// refused. No update of a flow is durable before an earlier one. One goroutine
+	// at a time calls Record for a flow.
 	Record(update logbook.Update) <-chan error
 }
 
@@ -174,19 +170,18 @@ type End struct {
 	Update *logbook.Update
 	// Cause is why the flow has not succeeded, if it has not.
 	Cause *logbook.Failure
-	// WaitUntil is set where the flow has not ended and only waits, to try the
-	// step WaitFor then or to ask it again: its state is as it was.
+	// WaitUntil is set if the flow has not ended and only waits (Options.MaxIdle):
+	// when its next step, WaitFor, is due. The flow's state is unchanged.
 	WaitUntil time.Time
-	Wait      time.Duration // how long it is until then
+	Wait      time.Duration // from now to WaitUntil
 	WaitFor   string
-	// Unrecorded is set beside an error: the flow has begun, as Options.Begins
-	// allows, and perhaps nothing of that is recorded.
+	// Unrecorded is set with an error if steps have started unmarked (Options.Begins)
+	// and perhaps nothing of the flow is recorded.
 	Unrecorded bool
 }
 
-// Event is one change of a step, or of the flow if Step is empty. Where the
-// flow is built otherwise than it was begun, it is one difference that has
-// been accepted, and nothing else.
+// Event is one change of a step, or of the flow if Step is empty; or, with
+// Difference set, one accepted change of how the flow is built.
 type Event struct {
 	Time  time.Time
 	Step  string
@@ -195,24 +190,25 @@ type Event struct {
 	// Attempt is the attempt that began or ended; nil: none did.
 	Attempt *logbook.Attempt
 	RetryAt time.Time
-	// Difference is one between how the flow was begun and how it is built
-	// now; nil: this is about something else.
+	// Difference is one between how the flow was built when it began and how it is
+	// built now.
 	Difference *flow.Difference
-	// Progress is what the step has said of itself, where that is recorded:
-	// at most once a second, and when it ends. nil: nothing new.
+	// Progress is the step's progress as it is recorded: at most once a second, and
+	// when the step ends. nil: nothing new.
 	Progress *logbook.Progress
 }
 
 // Run runs a flow until it has ended, is suspended, or cannot go on. Every
 // update but the last is durable on return.
 //
-// An error means that the flow has not ended here and that nothing more will
-// be written: the cause of ctx's end, the Journal's error, or ErrMismatch,
-// ErrPinned, ErrChanged, flow.ErrMissing and ErrGate for what their texts say. Steps that ran have
-// been cancelled then. A flow that had ended already gives its end at once,
-// unless somebody has intervened since: then that is carried out, and the flow
-// goes on from there. What cannot be carried out changes nothing, and the flow
-// ends again as it had, with a cause of kind logbook.FailureIntervention.
+// An error means that the flow has not ended here and that nothing more will be
+// written: the cause of ctx's end, the Journal's error, ErrMismatch, ErrPinned,
+// ErrChanged, flow.ErrMissing or ErrGate. Running steps have been cancelled then.
+//
+// For a flow that had ended already, Run returns that end, unless an operator has
+// intervened since. Then Run carries out the intervention and the flow goes on. An
+// intervention that cannot be carried out changes nothing: the flow ends again as
+// before, with a cause of kind logbook.FailureIntervention.
 func Run(ctx context.Context, options Options) (End, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
@@ -233,21 +229,21 @@ func Run(ctx context.Context, options Options) (End, error) {
 	case err != nil:
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
 	case refusal != nil:
-		return refused(&options, refusal), nil
+		return endRefused(&options, refusal), nil
 	}
 	if err := options.grow(); err != nil { // anew: an opening may be run again
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
 	}
-	made := makeUp(&options, options.Now())
+	missing := addMissingMarks(&options, options.Now())
 	c, err := newCore(&options, revision, work)
 	if err != nil {
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
 	}
-	made.write(c.out)
+	missing.write(c.out)
 	l := newLoop(ctx, &options, c)
 	end, err := l.run()
 	if err != nil {
-		return End{Unrecorded: l.hasBegun}, fmt.Errorf("cannot go on with flow %s: %w", options.Detail.ID, err)
+		return End{Unrecorded: l.startedUnmarked}, fmt.Errorf("cannot go on with flow %s: %w", options.Detail.ID, err)
 	}
 	return end, nil
 }

@@ -24,8 +24,8 @@ const (
 	// generatedParts is how often rapid's number of flows is drawn: 500 in
 	// all, with its default. -rapid.checks=10000 looks longer.
 	generatedParts = 5
-	// mostParked is more often than any drawn flow has to wait.
-	mostParked = 500
+	// maxReleases is more often than any drawn flow has to wait.
+	maxReleases = 500
 	// countedFlows is the least number of flows of which something can be
 	// said about what has occurred.
 	countedFlows = 500
@@ -133,7 +133,7 @@ type trial struct {
 	grown   *flow.Plan // with all instances that there can be
 	workers int
 	begins  bool          // the claims stand for the first marks
-	park    time.Duration // 0: a run waits in place
+	maxIdle time.Duration // 0: a run waits in place
 	random  *rand.Rand
 	updates []logbook.Update // of all runs of a series
 	runs    []string         // what has befallen them, for a person
@@ -152,7 +152,7 @@ func drawCase(rt *rapid.T) *trial {
 	}
 	seed := rapid.Uint64().Draw(rt, "seed")
 	return &trial{drawing: d, plan: plan, grown: grown, begins: rapid.Bool().Draw(rt, "begins"), workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"),
-		park: rapid.SampledFrom([]time.Duration{0, time.Nanosecond, 10 * time.Minute}).Draw(rt, "given back where it waits for"), random: rand.New(rand.NewPCG(seed, 0))}
+		maxIdle: rapid.SampledFrom([]time.Duration{0, time.Nanosecond, 10 * time.Minute}).Draw(rt, "released when it waits for"), random: rand.New(rand.NewPCG(seed, 0))}
 }
 
 // String is the flow and what was drawn for its steps.
@@ -204,7 +204,7 @@ type finish struct {
 	detail    logbook.FlowDetail
 	cut       bool // some run was interrupted
 	cancelled bool
-	parked    int  // so often a run was given back because it only waited
+	releases  int  // how often a run was released because it only waited
 	holes     bool // an each was ignored, so that its instances are not recorded
 	crashes   int
 }
@@ -219,7 +219,7 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 	}
 	c.updates, c.runs = nil, nil
 	f := finish{}
-	for claim := 0; claim < len(mishaps)+1+f.parked; claim++ {
+	for claim := 0; claim < len(mishaps)+1+f.releases; claim++ {
 		m := mishap{crash: -1, suspend: -1, cancel: -1}
 		if claim < len(mishaps) {
 			if m = mishaps[claim]; m.crash >= 0 && m.suspend == 0 && m.cancel == 0 {
@@ -246,8 +246,8 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 				break
 			}
 			if !end.WaitUntil.IsZero() {
-				if f.parked++; f.parked > mostParked {
-					rt.Fatalf("no end after %d waits\n%s", f.parked, c)
+				if f.releases++; f.releases > maxReleases {
+					rt.Fatalf("no end after %d waits\n%s", f.releases, c)
 				}
 				<-time.After(time.Until(end.WaitUntil))
 			}
@@ -286,7 +286,7 @@ func (c *trial) run(claim uint64, m mishap, f *finish) (engine.End, error) {
 	}
 	w.event()
 	end, err := engine.Run(context.Background(), engine.Options{Plan: c.plan, Detail: w.journal.folded(few), Journal: w.journal, Store: drawnStore,
-		Token: logbook.Token{Index: claim}, Owner: "o", Begins: c.begins, Workers: c.workers, Suspend: suspend, Revert: cancel, Limits: drawnLimits, Park: c.park})
+		Token: logbook.Token{Index: claim}, Owner: "o", Begins: c.begins, Workers: c.workers, Suspend: suspend, Revert: cancel, Limits: drawnLimits, MaxIdle: c.maxIdle})
 	if err == nil && end.Update != nil {
 		err = w.journal.apply(*end.Update)
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxGathered bounds a list that an each gathers, which is made anew for the
-// steps that are given it: as much as one message of the logbook holds.
+// maxGathered bounds the list that an each gathers for later steps: as much as one
+// message of the logbook holds.
 const maxGathered = 4 << 20
 
-// grownPlan is the plan with the instances that the record of a flow tells of:
-// of every opening that has taken its list, and has not been set back since.
+// grownPlan adds the recorded instances to a plan: those of every opening that has
+// taken its list and has not been reset since.
 func grownPlan(plan *flow.Plan, atoms []logbook.AtomDetail) (*flow.Plan, error) {
 	if plan == nil || !plan.Grows() {
 		return plan, nil
@@ -46,13 +46,13 @@ func grownPlan(plan *flow.Plan, atoms []logbook.AtomDetail) (*flow.Plan, error) 
 	return grown, nil
 }
 
-// grow makes the plan that of the record.
+// grow replaces the plan by the grown plan of the record.
 func (o *Options) grow() (err error) {
 	o.Plan, err = grownPlan(o.Plan, o.Detail.Atoms)
 	return err
 }
 
-// elementsOf reads a list.
+// elementsOf parses a list.
 func elementsOf(list json.RawMessage) ([]json.RawMessage, error) {
 	var elements []json.RawMessage
 	if err := json.Unmarshal(list, &elements); err != nil || elements == nil {
@@ -64,10 +64,10 @@ func elementsOf(list json.RawMessage) ([]json.RawMessage, error) {
 	return elements, nil
 }
 
-// loadStray takes over an atom of an instance that the plan does not have now:
-// of an earlier round of a retry, in which the list was longer. It is kept for
-// a later one.
-func (c *core) loadStray(atom *logbook.AtomDetail) error {
+// loadAbsent loads the atom of an instance that the plan lacks in this round: in an
+// earlier round of a retry the list was longer. It is kept, because in a later round
+// the list may be longer again.
+func (c *core) loadAbsent(atom *logbook.AtomDetail) error {
 	step, ok := c.plan.Instantiated(atom.Name)
 	switch {
 	case !ok:
@@ -77,7 +77,7 @@ func (c *core) loadStray(atom *logbook.AtomDetail) error {
 	case atom.State != logbook.AtomPending && atom.State != logbook.AtomReverted && atom.State != logbook.AtomIgnored:
 		return fmt.Errorf("it is %s, and the list of its each has no such element", atom.State)
 	}
-	if _, twice := c.strays[atom.Name]; twice {
+	if _, twice := c.absent[atom.Name]; twice {
 		return errors.New("it is recorded twice")
 	}
 	v := vertex{state: atom.State, intention: atom.Intention, recorded: true}
@@ -91,27 +91,26 @@ func (c *core) loadStray(atom *logbook.AtomDetail) error {
 		}
 		v.outdated = true
 	}
-	c.keepStray(atom.Name, v)
+	c.keepAbsent(atom.Name, v)
 	return nil
 }
 
-func (c *core) keepStray(name string, v vertex) {
-	if c.strays == nil {
-		c.strays = make(map[string]vertex)
+func (c *core) keepAbsent(name string, v vertex) {
+	if c.absent == nil {
+		c.absent = make(map[string]vertex)
 	}
-	c.strays[name] = v
+	c.absent[name] = v
 }
 
-// open takes the lists of all openings that are ready, and begins what is
-// behind them: growing costs as much as the flow is large, so that those which
-// come together grow together.
+// open takes the lists of all ready openings, and releases what is behind them. They
+// grow the plan together, because growing costs as much as the flow is large.
 func (c *core) open(first int, now time.Time) {
 	openings := append([]int{first}, c.ready.take(func(step int) bool { return c.plan.Step(step).IsEach() })...)
-	room := c.limits.Steps - c.plan.Len() - len(c.strays)
+	room := c.limits.Steps - c.plan.Len() - len(c.absent)
 	var taken []int
 	for _, step := range openings {
-		// One before it may have failed, and turned the flow round.
-		if c.reverting || c.broken || c.turningOver(step) >= 0 {
+		// An earlier one may have failed and reverted the flow.
+		if c.reverting || c.broken || c.restartingScope(step) >= 0 {
 			continue
 		}
 		c.takeList(step, &room, now)
@@ -139,9 +138,8 @@ func (c *core) open(first int, now time.Time) {
 	}
 }
 
-// takeList makes the one attempt at an opening, as far as there is room for
-// further steps. Nothing is done outside, so that the attempt need not be
-// durable before.
+// takeList makes the one attempt at an opening, if the flow may have so many more
+// steps. It has no effects outside, so the attempt need not be durable before.
 func (c *core) takeList(step int, room *int, now time.Time) {
 	v := &c.vertices[step]
 	c.move(now)
@@ -159,7 +157,7 @@ func (c *core) takeList(step int, room *int, now time.Time) {
 	c.finish(outcome{step: step, result: list, failure: failure, ended: now}, now)
 }
 
-// listFor is the list of an opening, checked, and counted against the room.
+// listFor is the list of an opening, checked. Its new steps are subtracted from room.
 func (c *core) listFor(step int, room *int) (json.RawMessage, error) {
 	arguments, failure := c.arguments(step, logbook.ActionExecute)
 	if failure != nil {
@@ -177,7 +175,7 @@ func (c *core) listFor(step int, room *int) (json.RawMessage, error) {
 	for i := range elements {
 		for _, name := range c.plan.Instance(step, i) {
 			_, present := c.plan.Find(name)
-			if _, kept := c.strays[name]; !present && !kept {
+			if _, kept := c.absent[name]; !present && !kept {
 				need++
 			}
 		}
@@ -189,7 +187,7 @@ func (c *core) listFor(step int, room *int) (json.RawMessage, error) {
 	return list, nil
 }
 
-// elements are those of an opening that has taken its list.
+// elements are the elements of an opening that has taken its list.
 func (c *core) elements(step int) []json.RawMessage {
 	name := c.plan.Step(step).Name()
 	elements, known := c.taken[name]
@@ -203,10 +201,10 @@ func (c *core) elements(step int) []json.RawMessage {
 	return elements
 }
 
-// grow goes on with the plan for other numbers of elements. It is like a
-// resume: what is known of each step goes over by its name, and what follows
-// from all of that is worked out anew. Nothing behind an opening has begun that
-// was not released before; so what leaves the plan has not begun either.
+// grow replaces the plan by one for other numbers of elements. It works like a
+// resume: the state of each step is moved by name, and all else is derived again. No
+// step behind an opening has begun unless it was released before, so the steps that
+// leave the plan have not begun either.
 func (c *core) grow(elements map[string]int, now time.Time) {
 	old := c.plan
 	plan, err := old.Grown(elements)
@@ -232,7 +230,7 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 	c.moveQueues(to)
 	c.countBefore(decided)
 	for s := range c.scopes {
-		if c.scopes[s].turning {
+		if c.scopes[s].restarting {
 			c.countUndone(&plan.Scopes()[s])
 		}
 	}
@@ -241,8 +239,8 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 	}
 }
 
-// moveVertices takes over the steps, and gives those that the plan has had in
-// an earlier round. Gates are made anew.
+// moveVertices moves the states of the steps to the new plan. It returns the steps
+// that were absent since an earlier round. Gates start from scratch.
 func (c *core) moveVertices(old *flow.Plan, to []int) (adopted []int) {
 	vertices := make([]vertex, c.plan.Vertices())
 	for i := range vertices {
@@ -253,20 +251,20 @@ func (c *core) moveVertices(old *flow.Plan, to []int) (adopted []int) {
 		case number >= 0:
 			vertices[number] = v
 		case v.recorded:
-			c.keepStray(old.Step(step).Name(), v)
+			c.keepAbsent(old.Step(step).Name(), v)
 		}
 	}
-	if len(c.strays) > 0 {
+	if len(c.absent) > 0 {
 		for step := range c.plan.Len() {
 			name := c.plan.Step(step).Name()
-			if stray, ok := c.strays[name]; ok {
-				if isDone(stray.state) {
+			if former, ok := c.absent[name]; ok {
+				if isDone(former.state) {
 					c.done++ // as of all steps in the plan, until it is set back
 				}
-				stray.released, stray.open, stray.attempt = false, false, nil
-				vertices[step] = stray
+				former.released, former.open, former.attempt = false, false, nil
+				vertices[step] = former
 				adopted = append(adopted, step)
-				delete(c.strays, name)
+				delete(c.absent, name)
 			}
 		}
 	}
@@ -297,7 +295,7 @@ func (c *core) moveQueues(to []int) {
 		c.due[i].step = to[c.due[i].step]
 	}
 	heap.Init((*heapOrder)(&c.due))
-	last := make([]place, c.plan.Len())
+	last := make([]changeIndex, c.plan.Len())
 	for step, number := range to {
 		if number >= 0 {
 			last[number] = c.out.last[step]
@@ -306,9 +304,8 @@ func (c *core) moveQueues(to []int) {
 	c.out.last = last
 }
 
-// countBefore counts what each vertex waits for. A gate lets those behind it
-// go as soon as all before it have, but for one where there is something to
-// decide.
+// countBefore counts what each vertex waits for. A gate is released with its last
+// predecessor, except one whose choice is not made yet.
 func (c *core) countBefore(decided map[flow.ChoicePlace]bool) {
 	var reached []int
 	for v := range c.vertices {
@@ -334,7 +331,7 @@ func (c *core) countBefore(decided map[flow.ChoicePlace]bool) {
 	}
 }
 
-// numberOf is the present number of a step of a plan that the flow was run by.
+// numberOf converts a step number of an earlier plan of this run.
 func (c *core) numberOf(plan *flow.Plan, step int) int {
 	if plan == c.plan {
 		return step
@@ -346,8 +343,8 @@ func (c *core) numberOf(plan *flow.Plan, step int) int {
 	return number
 }
 
-// gathered is a list of what the instances of an each provide; false where the
-// each was ignored.
+// gathered is the list of what the instances of an each provide; false if the each
+// was ignored or the list is too large.
 func (c *core) gathered(g *flow.Gathered) (json.RawMessage, bool) {
 	if c.vertices[g.Each].state != logbook.AtomSuccess {
 		return nil, false
@@ -376,13 +373,13 @@ func (c *core) gathered(g *flow.Gathered) (json.RawMessage, bool) {
 	return list, true
 }
 
-// placeValue is the place of an instance as it is given to its steps.
-func placeValue(index int) json.RawMessage { return strconv.AppendInt(nil, int64(index), 10) }
+// indexValue is the index of an instance, as its steps get it.
+func indexValue(index int) json.RawMessage { return strconv.AppendInt(nil, int64(index), 10) }
 
-// part is what of an opening is given to one instance.
+// part is the index or the element that an opening provides to one instance.
 func (c *core) part(wire *flow.Wire) (json.RawMessage, bool) {
 	if wire.Part == flow.PartPlace {
-		return placeValue(wire.Index), true
+		return indexValue(wire.Index), true
 	}
 	elements := c.elements(wire.From)
 	if wire.Index >= len(elements) {

@@ -9,12 +9,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// handiwork is what persons want done to a flow, as changes of its record. It
-// is worked out on a copy of the record, from which the run then resumes as
-// from any other: so that what was carried out is all in the record, and a
-// conductor that dies after some of the updates leaves the rest to the next,
-// which works out the same and finds part of it done.
-type handiwork struct {
+// correction holds the changes of a flow's record that carry out interventions. They
+// are computed on a copy of the record, from which the run then resumes as from any
+// other. If a conductor dies after some of the updates, the next one computes the
+// same changes and finds part of them done.
+type correction struct {
 	from, to logbook.FlowState
 	cause    *logbook.Failure // why the flow reverts from now on; nil: as before
 	changes  []logbook.AtomChange
@@ -25,7 +24,7 @@ type handiwork struct {
 	detail *logbook.FlowDetail // the copy
 	index  map[string]int      // of its atoms
 	batch  []logbook.Intervention
-	lead   *logbook.Intervention // the one in whose name steps are reset, if any are
+	lead   *logbook.Intervention // the one recorded as owner of resets; nil: none
 }
 
 // refusalError is why an intervention cannot be carried out.
@@ -43,15 +42,15 @@ func (e *refusalError) Error() string {
 	return fmt.Sprintf("cannot %s, as %s wants: %s", what, i.By, e.reason)
 }
 
-// intervene carries out on the detail what persons want done, as far as that
-// has not been done yet; nil if there is nothing of the kind. A refusal is of
-// all that they want, because one thing was said to go with the other.
-func intervene(o *Options, now time.Time) (*handiwork, *refusalError, error) {
+// intervene applies the interventions that have not been carried out yet to the
+// detail; nil if there are none. A refusal refuses all of them, because they were
+// made to take effect together.
+func intervene(o *Options, now time.Time) (*correction, *refusalError, error) {
 	batch := batchOf(&o.Detail)
 	if len(batch) == 0 {
 		return nil, nil, nil
 	}
-	w := &handiwork{from: o.Detail.State, to: logbook.FlowReverting, now: now, plan: o.Plan, limits: o.Limits, batch: batch}
+	w := &correction{from: o.Detail.State, to: logbook.FlowReverting, now: now, plan: o.Plan, limits: o.Limits, batch: batch}
 	if refusal := w.check(&o.Detail); refusal != nil {
 		return nil, refusal, nil
 	}
@@ -61,12 +60,12 @@ func intervene(o *Options, now time.Time) (*handiwork, *refusalError, error) {
 		}
 	}
 	if len(w.batch) == 0 || !w.from.Finished() && w.from != w.to {
-		return nil, nil, nil // it was all done: the flow has been turned round since
+		return nil, nil, nil // all was done before: the flow has changed direction since
 	}
 	w.copy(&o.Detail)
-	work := w.backwards
+	work := w.correctRevert
 	if w.to == logbook.FlowRunning {
-		work = w.forwards
+		work = w.correctForward
 	}
 	if err := work(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrMismatch, err)
@@ -75,9 +74,9 @@ func intervene(o *Options, now time.Time) (*handiwork, *refusalError, error) {
 	return w, nil, nil
 }
 
-// batchOf are the interventions that are to be carried out together. In a flow
-// that goes on already they are those after which nothing has been begun: only
-// of them may a part be missing.
+// batchOf returns the interventions to carry out together. In a flow that has not
+// ended, they are those after which no step has begun: only these may be carried out
+// in part.
 func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 	if len(detail.Interventions) == 0 {
 		return nil
@@ -86,16 +85,16 @@ func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 		return slices.Clone(detail.Pending())
 	}
 	if detail.State == logbook.FlowSuspended || detail.State == logbook.FlowPending {
-		return nil // a flow is suspended after they were carried out
+		return nil // in these states, all earlier ones have been carried out
 	}
-	hands := make(map[logbook.Token]bool, len(detail.Interventions))
+	interventions := make(map[logbook.Token]bool, len(detail.Interventions))
 	for i := range detail.Interventions {
-		hands[detail.Interventions[i].Token] = true
+		interventions[detail.Interventions[i].Token] = true
 	}
-	last := detail.Ended // what was said before that is over
+	last := detail.Ended // earlier interventions have been carried out
 	for i := range detail.Atoms {
 		for _, attempt := range detail.Atoms[i].Attempts {
-			if !hands[attempt.Token] && attempt.Token.Compare(last) > 0 {
+			if !interventions[attempt.Token] && attempt.Token.Compare(last) > 0 {
 				last = attempt.Token
 			}
 		}
@@ -109,20 +108,19 @@ func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 	return logbook.Standing(batch)
 }
 
-// check finds what cannot be carried out. What was refused stays among the
-// interventions; met again by one who goes on with a later batch, it is left
-// out, with all before it.
-func (w *handiwork) check(detail *logbook.FlowDetail) *refusalError {
+// check finds interventions that cannot be carried out. A refused one stays in the
+// record; when a later batch is resumed, it is left out with all before it.
+func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 	kept, rerun := w.batch[:0:0], make([]bool, w.plan.Vertices())
 	for i := range w.batch {
 		if w.batch[i].Kind == logbook.InterveneRerun {
-			w.mark(rerun, w.batch[i].Step)
+			w.markRerun(rerun, w.batch[i].Step)
 		}
 	}
 	for i := range w.batch {
-		reason := w.fault(&w.batch[i])
+		reason := w.objection(&w.batch[i])
 		if reason == "" && w.batch[i].Kind == logbook.InterveneComplete {
-			reason = w.faultOfEach(detail, w.batch[i].Step, rerun)
+			reason = w.objectionOfEach(detail, w.batch[i].Step, rerun)
 		}
 		switch {
 		case reason == "":
@@ -137,7 +135,7 @@ func (w *handiwork) check(detail *logbook.FlowDetail) *refusalError {
 	return nil
 }
 
-func (w *handiwork) fault(i *logbook.Intervention) string {
+func (w *correction) objection(i *logbook.Intervention) string {
 	if w.from == logbook.FlowReverted && i.Kind != logbook.InterveneRerun {
 		return "the flow is REVERTED, and can only be run again"
 	}
@@ -161,15 +159,15 @@ func (w *handiwork) fault(i *logbook.Intervention) string {
 	if err := w.limits.CheckValue("result", i.Result); err != nil {
 		return err.Error()
 	}
-	if failure := lacking(w.plan, step, resultOf(i)); failure != nil {
+	if failure := missingField(w.plan, step, resultOf(i)); failure != nil {
 		return failure.Message
 	}
 	return ""
 }
 
-// unopened finds the opening of an each that has no list now, and in which a
-// step of this name could stand.
-func (w *handiwork) unopened(name string) (string, bool) {
+// unopened returns the opening of an each that has no list yet and could hold a step
+// of this name.
+func (w *correction) unopened(name string) (string, bool) {
 	for _, opening := range w.plan.Openings(name) {
 		if _, ok := w.plan.Find(opening); ok {
 			_, opened := w.plan.Elements()[opening]
@@ -179,9 +177,9 @@ func (w *handiwork) unopened(name string) (string, bool) {
 	return "", false
 }
 
-// faultOfEach finds the each that takes its list anew, and in which a step
-// stands that is to be completed: nobody can tell whether it will be there.
-func (w *handiwork) faultOfEach(detail *logbook.FlowDetail, name string, rerun []bool) string {
+// objectionOfEach refuses to complete a step of an each that takes its list again:
+// the new list may have no such element.
+func (w *correction) objectionOfEach(detail *logbook.FlowDetail, name string, rerun []bool) string {
 	for _, opening := range w.plan.Openings(name) {
 		atom, recorded := detail.Atom(opening)
 		step, _ := w.plan.Find(opening)
@@ -192,7 +190,7 @@ func (w *handiwork) faultOfEach(detail *logbook.FlowDetail, name string, rerun [
 	return ""
 }
 
-// resultOf is what a step provides that is completed by hand.
+// resultOf is the result of a step that an operator completes.
 func resultOf(i *logbook.Intervention) []byte {
 	if len(i.Result) == 0 {
 		return null
@@ -200,8 +198,8 @@ func resultOf(i *logbook.Intervention) []byte {
 	return i.Result
 }
 
-// copy makes a detail that can be changed without anybody seeing it.
-func (w *handiwork) copy(detail *logbook.FlowDetail) {
+// copy copies the detail, so that the original stays as it is.
+func (w *correction) copy(detail *logbook.FlowDetail) {
 	copied := *detail
 	copied.State = w.to
 	if w.from.Finished() {
@@ -220,9 +218,9 @@ func (w *handiwork) copy(detail *logbook.FlowDetail) {
 	w.detail = &copied
 }
 
-// originOf is why a flow was reverting before a revert failed for good, and
-// before anything else was said about that: see breakOff and refused. Where
-// that is not told apart, the cause is as it was.
+// originOf is why a flow was reverting before a revert failed for good or an
+// intervention was refused: see breakOff and endRefused. If the cause does not hold
+// that, it is returned unchanged.
 func originOf(cause *logbook.Failure) *logbook.Failure {
 	if cause = unrefused(cause); cause == nil || len(cause.Causes) == 0 {
 		return cause
@@ -241,8 +239,8 @@ func unrefused(cause *logbook.Failure) *logbook.Failure {
 	return cause
 }
 
-// backwards has the reverts that have failed tried again, or passed over.
-func (w *handiwork) backwards() error {
+// correctRevert has failed reverts tried again, or skipped.
+func (w *correction) correctRevert() error {
 	again, skips := false, make(map[string]*logbook.Intervention)
 	for i := range w.batch {
 		again = again || w.batch[i].Kind == logbook.InterveneRetryRevert
@@ -269,28 +267,28 @@ func (w *handiwork) backwards() error {
 	return nil
 }
 
-// forwards has everything run that has not succeeded, or that is to be run
-// again, and counts as succeeded what persons have completed. That comes
-// first: who completes a step does not want it run, wherever the flow begins.
-func (w *handiwork) forwards() error {
+// correctForward resets every step that has not succeeded or is to be rerun, and
+// completes the steps that operators have given results for. Completing wins over
+// rerunning.
+func (w *correction) correctForward() error {
 	completed, rerun := make(map[string]*logbook.Intervention), make([]bool, w.plan.Vertices())
 	for i := range w.batch {
 		switch w.batch[i].Kind {
 		case logbook.InterveneComplete:
 			completed[w.batch[i].Step] = &w.batch[i]
 		case logbook.InterveneRerun:
-			w.mark(rerun, w.batch[i].Step)
+			w.markRerun(rerun, w.batch[i].Step)
 		}
 	}
 	anew := w.decidesAnew(rerun)
-	// The last come first: an opening keeps its list until its instances are
-	// set back, since without it nobody could tell what they are.
+	// From last to first: an opening keeps its list until its instances are reset,
+	// because the list says which instances there are.
 	for i := len(w.detail.Atoms) - 1; i >= 0; i-- {
-		if err := w.forward(&w.detail.Atoms[i], completed, rerun, anew); err != nil {
+		if err := w.correctAtom(&w.detail.Atoms[i], completed, rerun, anew); err != nil {
 			return err
 		}
 	}
-	for i := range w.batch { // those that have not been recorded before, in order
+	for i := range w.batch { // steps that have no atom yet, in order
 		if by := completed[w.batch[i].Step]; by != nil {
 			if err := w.complete(by); err != nil {
 				return err
@@ -300,10 +298,10 @@ func (w *handiwork) forwards() error {
 	return nil
 }
 
-// mark marks a step and all that waits for it; everything, if there is none.
-// For one in an each that has no list now, which is run anyway, it marks what
-// waits for that.
-func (w *handiwork) mark(rerun []bool, name string) {
+// markRerun marks a step and all its successors; everything, if the name is empty.
+// For a step of an each that has no list yet, it marks the successors of the each,
+// which runs anyway.
+func (w *correction) markRerun(rerun []bool, name string) {
 	var stack []int
 	if opening, ok := w.unopened(name); ok {
 		step, _ := w.plan.Find(opening)
@@ -315,11 +313,11 @@ func (w *handiwork) mark(rerun []bool, name string) {
 			stack = append(stack, step)
 		}
 	}
-	w.spread(rerun, stack)
+	w.markSuccessors(rerun, stack)
 }
 
-// spread marks what waits for the vertices of a stack.
-func (w *handiwork) spread(marked []bool, stack []int) {
+// markSuccessors marks all that follows the vertices of a stack.
+func (w *correction) markSuccessors(marked []bool, stack []int) {
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -332,11 +330,10 @@ func (w *handiwork) spread(marked []bool, stack []int) {
 	}
 }
 
-// decidesAnew tells whether a step was ignored that waits for one which runs
-// again. Then all deciders that have said no are asked once more: which of
-// them have ignored a step together is not recorded, and the others, seeing
-// the same results, say the same.
-func (w *handiwork) decidesAnew(rerun []bool) bool {
+// decidesAnew reports whether an ignored step follows one that runs again. Then all
+// deciders that have said no are asked again, because the record does not say which
+// of them ignored a step. Those that see the same results give the same answer.
+func (w *correction) decidesAnew(rerun []bool) bool {
 	again := slices.Clone(rerun)
 	var stack []int
 	for i := range w.detail.Atoms {
@@ -348,7 +345,7 @@ func (w *handiwork) decidesAnew(rerun []bool) bool {
 		again[step] = true
 		stack = append(stack, step)
 	}
-	w.spread(again, stack)
+	w.markSuccessors(again, stack)
 	for i := range w.detail.Atoms {
 		if step, ok := w.plan.Find(w.detail.Atoms[i].Name); ok && again[step] && w.detail.Atoms[i].State == logbook.AtomIgnored {
 			return true
@@ -357,11 +354,11 @@ func (w *handiwork) decidesAnew(rerun []bool) bool {
 	return false
 }
 
-// forward decides about one atom.
-func (w *handiwork) forward(atom *logbook.AtomDetail, completed map[string]*logbook.Intervention, rerun []bool, anew bool) error {
+// correctAtom completes, resets or keeps one atom.
+func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]*logbook.Intervention, rerun []bool, anew bool) error {
 	step, ok := w.plan.Find(atom.Name)
 	switch {
-	case !ok: // nothing of it runs, as load will see
+	case !ok: // load passes over it, or refuses it
 		return nil
 	case completed[atom.Name] != nil:
 		return w.complete(completed[atom.Name])
@@ -378,14 +375,14 @@ func (w *handiwork) forward(atom *logbook.AtomDetail, completed map[string]*logb
 	return w.reset(atom)
 }
 
-// wasReset tells whether an earlier conductor has done that.
-func (w *handiwork) wasReset(atom *logbook.AtomDetail) bool {
+// wasReset reports whether an earlier conductor has reset the atom for this batch.
+func (w *correction) wasReset(atom *logbook.AtomDetail) bool {
 	n := len(atom.Attempts)
 	return n > 0 && atom.Attempts[n-1].Action == logbook.ActionReset && atom.Attempts[n-1].Token == w.lead.Token
 }
 
-// reset makes an atom as if it had never begun, but for the history.
-func (w *handiwork) reset(atom *logbook.AtomDetail) error {
+// reset returns an atom to PENDING; its attempts stay in the record.
+func (w *correction) reset(atom *logbook.AtomDetail) error {
 	change := logbook.AtomChange{Intention: logbook.IntendExecute}
 	if n := len(atom.Attempts); n > 0 && atom.Attempts[n-1].Action != logbook.ActionReset {
 		change.Attempts = []logbook.Attempt{w.attempt(atom, logbook.ActionReset, w.lead)}
@@ -396,21 +393,21 @@ func (w *handiwork) reset(atom *logbook.AtomDetail) error {
 		}
 		return w.change(atom, change)
 	}
-	if err := w.giveUp(atom); err != nil {
+	if err := w.makeResettable(atom); err != nil {
 		return err
 	}
 	change.State = logbook.AtomPending
 	return w.change(atom, change)
 }
 
-// giveUp ends what an atom was on its way to, in a state from which it can
-// begin anew, or be completed.
-func (w *handiwork) giveUp(atom *logbook.AtomDetail) error {
-	way := map[logbook.AtomState][]logbook.AtomState{
+// makeResettable moves an atom from REVERTING or RETRYING to a state from which it
+// may become PENDING or SUCCESS.
+func (w *correction) makeResettable(atom *logbook.AtomDetail) error {
+	via := map[logbook.AtomState][]logbook.AtomState{
 		logbook.AtomReverting: {logbook.AtomRevertFailure},
 		logbook.AtomRetrying:  {logbook.AtomReverting, logbook.AtomReverted},
 	}
-	for _, state := range way[atom.State] {
+	for _, state := range via[atom.State] {
 		if err := w.change(atom, logbook.AtomChange{State: state}); err != nil {
 			return err
 		}
@@ -419,7 +416,7 @@ func (w *handiwork) giveUp(atom *logbook.AtomDetail) error {
 }
 
 // complete records that a step is done, and by whom.
-func (w *handiwork) complete(by *logbook.Intervention) error {
+func (w *correction) complete(by *logbook.Intervention) error {
 	change := logbook.AtomChange{State: logbook.AtomSuccess, Intention: logbook.IntendExecute}
 	number, _ := w.plan.Find(by.Step)
 	change.Version = w.plan.Step(number).Version()
@@ -440,14 +437,14 @@ func (w *handiwork) complete(by *logbook.Intervention) error {
 	done := w.attempt(atom, logbook.ActionExecute, by)
 	done.Result = resultOf(by)
 	change.Attempts = append(change.Attempts, done)
-	if err := w.giveUp(atom); err != nil {
+	if err := w.makeResettable(atom); err != nil {
 		return err
 	}
 	return w.change(atom, change)
 }
 
-// attempt is what a person has done, in place of an attempt of the engine.
-func (w *handiwork) attempt(atom *logbook.AtomDetail, action logbook.Action, by *logbook.Intervention) logbook.Attempt {
+// attempt is the attempt that records an operator's action.
+func (w *correction) attempt(atom *logbook.AtomDetail, action logbook.Action, by *logbook.Intervention) logbook.Attempt {
 	at := by.At
 	if at.IsZero() {
 		at = w.now
@@ -455,9 +452,8 @@ func (w *handiwork) attempt(atom *logbook.AtomDetail, action logbook.Action, by 
 	return logbook.Attempt{Action: action, Number: atom.Number(action) + 1, Token: by.Token, Owner: by.By, StartedAt: at, EndedAt: at}
 }
 
-// change makes a change on the copy, by the rules by which it is made in the
-// logbook.
-func (w *handiwork) change(atom *logbook.AtomDetail, change logbook.AtomChange) error {
+// change applies a change to the copy, by the rules of the logbook.
+func (w *correction) change(atom *logbook.AtomDetail, change logbook.AtomChange) error {
 	change.Name = atom.Name
 	if err := atom.Advance(&change); err != nil {
 		return err
@@ -466,8 +462,8 @@ func (w *handiwork) change(atom *logbook.AtomDetail, change logbook.AtomChange) 
 	return nil
 }
 
-// write puts the changes into updates, the first of which moves the flow.
-func (w *handiwork) write(b *builder) {
+// write adds the changes to updates, the first of which moves the flow.
+func (w *correction) write(b *builder) {
 	if w == nil {
 		return
 	}
@@ -480,10 +476,9 @@ func (w *handiwork) write(b *builder) {
 	}
 }
 
-// refused ends a flow again as it had ended, with a cause that says why it
-// does not go on. The update is what keeps the next conductor from trying the
-// same.
-func refused(o *Options, refusal *refusalError) End {
+// endRefused ends a flow in the state in which it had ended, with the refusal as its
+// cause. The update keeps the next conductor from trying the same.
+func endRefused(o *Options, refusal *refusalError) End {
 	i := refusal.intervention
 	cause := &logbook.Failure{Kind: logbook.FailureIntervention, Message: refusal.Error(), Step: i.Step, Permanent: true}
 	if before := unrefused(o.Detail.Cause); before != nil { // else the causes would grow with every try
@@ -495,30 +490,31 @@ func refused(o *Options, refusal *refusalError) End {
 	return End{State: o.Detail.State, Cause: cause, Update: &b.take()[0]}
 }
 
-// hands is how persons have had their hands in a flow.
-type hands struct {
-	any   bool
-	since logbook.Token // the last time
+// pastInterventions says whether operators have intervened in a flow before this
+// claim, and when last.
+type pastInterventions struct {
+	any  bool
+	last logbook.Token
 }
 
-func handsOn(o *Options) hands {
-	var h hands
+func pastInterventionsOf(o *Options) pastInterventions {
+	var p pastInterventions
 	for i := range o.Detail.Interventions {
 		if token := o.Detail.Interventions[i].Token; token.Compare(o.Token) < 0 {
-			h.any, h.since = true, token
+			p.any, p.last = true, token
 		}
 	}
-	return h
+	return p
 }
 
-// counts tells whether a failure counts for the policy of its step: after an
+// counts reports whether a failure counts for the retry policy of its step: after an
 // intervention, every step has all of its tries again.
-func (h hands) counts(attempt *logbook.Attempt) bool {
-	return !h.any || attempt.Token.Compare(h.since) > 0
+func (p pastInterventions) counts(attempt *logbook.Attempt) bool {
+	return !p.any || attempt.Token.Compare(p.last) > 0
 }
 
-// mayPrecede tells whether a step can be in a state although those before it
-// are not done: it was completed by hand, or those before it are decided anew.
-func (h hands) mayPrecede(state logbook.AtomState) bool {
-	return h.any && (state == logbook.AtomSuccess || state == logbook.AtomReverting || state == logbook.AtomRevertFailure)
+// mayPrecede reports whether a step can be in a state although its predecessors are
+// not done: an operator completed it, or its predecessors are decided again.
+func (p pastInterventions) mayPrecede(state logbook.AtomState) bool {
+	return p.any && (state == logbook.AtomSuccess || state == logbook.AtomReverting || state == logbook.AtomRevertFailure)
 }

@@ -9,34 +9,32 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// newCore takes a flow up where its detail stands:
+// newCore resumes a flow from the states in its detail:
 //
-//	PENDING         executed when ready, and not before RetryAt. One whose last
-//	                attempt is open has said "not yet", and is asked again
-//	RUNNING         executed again, or asked again; nobody knows how far it came.
+//	PENDING         executed when ready, but not before RetryAt. If its last
+//	                attempt is open, it has said "not yet", and is asked again
+//	RUNNING         executed or asked again; nobody knows how far it came.
 //	                At most once: a failure. In a flow that reverts: reverted, without a result
 //	SUCCESS         kept; in a flow that reverts: reverted when ready
-//	FAILURE         the flow reverts, whether it had recorded that or not
-//	REVERTING       reverted again, and not before RetryAt
+//	FAILURE         the flow reverts, even if that was not recorded
+//	REVERTING       reverted again, but not before RetryAt
 //	REVERTED        kept
 //	REVERT_FAILURE  the flow is FAILURE
 //	IGNORE          kept; its decider is not asked again
-//	RETRYING        its flow begins again, as that of a SUCCESS that is to be
-//	                RETRYed does when all of it is undone, and not before RetryAt
+//	RETRYING        its flow begins again. So does that of a retry in SUCCESS with
+//	                the intention RETRY, when all of it is undone, not before RetryAt
 //
-// What is said of flows that revert holds for the flow of a retry too, if it
-// is being undone to begin again. A FAILURE under a retry about which nothing
-// was recorded is decided now.
+// For a retry's flow that is being undone, read "flow that reverts" as that flow. A
+// FAILURE under a retry without a recorded decision is decided now.
 //
-// Anything that no engine leaves behind is refused, but for what follows from
-// a change of the flow since it was begun: steps that never began may have
-// changed their version, or be gone.
-func newCore(o *Options, revision *revision, work *handiwork) (*core, error) {
+// A state that no engine records is refused, except after a change of the flow:
+// steps that never began may have another version, or be gone.
+func newCore(o *Options, revision *revision, work *correction) (*core, error) {
 	c, err := loadCore(o, revision, work)
 	return c, revision.explain(err)
 }
 
-func loadCore(o *Options, revision *revision, work *handiwork) (*core, error) {
+func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 	c := &core{revision: revision, plan: o.Plan, store: o.Store, owner: o.Owner, out: newBuilder(o), limits: o.Limits, cause: o.Detail.Cause,
 		call: flow.Call{Job: o.Job, Flow: o.Detail.ID, Token: o.Token}}
 	if err := o.Detail.State.Move(o.Detail.State); err != nil {
@@ -45,7 +43,7 @@ func loadCore(o *Options, revision *revision, work *handiwork) (*core, error) {
 	if err := c.checkStore(); err != nil {
 		return nil, err
 	}
-	c.hands = handsOn(o)
+	c.intervened = pastInterventionsOf(o)
 	c.scopes = make([]scope, len(o.Plan.Scopes()))
 	c.vertices = make([]vertex, o.Plan.Vertices())
 	for i := range c.vertices {
@@ -59,8 +57,8 @@ func loadCore(o *Options, revision *revision, work *handiwork) (*core, error) {
 			return nil, fmt.Errorf("%w: atom %q: %w", ErrMismatch, o.Detail.Atoms[i].Name, err)
 		}
 	}
-	c.settle(o.Detail.State)
-	c.settleBroken(&o.Detail)
+	c.deriveState(o.Detail.State)
+	c.resumeBroken(&o.Detail)
 	if err := c.checkOrder(o.Detail.State); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
@@ -68,7 +66,7 @@ func loadCore(o *Options, revision *revision, work *handiwork) (*core, error) {
 	return c, nil
 }
 
-// checkStore finds what the plan counts on and the store does not hold.
+// checkStore reports the values that the plan requires and the store lacks.
 func (c *core) checkStore() error {
 	var faults []error
 	reported := make(map[string]bool)
@@ -90,11 +88,11 @@ func (c *core) checkStore() error {
 	return errors.Join(faults...)
 }
 
-// load takes over one atom.
+// load loads one atom.
 func (c *core) load(atom *logbook.AtomDetail) error {
 	step, ok := c.plan.Find(atom.Name)
 	if !ok {
-		return c.loadStray(atom)
+		return c.loadAbsent(atom)
 	}
 	switch {
 	case atom.Kind != c.plan.Step(step).Kind():
@@ -143,29 +141,29 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	return nil
 }
 
-// history is what the attempts of an atom tell besides what the run counts on.
-type history struct {
-	resets         int  // by persons
-	runs, undoings int  // executions and reverts since then
+// attemptSummary is what checkState needs of an atom's attempts.
+type attemptSummary struct {
+	resets         int
+	runs, undoings int  // executions and reverts since the last reset
 	undone         bool // the last of them is a revert
 	undoFailed     bool // the last revert has failed
 }
 
-func (c *core) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past history, err error) {
+func (c *core) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past attemptSummary, err error) {
 	folded := &atom.Folded
 	v.executions, v.reverts, v.round, v.undone = folded.Executions, folded.Reverts, int32(folded.Rounds), folded.Undone
 	past.resets, past.undone = folded.Resets, folded.Undone
 	for i := range atom.Attempts {
-		if err := v.loadAttempt(&atom.Attempts[i], &past, c.hands.counts(&atom.Attempts[i])); err != nil {
+		if err := v.loadAttempt(&atom.Attempts[i], &past, c.intervened.counts(&atom.Attempts[i])); err != nil {
 			return past, err
 		}
 	}
 	return past, nil
 }
 
-// loadAttempt takes over an attempt, a failure of which counts for the step's
-// policy or does not.
-func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *history, counts bool) error {
+// loadAttempt loads one attempt; counts says whether its failure counts for the
+// step's retry policy.
+func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, counts bool) error {
 	number, failed := &v.executions, &v.failedExecutions
 	switch attempt.Action {
 	case logbook.ActionExecute:
@@ -186,12 +184,12 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *history, counts boo
 	if attempt.Action == logbook.ActionReset {
 		v.failedExecutions, v.failedUndo, v.begun = 0, 0, 0
 		v.round, v.undone = v.round+1, false
-		*past = history{resets: past.resets + 1}
+		*past = attemptSummary{resets: past.resets + 1}
 		return nil
 	}
 	if revert := attempt.Action == logbook.ActionRevert; revert != past.undone {
-		// What was tried before belongs to an earlier round, for both actions
-		// once a new one is executed.
+		// Earlier attempts at this action belong to an earlier round. When a
+		// round begins, that holds for both actions.
 		*failed, past.undone = 0, revert
 		if !revert {
 			v.failedUndo = 0
@@ -208,8 +206,9 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *history, counts boo
 	return nil
 }
 
-// checkState holds a state against the last execution, nil if there was none.
-func (c *core) checkState(step int, last *logbook.Attempt, past history) error {
+// checkState refuses a state that does not follow from the last execution; nil:
+// there was none.
+func (c *core) checkState(step int, last *logbook.Attempt, past attemptSummary) error {
 	v := &c.vertices[step]
 	succeeded := last != nil && last.Ended() && last.Failure == nil
 	failed := last != nil && last.Ended() && last.Failure != nil
@@ -243,11 +242,11 @@ func (c *core) checkState(step int, last *logbook.Attempt, past history) error {
 	return nil
 }
 
-// settle derives what holds for the flow as a whole. An update may have been
-// split, so what the atoms say counts as much as the flow's own state.
-func (c *core) settle(state logbook.FlowState) {
+// deriveState derives whether and why the flow reverts. Changes that belong together
+// may have been split over two updates, so the atoms count as much as the flow's state.
+func (c *core) deriveState(state logbook.FlowState) {
 	c.reverting = state == logbook.FlowReverting || c.cause != nil
-	c.settleScopes()
+	c.deriveScopes()
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
 		if isDone(v.state) {
@@ -256,8 +255,8 @@ func (c *core) settle(state logbook.FlowState) {
 		switch {
 		case v.state == logbook.AtomRevertFailure:
 			c.reverting = true
-		case c.turningOver(step) >= 0: // only to begin again
-		case v.state == logbook.AtomFailure && c.plan.Governor(step) >= 0: // nobody has decided yet
+		case c.restartingScope(step) >= 0: // it is undone only to begin again
+		case v.state == logbook.AtomFailure && c.plan.Governor(step) >= 0: // its retry has not decided yet
 		case v.state == logbook.AtomFailure, v.state == logbook.AtomReverting, v.state == logbook.AtomReverted,
 			v.intention == logbook.IntendRevert:
 			c.reverting = true
@@ -274,9 +273,9 @@ func (c *core) settle(state logbook.FlowState) {
 	}
 }
 
-// settleBroken takes up a revert that has failed for good in a flow that has
-// not ended for it yet.
-func (c *core) settleBroken(detail *logbook.FlowDetail) {
+// resumeBroken ends the flow if a revert has failed for good and the flow's end was
+// not recorded.
+func (c *core) resumeBroken(detail *logbook.FlowDetail) {
 	for i := range detail.Atoms {
 		if atom := &detail.Atoms[i]; atom.State == logbook.AtomRevertFailure {
 			step, _ := c.plan.Find(atom.Name)
@@ -287,8 +286,8 @@ func (c *core) settleBroken(detail *logbook.FlowDetail) {
 	}
 }
 
-// checkOrder counts what each vertex waits for, and refuses a step that was
-// begun before those that it waits for had finished.
+// checkOrder counts what each vertex waits for, and refuses a step that began before
+// its predecessors were done.
 func (c *core) checkOrder(state logbook.FlowState) error {
 	var reached []int
 	for v := range c.vertices {
@@ -315,7 +314,7 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 	}
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
-		if v.started && v.state != logbook.AtomReverted && v.before > 0 && !c.hands.mayPrecede(v.state) {
+		if v.started && v.state != logbook.AtomReverted && v.before > 0 && !c.intervened.mayPrecede(v.state) {
 			return fmt.Errorf("step %q is %s, and a step that it waits for is not SUCCESS", c.plan.Step(step).Name(), v.state)
 		}
 		if v.started && state == logbook.FlowPending {
@@ -325,29 +324,30 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 	return nil
 }
 
-// resume queues what may be executed: first what was running, then what is ready.
-func (c *core) resume(now time.Time) {
+// queueReady queues the steps that may be executed: first those that were running,
+// then those that are ready.
+func (c *core) queueReady(now time.Time) {
 	for step := range c.plan.Len() {
-		if c.vertices[step].state != logbook.AtomRunning || c.turningOver(step) >= 0 {
+		if c.vertices[step].state != logbook.AtomRunning || c.restartingScope(step) >= 0 {
 			continue
 		}
 		if c.plan.Step(step).AtMostOnce() {
-			c.lost = append(c.lost, step)
+			c.interrupted = append(c.interrupted, step)
 		} else {
 			c.enqueue(step)
 		}
 	}
 	for step := range c.plan.Len() {
-		if v := &c.vertices[step]; v.state == logbook.AtomPending && v.before == 0 && c.turningOver(step) < 0 {
-			c.await(step, v.failedExecutions, now)
+		if v := &c.vertices[step]; v.state == logbook.AtomPending && v.before == 0 && c.restartingScope(step) < 0 {
+			c.queueWhenDue(step, v.failedExecutions, now)
 		}
 	}
 }
 
-// await queues a step for the time that its record says. Another machine's
-// clock has written that: where it was ahead of ours, the step waits no longer
-// than its policy could have said, counted from now.
-func (c *core) await(step, failures int, now time.Time) {
+// queueWhenDue queues a step for its recorded time. Another machine's clock has
+// written that time. If it was ahead of ours, the step waits no longer than the
+// longest delay of its policy, counted from now.
+func (c *core) queueWhenDue(step, failures int, now time.Time) {
 	at := c.vertices[step].retryAt
 	if latest := now.Add(c.longestWait(step, failures, now)); at.After(latest) {
 		at = latest

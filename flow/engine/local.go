@@ -18,34 +18,33 @@ import (
 	"github.com/conductord/conductord/logbook/memory"
 )
 
-// localOwner is who has made the attempts of a run without a cluster.
+// localOwner is the owner of attempts in a run without a cluster.
 const localOwner = "local"
 
-// ErrSuspended: the flow was told to stop, and has stopped where it was.
+// ErrSuspended: the flow was suspended, and has not ended.
 var ErrSuspended = errors.New("the flow is suspended")
 
-// RunLocal runs a flow in this process, with no cluster and the semantics of
-// one: Local.Run with everything by default.
+// RunLocal runs a flow in this process, without a cluster and with the same semantics:
+// Local.Run with all defaults.
 func RunLocal(ctx context.Context, root flow.Node, store logbook.Values) (Result, error) {
 	return Local{}.Run(ctx, root, store)
 }
 
-// Local runs flows in this process. Its zero value does, and may be used for
-// many runs, also at once.
+// Local runs flows in this process. Its zero value is ready to use, also for many runs
+// at once.
 //
-// The record of a run is kept in a logbook like that of a job. Who gives a
-// Logbook of their own, and names the Flow, can go on where an earlier run
-// has stopped, for whatever reason. As there is no claim, nothing keeps two
-// processes from running one flow at the same time: that is up to the caller.
+// A run is recorded in a logbook, like that of a job. With a Logbook of their own and
+// the Flow's id, callers can continue a flow that an earlier run has left. There is no
+// claim, so the caller must not run one flow in two places at once.
 type Local struct {
 	// Logbook keeps the record. nil: one in memory, which ends with the run.
 	Logbook logbook.Connection
-	// Flow is the flow's id. If the Logbook has a flow of that id, the run
-	// goes on with it. Zero: a new one, which Result tells.
+	// Flow is the flow's id. If the Logbook has this flow, the run continues it. Zero: a
+	// new id, returned in Result.
 	Flow logbook.FlowID
-	// Targets are the steps for whose sake the flow is run: they, what they
-	// wait for, and nothing else. They are recorded with the flow, so that a
-	// later run may only repeat them. None: all of it, or what was recorded.
+	// Targets limit the run to these steps and those that they wait for. They are
+	// recorded with the flow, so a later run may only repeat them. None: all steps, or
+	// the recorded targets.
 	Targets []string
 	// Workers bounds the steps that run at once. 0: DefaultWorkers.
 	Workers int
@@ -54,8 +53,8 @@ type Local struct {
 	// Suspend, when closed, stops the flow where it is: nothing new starts,
 	// and what runs ends and is recorded. nil: never.
 	Suspend <-chan struct{}
-	// Revert, when closed, turns the flow round, as Options.Revert does: the
-	// run ends when all is undone. nil: never.
+	// Revert, when closed, reverts the flow, as Options.Revert does: the run ends when
+	// all is undone. nil: never.
 	Revert <-chan struct{}
 	// Observe is Options.Observe: it must not block. See package listen for
 	// listeners that may. nil: none.
@@ -64,14 +63,13 @@ type Local struct {
 	Logger  hclog.Logger   // nil: none
 }
 
-// Result is what has become of a flow.
+// Result is the state of a flow after a run.
 type Result struct {
 	Flow  logbook.FlowID
 	State logbook.FlowState
-	// Steps are the results of the steps that are SUCCESS, by step. Values are
-	// what those steps, and retries, provide, by symbol. A symbol of several
-	// providers is that of the one that comes after the others, and left out
-	// if there is no such one.
+	// Steps are the results of the steps that are SUCCESS, by step. Values are what those
+	// steps, and retries, provide, by symbol. If a symbol has several providers, its value
+	// is that of the one that comes after all others; without such a one it is left out.
 	Steps  logbook.Values
 	Values logbook.Values
 	// Detail is the record: every step and every attempt at it.
@@ -99,9 +97,9 @@ func (r *Result) Decode(symbol string, into any) error {
 // error wraps the cause, a *logbook.Failure; FAILURE means that an undo has
 // failed too, and that a person is needed. ErrSuspended after Suspend.
 //
-// Any other error means that the flow has not ended, such as the cause of
-// ctx's end; it can be gone on with, and its steps that ran have been told to
-// stop. The Result is as good as could be had, also with an error.
+// Any other error, such as the cause of ctx's end, means that the flow has not ended.
+// Its running steps were cancelled, and a later run can continue it. The Result holds
+// what could be read, also with an error.
 func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (Result, error) {
 	l = l.withDefaults()
 	detail, plan, err := l.prepare(ctx, root, store)
@@ -119,7 +117,7 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 		err = readErr
 	}
 	if err == nil {
-		err = verdict(plan.Name(), end)
+		err = endError(plan.Name(), end)
 	}
 	return result, err
 }
@@ -135,8 +133,8 @@ func (l Local) withDefaults() Local {
 	return l
 }
 
-// prepare finds the flow in the logbook, or puts it there. A flow with faults
-// leaves no trace.
+// prepare loads the flow from the logbook, or saves it there. A flow with faults is
+// not saved.
 func (l Local) prepare(ctx context.Context, root flow.Node, store logbook.Values) (logbook.FlowDetail, *flow.Plan, error) {
 	detail, err := l.Logbook.FlowDetail(ctx, l.Flow)
 	found := err == nil
@@ -168,8 +166,8 @@ func (l Local) prepare(ctx context.Context, root flow.Node, store logbook.Values
 	return detail, plan, nil
 }
 
-// result reads what was recorded. It is wanted most where a run has been
-// broken off, so ctx's end does not keep it from being read.
+// result reads what was recorded, even after ctx has ended: a run that was cut off is
+// when the result matters most.
 func (l Local) result(ctx context.Context, plan *flow.Plan) (Result, error) {
 	r := Result{Flow: l.Flow}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultGrace)
@@ -186,8 +184,8 @@ func (l Local) result(ctx context.Context, plan *flow.Plan) (Result, error) {
 	return r, nil
 }
 
-// verdict is the end of a flow as an error.
-func verdict(name string, end End) error {
+// endError returns the end of a flow as an error.
+func endError(name string, end End) error {
 	cause := cmp.Or(end.Cause, &logbook.Failure{Kind: logbook.FailureError, Message: "the record does not say why"})
 	switch end.State {
 	case logbook.FlowSuccess:
@@ -212,8 +210,8 @@ type localJournal struct {
 }
 
 type localUpdate struct {
-	update  logbook.Update
-	verdict chan<- error
+	update logbook.Update
+	result chan<- error
 }
 
 func openLocalJournal(ctx context.Context, conn logbook.Connection) *localJournal {
@@ -223,24 +221,24 @@ func openLocalJournal(ctx context.Context, conn logbook.Connection) *localJourna
 	return j
 }
 
-// Record blocks for a moment only if the queue is full, which takes more
-// updates than the engine leaves unacknowledged.
+// Record blocks only while the queue is full, which takes more updates than the engine
+// leaves unacknowledged.
 func (j *localJournal) Record(update logbook.Update) <-chan error {
-	verdict := make(chan error, 1)
-	j.queue <- localUpdate{update: update, verdict: verdict}
-	return verdict
+	result := make(chan error, 1)
+	j.queue <- localUpdate{update: update, result: result}
+	return result
 }
 
-// write stops writing at the first refusal: what comes after it builds on it.
+// write stops at the first refusal: later updates depend on the refused one.
 func (j *localJournal) write() {
 	defer close(j.done)
 	var broken error
 	for next := range j.queue {
 		if broken == nil {
-			verdicts, err := j.logbook.Update(j.ctx, next.update)
-			broken = errors.Join(append(verdicts, err)...)
+			results, err := j.logbook.Update(j.ctx, next.update)
+			broken = errors.Join(append(results, err)...)
 		}
-		next.verdict <- broken
+		next.result <- broken
 	}
 }
 
@@ -250,18 +248,18 @@ func (j *localJournal) finish(ctx context.Context, last *logbook.Update) error {
 	if last == nil {
 		return nil
 	}
-	verdict := j.Record(*last)
+	result := j.Record(*last)
 	select {
-	case err := <-verdict:
+	case err := <-result:
 		return err
 	case <-ctx.Done():
 		// It may be written all the same, and then that is what has happened.
 		j.close()
-		return <-verdict
+		return <-result
 	}
 }
 
-// close writes what was handed over, and gives up on a logbook that hangs.
+// close writes the queued updates. After DefaultGrace it gives up.
 func (j *localJournal) close() {
 	j.once.Do(func() { close(j.queue) })
 	ctx, cancel := context.WithTimeout(j.ctx, DefaultGrace)

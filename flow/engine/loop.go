@@ -12,12 +12,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// errBroken is why steps are told to stop whose engine has panicked.
-var errBroken = errors.New("the engine has broken down")
+// errPanicked is the cause of cancellation for steps whose engine has panicked.
+var errPanicked = errors.New("the engine has panicked")
 
-// loop drives a core: it starts what the core says, tells it how that ended,
-// and records what follows. Only run's goroutine touches it; the goroutines
-// of steps, one for each attempt, only send their report.
+// loop drives a core: it starts the attempts that the core returns, passes their
+// outcomes to it, and records its updates. Only run's goroutine touches the loop;
+// the goroutine of an attempt only sends its report.
 type loop struct {
 	options *Options
 	core    *core
@@ -25,39 +25,39 @@ type loop struct {
 	steps   context.Context // of the steps; ends with the run's, or by abort
 	cancel  context.CancelCauseFunc
 	suspend <-chan struct{} // nil once it was closed
-	revert  <-chan struct{} // the same
-	seat    *seat           // in the pool; nil: there is none yet
-	desk    *desk           // where steps say how far they are
-	now     time.Time       // when the last thing happened: the clock is read once for all that follows
+	revert  <-chan struct{} // nil once it was closed
+	inPool  *poolRun        // nil: the run is in no pool yet
+	now     time.Time       // of the last event: the clock is read once for all that follows from it
 
-	// reports has room for every attempt, so that one that is left behind
-	// can always end. No step has two at once.
-	reports  chan report
-	inFlight int
-	unmarked map[string]bool // steps that need not wait for their marks, if they start first
-	hasBegun bool            // one of them has
-	left     atomic.Bool     // those in flight are left behind
+	progress    *progressReports
+	progressDue time.Time // when to look at progress; zero: when it wakes the loop
 
-	// unacknowledged updates, oldest first, and how many there were before.
-	unacknowledged queue[<-chan error]
-	acknowledged   uint64
+	// reports has room for every attempt, so that an abandoned one can always
+	// end. No step has two attempts at once.
+	reports         chan report
+	inFlight        int
+	unmarked        map[string]bool // steps that may start before their marks are durable
+	startedUnmarked bool            // one of them has started
+	abandoned       atomic.Bool     // the attempts in flight are not waited for any more
+
+	unacknowledged queue[<-chan error] // updates that are not durable yet, oldest first
+	acknowledged   uint64              // updates before those
 	recorded       uint64
-	speak          time.Time        // when the desk is to be looked at; zero: when it is stirred
 	held           queue[heldStart] // in the order of their updates
 }
 
-// report is the outcome of an attempt, or why it could not be made.
+// report is the outcome of an attempt, or the gate's refusal to let it start.
 type report struct {
 	outcome
-	grant   *grant
+	permit  *permit
 	plan    *flow.Plan // that of the start
 	refused error
 }
 
-// heldStart is an attempt whose mark, and what led to it, is not durable yet.
+// heldStart is an attempt whose mark, or an update before that, is not durable yet.
 type heldStart struct {
 	start
-	after uint64 // the number of acknowledged updates that it needs
+	after uint64 // it may start when so many updates are acknowledged
 }
 
 func newLoop(ctx context.Context, o *Options, c *core) *loop {
@@ -67,29 +67,30 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 		most = min(most, o.Plan.Len())
 	}
 	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
-		desk: newDesk(&o.Limits, o.Now), reports: make(chan report, most), unmarked: beginsUnmarked(o)}
+		progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o)}
 	if o.Pool != nil {
-		l.seat = o.Pool.join()
+		l.inPool = o.Pool.join()
 	}
 	return l
 }
 
 func (l *loop) run() (end End, err error) {
 	defer l.cancel(nil)
-	defer l.leave()
+	defer l.leavePool()
 	panics := true
 	defer func() {
 		if panics {
-			l.breakDown()
+			l.abortOnPanic()
 		}
 	}()
-	end, err = l.turn()
+	end, err = l.drive()
 	panics = false
 	return end, err
 }
 
-// turn goes round until the run is over.
-func (l *loop) turn() (End, error) {
+// drive repeats one round until the run is over: take requests from outside, start
+// what is ready, record what changed, and wait for the next event.
+func (l *loop) drive() (End, error) {
 	l.now = l.options.Now()
 	l.core.adopt(l.options, l.now)
 	l.core.begin(l.now)
@@ -101,13 +102,13 @@ func (l *loop) turn() (End, error) {
 		if state, over := l.core.end(); over {
 			return l.finish(state, l.now)
 		}
-		if due, idle := l.core.idle(); idle && l.options.Park > 0 && due.at.Sub(l.now) > l.options.Park {
+		if due, idle := l.core.idle(); idle && l.options.MaxIdle > 0 && due.at.Sub(l.now) > l.options.MaxIdle {
 			end, err := l.conclude(End{State: l.core.out.state, Cause: l.core.cause, WaitUntil: due.at, WaitFor: l.core.plan.Step(due.step).Name()})
 			end.Wait = max(0, due.at.Sub(l.options.Now()))
 			return end, err
 		}
 		l.takeProgress()
-		starts, begun, err := l.begin(starts)
+		starts, begun, err := l.startUnmarked(starts)
 		if err != nil {
 			return End{}, l.abort(err)
 		}
@@ -117,7 +118,7 @@ func (l *loop) turn() (End, error) {
 		l.record(l.core.out.take())
 		if err := l.acknowledgeReady(); err != nil {
 			for _, s := range starts {
-				s.grant.release()
+				s.permit.release()
 			}
 			return End{}, l.abort(err)
 		}
@@ -130,7 +131,7 @@ func (l *loop) turn() (End, error) {
 	}
 }
 
-// poll looks at what must be known before anything is started.
+// poll takes requests to revert or suspend, and finds the end of the context.
 func (l *loop) poll() error {
 	select {
 	case <-l.revert:
@@ -139,7 +140,7 @@ func (l *loop) poll() error {
 		if err != nil {
 			return err
 		}
-		l.core.turnRound(cause, l.now)
+		l.core.requestRevert(cause, l.now)
 	default:
 	}
 	select {
@@ -153,12 +154,12 @@ func (l *loop) poll() error {
 	return nil
 }
 
-// revertCause asks why the flow is to be reverted. A panic must not pass, since
-// steps are running.
+// revertCause asks Options.RevertCause. A panic becomes an error, since steps are
+// running.
 func (l *loop) revertCause() (cause *logbook.Failure, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = fmt.Errorf("cannot learn why it is to be reverted: %w", &flow.PanicError{Value: value, Stack: string(debug.Stack())})
+			err = fmt.Errorf("cannot get the cause of the revert: %w", &flow.PanicError{Value: value, Stack: string(debug.Stack())})
 		}
 	}()
 	if l.options.RevertCause != nil {
@@ -177,11 +178,10 @@ func (l *loop) record(updates []logbook.Update) {
 	}
 }
 
-// launch lets an attempt go as soon as everything before it is durable, its own
-// mark included. Only begin makes exceptions. An
-// effect that the record does not know of would never be undone; and a revert
-// that began on a failure which a crash then forgets would undo the work of a
-// flow that goes on to succeed.
+// launch starts an attempt, or holds it until all updates up to its own mark are
+// durable; only startUnmarked makes exceptions. An effect without a mark would never
+// be undone. And if a revert began before the failure behind it is durable, a crash
+// could lose the failure: then the flow would go on to succeed with work undone.
 func (l *loop) launch(s start) {
 	if l.acknowledged < l.recorded {
 		l.held.push(heldStart{start: s, after: l.recorded})
@@ -191,7 +191,7 @@ func (l *loop) launch(s start) {
 	go l.perform(s)
 }
 
-// wait waits for the first thing to happen, and takes what has happened besides.
+// wait waits for the next event, and takes all reports that have arrived with it.
 func (l *loop) wait() error {
 	reports := l.reports
 	var acknowledgement <-chan error
@@ -201,9 +201,9 @@ func (l *loop) wait() error {
 	if l.unacknowledged.len() >= maxUnacknowledged {
 		reports = nil
 	}
-	var stirred <-chan struct{}
-	if l.seat != nil {
-		stirred = l.seat.stirred
+	var wakeup <-chan struct{}
+	if l.inPool != nil {
+		wakeup = l.inPool.wakeup
 	}
 	var due <-chan time.Time
 	if at, ok := l.nextDue(); ok {
@@ -219,8 +219,8 @@ func (l *loop) wait() error {
 		l.now = l.options.Now()
 		return l.acknowledge(err)
 	case <-due:
-	case <-l.desk.stirred:
-	case <-stirred:
+	case <-l.progress.wakeup:
+	case <-wakeup:
 	case <-l.suspend:
 	case <-l.revert:
 	case <-l.outer.Done():
@@ -229,34 +229,34 @@ func (l *loop) wait() error {
 	return nil
 }
 
-// takeProgress records what steps have said, unless the logbook is behind.
+// takeProgress records progress that is due, unless the logbook is behind.
 func (l *loop) takeProgress() {
-	l.speak = time.Time{}
+	l.progressDue = time.Time{}
 	if l.unacknowledged.len() >= maxUnacknowledged {
 		return
 	}
-	var record []told
-	record, l.speak = l.desk.due(l.now)
+	var record []progressRecord
+	record, l.progressDue = l.progress.due(l.now)
 	for i := range record {
 		l.core.progressed(&record[i], l.now)
 	}
 }
 
-// nextDue is when there is something to do even if nothing happens.
+// nextDue is when the loop must wake without an event; false: never.
 func (l *loop) nextDue() (time.Time, bool) {
 	at, ok := l.core.nextDue()
-	if !l.speak.IsZero() && (!ok || l.speak.Before(at)) {
-		return l.speak, true
+	if !l.progressDue.IsZero() && (!ok || l.progressDue.Before(at)) {
+		return l.progressDue, true
 	}
 	return at, ok
 }
 
-// takeReports takes a report and those that wait behind it: what they change
-// goes into one update.
+// takeReports takes a report and all that wait behind it: their changes share one
+// update.
 func (l *loop) takeReports(r report) error {
 	for {
 		l.inFlight--
-		r.grant.release()
+		r.permit.release()
 		if r.refused != nil {
 			return fmt.Errorf("%w: %w", ErrGate, r.refused)
 		}
@@ -271,8 +271,8 @@ func (l *loop) takeReports(r report) error {
 	}
 }
 
-// acknowledgeReady takes what is acknowledged already, which saves a journal
-// that is as fast as memory one turn of the loop for every step.
+// acknowledgeReady takes the acknowledgements that are there already. With a journal
+// as fast as memory this saves one round of the loop for every step.
 func (l *loop) acknowledgeReady() error {
 	for l.unacknowledged.len() > 0 {
 		select {
@@ -287,8 +287,8 @@ func (l *loop) acknowledgeReady() error {
 	return nil
 }
 
-// acknowledge takes what the journal says of the oldest update, and lets the
-// steps go that have waited for it.
+// acknowledge takes the journal's result for the oldest update, and starts the steps
+// that were held for it.
 func (l *loop) acknowledge(err error) error {
 	if err != nil {
 		return fmt.Errorf("cannot record: %w", err)
@@ -303,21 +303,21 @@ func (l *loop) acknowledge(err error) error {
 	return nil
 }
 
-// finish moves the flow to the state in which the run ends.
+// finish moves the flow to its state at the end of the run, and concludes the run.
 func (l *loop) finish(state logbook.FlowState, now time.Time) (End, error) {
 	var cause *logbook.Failure
 	if state == logbook.FlowFailure || state == logbook.FlowReverted {
 		cause = l.core.cause
 	}
 	if state == logbook.FlowFailure {
-		l.core.leaveStarted(now)
+		l.core.failInterrupted(now)
 	}
 	l.core.out.flow(state, cause, now)
 	return l.conclude(End{State: state, Cause: l.core.cause})
 }
 
-// conclude ends the run: all updates but the last, which goes with the end,
-// are durable then.
+// conclude waits until all updates are durable except the last, which is returned
+// with the end.
 func (l *loop) conclude(end End) (End, error) {
 	updates := l.core.out.take()
 	if len(updates) > 0 {
@@ -337,60 +337,60 @@ func (l *loop) conclude(end End) (End, error) {
 	return end, nil
 }
 
-// leave gives back what the run has in its pool. Steps that run give their own
-// back when they end.
-func (l *loop) leave() {
-	if l.seat == nil {
+// leavePool returns what the run holds of its pool. Running steps return their own
+// permits when they end.
+func (l *loop) leavePool() {
+	if l.inPool == nil {
 		return
 	}
 	for l.held.len() > 0 {
 		held, _ := l.held.pop()
-		held.grant.release()
+		held.permit.release()
 	}
-	l.seat.leave()
+	l.inPool.leave()
 }
 
-// leaveBehind has the steps in flight give back by themselves what they have.
-// One that has reported before it could know so is seen to here.
-func (l *loop) leaveBehind() {
-	l.left.Store(true)
+// abandonSteps makes the steps in flight release their own permits when they end. It
+// releases those of steps that have reported already.
+func (l *loop) abandonSteps() {
+	l.abandoned.Store(true)
 	for {
 		select {
 		case r := <-l.reports:
-			r.grant.release()
+			r.permit.release()
 		default:
 			return
 		}
 	}
 }
 
-// abort cancels the steps that run and waits for them for a while. Their
-// outcomes are dropped: whoever holds the claim now will find them RUNNING.
+// abort cancels the running steps and waits for them for Options.Grace. Their
+// outcomes are dropped: the next owner of the claim finds them RUNNING.
 func (l *loop) abort(cause error) error {
 	l.cancel(cause)
-	l.leave()
+	l.leavePool()
 	grace := time.NewTimer(l.options.Grace)
 	defer grace.Stop()
 	for l.inFlight > 0 {
 		select {
 		case r := <-l.reports:
 			l.inFlight--
-			r.grant.release()
+			r.permit.release()
 		case <-grace.C:
-			l.leaveBehind()
-			l.options.Logger.Warn("left steps behind that do not end", "flow", l.options.Detail.ID.String(), "steps", l.inFlight)
+			l.abandonSteps()
+			l.options.Logger.Warn("abandoned steps that ignored cancellation", "flow", l.options.Detail.ID.String(), "steps", l.inFlight)
 			return cause
 		}
 	}
 	return cause
 }
 
-// breakDown has nothing of the run go on when a panic leaves it: whoever
-// recovers from that gives the flow to another.
-func (l *loop) breakDown() {
-	_ = l.abort(errBroken)
+// abortOnPanic stops the steps when a panic leaves the run: a caller that recovers
+// may give the flow to another owner.
+func (l *loop) abortOnPanic() {
+	_ = l.abort(errPanicked)
 	for _, s := range l.core.starts { // those that were not launched, too
-		s.grant.release()
+		s.permit.release()
 	}
 }
 

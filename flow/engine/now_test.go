@@ -35,7 +35,7 @@ func TestTimesComeFromTheCallersClock(t *testing.T) {
 			run := func() engine.End {
 				j := newJournal(detail)
 				end, err := engine.Run(t.Context(), engine.Options{
-					Plan: plan, Detail: detail, Token: logbook.Token{Index: detail.Fence.Index + 1}, Journal: j, Park: time.Minute,
+					Plan: plan, Detail: detail, Token: logbook.Token{Index: detail.Fence.Index + 1}, Journal: j, MaxIdle: time.Minute,
 					Now: func() time.Time { return time.Now().Add(off).Round(0) },
 					Observe: func(e engine.Event) {
 						if e.Progress != nil {

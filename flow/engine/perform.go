@@ -14,20 +14,20 @@ import (
 
 var errTimeout = errors.New("the step's time is up")
 
-// perform makes one attempt, in a goroutine that ends with it, and reports it.
+// perform makes one attempt and reports it, in a goroutine that ends with it.
 func (l *loop) perform(s start) {
-	r := report{outcome: outcome{step: s.step}, plan: s.plan, grant: s.grant}
+	r := report{outcome: outcome{step: s.step}, plan: s.plan, permit: s.permit}
 	returned := false
 	defer func() {
 		if !returned {
-			// runtime.Goexit, called by the task: the goroutine ends without
-			// a panic, and nobody would ever hear of it.
+			// The task has called runtime.Goexit, which ends the goroutine
+			// without a panic.
 			r.failure = flow.FailureOf(&flow.PanicError{Value: "the task has ended its goroutine", Stack: string(debug.Stack())})
 		}
-		r.ended, r.progress = l.options.Now(), l.desk.conclude(s.call)
+		r.ended, r.progress = l.options.Now(), l.progress.final(s.call)
 		l.reports <- r
-		if l.left.Load() {
-			s.grant.release()
+		if l.abandoned.Load() {
+			s.permit.release()
 		}
 	}()
 	if l.options.Gate != nil {
@@ -44,7 +44,7 @@ func (l *loop) perform(s start) {
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
 		defer cancel()
 	}
-	s.call.ReportTo(l.desk)
+	s.call.ReportTo(l.progress)
 	var err error
 	r.result, err = l.act(ctx, step, s.call)
 	if err != nil {
@@ -58,7 +58,7 @@ func (l *loop) perform(s start) {
 	returned = true
 }
 
-// pass waits for the gate; a panic in it is an error, as in a task.
+// pass waits for the gate. A panic in the gate is an error.
 func (l *loop) pass() (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -68,7 +68,7 @@ func (l *loop) pass() (err error) {
 	return l.options.Gate(l.steps)
 }
 
-// act calls the task and encodes its result; a panic in either is an error.
+// act calls the task and encodes its result. A panic in either is an error.
 func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call) (result json.RawMessage, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -86,11 +86,11 @@ func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call) (resul
 	return encode(value, &l.options.Limits)
 }
 
-// encode makes a result storable. What is not will not be so the next time;
-// but a task may return something else then, so it is not permanent.
+// encode makes a result storable. A result that cannot be stored is not a permanent
+// failure: the task may return another one the next time.
 func encode(value any, limits *logbook.Limits) (json.RawMessage, error) {
 	if value == nil {
-		return null, nil // as the encoder would say, which needs more stack than a goroutine begins with
+		return null, nil // what the encoder returns, without the larger stack that it needs
 	}
 	result, raw := value.(json.RawMessage)
 	if !raw {
@@ -109,8 +109,8 @@ func encode(value any, limits *logbook.Limits) (json.RawMessage, error) {
 	return result, nil
 }
 
-// notYet finds what is no failure. Of a step whose time was up, and of details
-// that this logbook does not take, it is one.
+// notYet returns the "not yet" in an error. It is an ordinary failure if the step's
+// time was up, or if its details are too large for this logbook.
 func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYetError, error) {
 	said, ok := flow.AsNotYet(err)
 	if !ok || context.Cause(ctx) == errTimeout {
@@ -123,8 +123,7 @@ func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYe
 	return said, nil
 }
 
-// failureOf makes a failure of an error, and says of one that came after the
-// step's time was up that this is why.
+// failureOf makes a failure of an error. After the step's timeout it says so.
 func failureOf(ctx context.Context, step *flow.Step, err error) *logbook.Failure {
 	if context.Cause(ctx) == errTimeout {
 		err = flow.Fail(logbook.FailureTimeout, fmt.Errorf("it took longer than %s: %w", step.Timeout(), err))
@@ -132,7 +131,7 @@ func failureOf(ctx context.Context, step *flow.Step, err error) *logbook.Failure
 	return flow.FailureOf(err)
 }
 
-// keepEnd holds what a handler wrote to so many bytes.
+// keepEnd cuts a handler's stderr to its last bytes, at most limit.
 func keepEnd(stderr string, truncated bool, limit int) (string, bool) {
 	// Replacing what is not UTF-8 can make a text longer: cut after it.
 	stderr = strings.ToValidUTF8(stderr, "\uFFFD")

@@ -8,37 +8,38 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// permits is who the core asks before a step starts. The answer comes before
-// the step's mark is written, so that a step that has to wait stays PENDING.
-type permits interface {
-	// obtain takes what a step needs; a key that is empty needs only a slot.
-	obtain(key string, limit int) (*grant, permission)
-	// news are the keys under which steps that have waited may start now.
-	news() []string
-	// lineUp waits for the next place under a key.
-	lineUp(key string, limit int)
-	// decline gives back a place that was set aside, and yield all that is: it
-	// gives the keys that news would have given.
-	decline(key string)
-	yield() []string
+// permitSource is what the core asks before a step starts. It asks before it writes
+// the step's mark, so a step that has to wait stays PENDING.
+type permitSource interface {
+	// obtain takes a permit for a step; with an empty key, only a worker.
+	obtain(key string, limit int) (*permit, permission)
+	// newKeys returns the keys under which a blocked step may start now.
+	newKeys() []string
+	// queueFor queues the run for the next permit of a key.
+	queueFor(key string, limit int)
+	// returnKey returns a reserved permit of a key.
+	returnKey(key string)
+	// returnReserved returns all that is reserved. Its result is what newKeys
+	// would have returned.
+	returnReserved() []string
 }
 
-// maxKey bounds what is kept of a key: longer ones stand for themselves by
-// their hash.
+// maxKey bounds the bytes kept of a key; a longer one is replaced by its hash.
 const maxKey = 255
 
-// emptyKey stands for a key without text, since that means that there is none.
+// emptyKey stands for a key that evaluates to "", because "" means that there is
+// no key.
 const emptyKey = "\x00"
 
-// parkedStep waits for its key. It is known by name: steps are numbered anew
-// when a flow grows.
-type parkedStep struct {
+// blockedStep waits for its key. It is known by name, because steps are numbered
+// anew when a flow grows.
+type blockedStep struct {
 	name  string
 	limit int
 }
 
 // admit asks whether a ready step may start.
-func (c *core) admit(step int, p permits) (g *grant, answer permission) {
+func (c *core) admit(step int, p permitSource) (granted *permit, answer permission) {
 	s := c.plan.Step(step)
 	if s.Task() == nil {
 		return nil, permitted // decided by the loop itself
@@ -48,17 +49,17 @@ func (c *core) admit(step int, p permits) (g *grant, answer permission) {
 	if limit > 0 {
 		key = c.keyOf(step)
 	}
-	if g, answer = p.obtain(key, limit); answer == noPlace {
-		if c.parked == nil {
-			c.parked = make(map[string]*queue[parkedStep])
+	if granted, answer = p.obtain(key, limit); answer == noKey {
+		if c.blocked == nil {
+			c.blocked = make(map[string]*queue[blockedStep])
 		}
-		if c.parked[key] == nil {
-			c.parked[key] = &queue[parkedStep]{}
+		if c.blocked[key] == nil {
+			c.blocked[key] = &queue[blockedStep]{}
 		}
-		c.parked[key].push(parkedStep{name: s.Name(), limit: limit})
-		c.waiting++
+		c.blocked[key].push(blockedStep{name: s.Name(), limit: limit})
+		c.blockedSteps++
 	}
-	return g, answer
+	return granted, answer
 }
 
 // keyOf is the concurrency key of a step with the values of its arguments.
@@ -77,7 +78,7 @@ func (c *core) keyOf(step int) string {
 		return nil, false
 	})
 	if key == "" {
-		return emptyKey // of arguments that are all empty, which is no reason for not counting
+		return emptyKey // all its arguments are empty; the limit holds all the same
 	}
 	if len(key) > maxKey {
 		sum := sha256.Sum256([]byte(key))
@@ -86,86 +87,86 @@ func (c *core) keyOf(step int) string {
 	return key
 }
 
-// unpark makes one step ready for each key under which there is a place now,
-// and lines up for the next.
-func (c *core) unpark(p permits) {
-	for _, key := range p.news() {
-		parked := c.parked[key]
-		if parked == nil {
-			p.decline(key) // it need not run any more
+// unblock makes one step ready for each key that has a new permit, and queues for
+// the next permit.
+func (c *core) unblock(p permitSource) {
+	for _, key := range p.newKeys() {
+		blocked := c.blocked[key]
+		if blocked == nil {
+			p.returnKey(key) // the steps that waited for it need not run any more
 			continue
 		}
-		first, _ := parked.pop()
-		c.waiting--
+		first, _ := blocked.pop()
+		c.blockedSteps--
 		if step, ok := c.plan.Find(first.name); ok {
 			c.ready.pushFirst(step)
 		}
-		if parked.len() == 0 {
-			delete(c.parked, key)
+		if blocked.len() == 0 {
+			delete(c.blocked, key)
 		} else {
-			p.lineUp(key, parked.first().limit)
+			p.queueFor(key, blocked.first().limit)
 		}
 	}
 }
 
-// yield gives back what nothing can be started with now. A place that came
-// just now is given back too, unheard: whoever waits for it lines up again.
-func (c *core) yield(p permits) {
-	for _, key := range p.yield() {
-		if parked := c.parked[key]; parked != nil && !c.suspended && !c.broken {
-			p.lineUp(key, parked.first().limit)
+// returnReserved returns permits that no step can use now. It may return one that was
+// reserved just now for a blocked step: then the run queues for that key again.
+func (c *core) returnReserved(p permitSource) {
+	for _, key := range p.returnReserved() {
+		if blocked := c.blocked[key]; blocked != nil && !c.suspended && !c.broken {
+			p.queueFor(key, blocked.first().limit)
 		}
 	}
 }
 
-// forget takes steps out of all that waits to start.
+// forget removes the steps of a scope from all queues.
 func (c *core) forget(bounds *flow.Scope) {
 	c.ready.remove(bounds.Holds)
 	c.due.remove(bounds.Holds)
-	for key, parked := range c.parked {
-		before := parked.len()
-		parked.remove(func(p parkedStep) bool {
+	for key, blocked := range c.blocked {
+		before := blocked.len()
+		blocked.remove(func(p blockedStep) bool {
 			step, ok := c.plan.Find(p.name)
 			return !ok || bounds.Holds(step)
 		})
-		c.waiting -= before - parked.len()
-		if parked.len() == 0 {
-			delete(c.parked, key)
+		c.blockedSteps -= before - blocked.len()
+		if blocked.len() == 0 {
+			delete(c.blocked, key)
 		}
 	}
 }
 
-// The loop's answers. Without a pool, only Options.Workers bounds the steps;
-// one for the run alone is made for the first step that has a key.
+// The loop is the core's permitSource. Without Options.Pool, only Options.Workers
+// bounds the steps; the first step with a key makes a pool for this run alone.
 
-func (l *loop) obtain(key string, limit int) (*grant, permission) {
-	if l.seat == nil {
+func (l *loop) obtain(key string, limit int) (*permit, permission) {
+	if l.inPool == nil {
 		if key == "" {
 			return nil, permitted
 		}
-		l.seat = NewPool(l.options.Workers).join()
+		l.inPool = NewPool(l.options.Workers).join()
 	}
-	answer := l.seat.obtain(key, limit)
+	answer := l.inPool.obtain(key, limit)
 	if answer != permitted {
 		return nil, answer
 	}
-	return &grant{pool: l.seat.pool, key: key}, answer
+	return &permit{pool: l.inPool.pool, key: key}, answer
 }
 
-func (l *loop) news() []string {
-	if l.seat == nil {
+func (l *loop) newKeys() []string {
+	if l.inPool == nil {
 		return nil
 	}
-	return l.seat.news()
+	return l.inPool.newKeys()
 }
 
-func (l *loop) lineUp(key string, limit int) { l.seat.lineUp(key, limit) }
+func (l *loop) queueFor(key string, limit int) { l.inPool.queueFor(key, limit) }
 
-func (l *loop) decline(key string) { l.seat.decline(key) }
+func (l *loop) returnKey(key string) { l.inPool.returnKey(key) }
 
-func (l *loop) yield() []string {
-	if l.seat == nil {
+func (l *loop) returnReserved() []string {
+	if l.inPool == nil {
 		return nil
 	}
-	return l.seat.yield()
+	return l.inPool.returnReserved()
 }

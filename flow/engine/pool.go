@@ -5,54 +5,56 @@ import (
 	"sync/atomic"
 )
 
-// Pool bounds the steps that run at once in all runs that share it. A run that
-// finds no slot waits for its turn, and each gets one slot in turn: a flow of
-// a thousand steps that began first does not keep a flow of one step waiting
-// behind all of them. Steps with a concurrency key (flow.Concurrency) wait for
-// that besides, also in turn, and take no slot meanwhile.
+// Pool bounds the steps that run at once in all runs that share it, and under each
+// concurrency key (flow.Concurrency). A step needs a free worker and, if it has a
+// key, one of the permits that the key's limit allows.
 //
-// No goroutine waits in a pool: a run is stirred when there is something for it.
+// Runs queue for workers and for each key, and each gets one in turn: a flow of a
+// thousand steps does not keep a later flow of one step waiting behind all of them.
+// A step that waits for its key takes no worker meanwhile.
+//
+// No goroutine waits in a pool. The pool reserves a worker or a key permit for a
+// queued run, and wakes it.
 type Pool struct {
-	mu      sync.Mutex
-	free    int
-	waiting []*seat           // for a slot, each once; none while a slot is free
-	keys    map[string]*keyed // those with steps, or with runs that wait
+	mu          sync.Mutex
+	freeWorkers int
+	queue       []*poolRun         // runs that wait for a worker, each once; empty while one is free
+	keys        map[string]*keyUse // keys with permits in use, or with runs that wait
 }
 
-// keyed is what goes on under one concurrency key.
-type keyed struct {
-	busy    int // steps that run, and places that are set aside
-	waiting []placeWaiter
+// keyUse is the state of one concurrency key.
+type keyUse struct {
+	inUse   int // permits of running steps, and reserved ones
+	waiting []keyWaiter
 }
 
-// placeWaiter is a run in line for a key: each once.
-type placeWaiter struct {
-	seat  *seat
+// keyWaiter is a run in the queue of a key: each once.
+type keyWaiter struct {
+	run   *poolRun
 	limit int
 }
 
-// NewPool makes a pool that lets so many steps run at once; less than 1 is 1.
-// With 1 they run one after the other.
+// NewPool makes a pool of so many workers; a size below 1 counts as 1.
 func NewPool(size int) *Pool {
-	return &Pool{free: max(1, size), keys: make(map[string]*keyed)}
+	return &Pool{freeWorkers: max(1, size), keys: make(map[string]*keyUse)}
 }
 
-// seat is one run in a pool. What the pool sets aside for it, it uses the next
-// time that it starts steps, or gives back then.
-type seat struct {
-	pool    *Pool
-	stirred chan struct{} // holds one: something was set aside for it
+// poolRun is one run in a pool. The next time that the run starts steps, it uses or
+// returns what the pool has reserved for it.
+type poolRun struct {
+	pool   *Pool
+	wakeup chan struct{} // holds one: something was reserved
 
 	// Guarded by pool.mu.
-	queued   bool            // it waits for a slot
-	slots    int             // that are set aside for it
-	places   map[string]int  // the same, by key
-	newPlace []string        // keys of those that the run has not heard of
-	inLine   map[string]bool // the keys that it is in line for
+	queuedForWorker bool
+	reservedWorkers int
+	reservedKeys    map[string]int  // key permits, by key
+	newlyReserved   []string        // keys of permits that the run does not know yet
+	queuedFor       map[string]bool // keys in whose queues the run is
 }
 
-func (p *Pool) join() *seat {
-	return &seat{pool: p, stirred: make(chan struct{}, 1), places: make(map[string]int), inLine: make(map[string]bool)}
+func (p *Pool) join() *poolRun {
+	return &poolRun{pool: p, wakeup: make(chan struct{}, 1), reservedKeys: make(map[string]int), queuedFor: make(map[string]bool)}
 }
 
 // permission says whether a step may start.
@@ -60,222 +62,221 @@ type permission int
 
 const (
 	permitted permission = iota
-	noSlot               // nothing can start now; the run is in line
-	noPlace              // nothing with this key can; the run is in line for it
+	noWorker             // no step can start now; the run is queued for a worker
+	noKey                // no step with this key can start; the run is queued for it
 )
 
-// obtain takes a slot for a step, and a place under its key if it has one.
-func (s *seat) obtain(key string, limit int) permission {
+// obtain takes a worker for a step, and a permit of its key if it has one.
+func (s *poolRun) obtain(key string, limit int) permission {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if key != "" && !s.takePlaceLocked(key, limit) {
-		return noPlace
+	if key != "" && !s.takeKeyLocked(key, limit) {
+		return noKey
 	}
-	if s.takeSlotLocked() {
+	if s.takeWorkerLocked() {
 		return permitted
 	}
 	if key != "" {
-		s.places[key]++ // it was its turn, and stays so
+		s.reservedKeys[key]++ // keep the permit until there is a worker
 	}
-	return noSlot
+	return noWorker
 }
 
-func (s *seat) takeSlotLocked() bool {
+func (s *poolRun) takeWorkerLocked() bool {
 	p := s.pool
 	switch {
-	case s.slots > 0:
-		s.slots--
+	case s.reservedWorkers > 0:
+		s.reservedWorkers--
 		return true
-	case p.free > 0:
-		p.free--
+	case p.freeWorkers > 0:
+		p.freeWorkers--
 		return true
 	}
-	if !s.queued {
-		s.queued = true
-		p.waiting = append(p.waiting, s)
+	if !s.queuedForWorker {
+		s.queuedForWorker = true
+		p.queue = append(p.queue, s)
 	}
 	return false
 }
 
-func (s *seat) takePlaceLocked(key string, limit int) bool {
+func (s *poolRun) takeKeyLocked(key string, limit int) bool {
 	p := s.pool
-	if s.places[key] > 0 {
-		s.dropPlaceLocked(key)
+	if s.reservedKeys[key] > 0 {
+		s.dropReservedKeyLocked(key)
 		return true
 	}
 	if p.keys[key] == nil {
-		p.keys[key] = &keyed{}
+		p.keys[key] = &keyUse{}
 	}
-	if k := p.keys[key]; len(k.waiting) == 0 && k.busy < limit {
-		k.busy++
+	if k := p.keys[key]; len(k.waiting) == 0 && k.inUse < limit {
+		k.inUse++
 		return true
 	}
-	s.lineUpLocked(key, limit)
+	s.queueForLocked(key, limit)
 	return false
 }
 
-func (s *seat) dropPlaceLocked(key string) {
-	if s.places[key]--; s.places[key] == 0 {
-		delete(s.places, key)
+func (s *poolRun) dropReservedKeyLocked(key string) {
+	if s.reservedKeys[key]--; s.reservedKeys[key] == 0 {
+		delete(s.reservedKeys, key)
 	}
 }
 
-// lineUp waits for the next place under a key.
-func (s *seat) lineUp(key string, limit int) {
+// queueFor queues the run for the next permit of a key.
+func (s *poolRun) queueFor(key string, limit int) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	if s.pool.keys[key] == nil {
-		s.pool.keys[key] = &keyed{}
+		s.pool.keys[key] = &keyUse{}
 	}
-	s.lineUpLocked(key, limit)
-	s.pool.admitLocked(key)
+	s.queueForLocked(key, limit)
+	s.pool.serveKeyLocked(key)
 }
 
-func (s *seat) lineUpLocked(key string, limit int) {
-	if !s.inLine[key] {
-		s.inLine[key] = true
+func (s *poolRun) queueForLocked(key string, limit int) {
+	if !s.queuedFor[key] {
+		s.queuedFor[key] = true
 		k := s.pool.keys[key]
-		k.waiting = append(k.waiting, placeWaiter{seat: s, limit: limit})
+		k.waiting = append(k.waiting, keyWaiter{run: s, limit: limit})
 	}
 }
 
-// news are the keys under which places were set aside since the last call.
-func (s *seat) news() []string {
+// newKeys returns the keys whose permits were reserved since the last call.
+func (s *poolRun) newKeys() []string {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	keys := s.newPlace
-	s.newPlace = nil
+	keys := s.newlyReserved
+	s.newlyReserved = nil
 	return keys
 }
 
-// grant is what a step has while it runs. The nil grant is of one that needs
-// nothing.
-type grant struct {
+// permit is what a running step holds of a pool: a worker, and perhaps a permit of
+// its key. nil: it holds nothing.
+type permit struct {
 	pool *Pool
 	key  string // empty: none
 	over atomic.Bool
 }
 
-// release gives it back. That may be done more than once: by the loop, which
-// takes the outcome first so that it shares an update with what starts next,
-// and by the goroutine of a step that the loop has left behind.
-func (g *grant) release() {
-	if g == nil || g.over.Swap(true) {
+// release returns the permit to the pool. It may be called twice: by the loop, and
+// by the goroutine of a step that the loop has abandoned.
+func (p *permit) release() {
+	if p == nil || p.over.Swap(true) {
 		return
 	}
-	g.pool.mu.Lock()
-	defer g.pool.mu.Unlock()
-	g.pool.free++
-	g.pool.serveLocked()
-	if g.key != "" {
-		g.pool.vacateLocked(g.key)
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	p.pool.freeWorkers++
+	p.pool.serveWorkersLocked()
+	if p.key != "" {
+		p.pool.freeKeyLocked(p.key)
 	}
 }
 
-// decline gives back a place that was set aside.
-func (s *seat) decline(key string) {
+// returnKey returns one reserved permit of a key.
+func (s *poolRun) returnKey(key string) {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.places[key] > 0 {
-		s.dropPlaceLocked(key)
-		p.vacateLocked(key)
+	if s.reservedKeys[key] > 0 {
+		s.dropReservedKeyLocked(key)
+		p.freeKeyLocked(key)
 	}
 }
 
-// yield gives back all that is set aside: the run can use none of it now. It
-// gives the keys of places that it has not heard of, for which it is in line no
-// more.
-func (s *seat) yield() []string {
+// returnReserved returns all that is reserved for the run, which can use none of it
+// now. The result is the keys of permits that the run did not know yet; it is
+// no longer queued for them.
+func (s *poolRun) returnReserved() []string {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return s.yieldLocked()
+	return s.returnReservedLocked()
 }
 
-func (s *seat) yieldLocked() (keys []string) {
+func (s *poolRun) returnReservedLocked() (keys []string) {
 	p := s.pool
-	if s.queued {
-		s.queued = false
-		p.waiting = without(p.waiting, func(other *seat) bool { return other == s })
+	if s.queuedForWorker {
+		s.queuedForWorker = false
+		p.queue = without(p.queue, func(other *poolRun) bool { return other == s })
 	}
-	p.free += s.slots
-	s.slots = 0
-	p.serveLocked()
-	for key, count := range s.places {
-		delete(s.places, key)
+	p.freeWorkers += s.reservedWorkers
+	s.reservedWorkers = 0
+	p.serveWorkersLocked()
+	for key, count := range s.reservedKeys {
+		delete(s.reservedKeys, key)
 		for range count {
-			p.vacateLocked(key)
+			p.freeKeyLocked(key)
 		}
 	}
-	// Also of places that another of its steps has taken meanwhile: who was to
-	// have them is in line no more.
-	keys = s.newPlace
-	s.newPlace = nil
+	// Including permits that another step of the run has taken meanwhile: the run
+	// has left the queues of these keys.
+	keys = s.newlyReserved
+	s.newlyReserved = nil
 	return keys
 }
 
-// leave ends the run's part in the pool. Steps that it has left behind keep
-// their slots until they end.
-func (s *seat) leave() {
+// leave removes the run from the pool. Abandoned steps keep their permits until
+// they end.
+func (s *poolRun) leave() {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key := range s.inLine {
+	for key := range s.queuedFor {
 		k := p.keys[key]
-		k.waiting = without(k.waiting, func(w placeWaiter) bool { return w.seat == s })
-		delete(s.inLine, key)
-		p.admitLocked(key) // who stands first may have another limit
+		k.waiting = without(k.waiting, func(w keyWaiter) bool { return w.run == s })
+		delete(s.queuedFor, key)
+		p.serveKeyLocked(key) // the next run may have a higher limit
 	}
-	s.yieldLocked()
+	s.returnReservedLocked()
 }
 
-// serveLocked sets free slots aside for the runs that wait, in turn.
-func (p *Pool) serveLocked() {
-	for p.free > 0 && len(p.waiting) > 0 {
-		next := p.waiting[0]
-		p.waiting = p.waiting[1:]
-		next.queued = false
-		p.free--
-		next.slots++
-		next.stir()
+// serveWorkersLocked reserves free workers for the queued runs, in turn.
+func (p *Pool) serveWorkersLocked() {
+	for p.freeWorkers > 0 && len(p.queue) > 0 {
+		next := p.queue[0]
+		p.queue = p.queue[1:]
+		next.queuedForWorker = false
+		p.freeWorkers--
+		next.reservedWorkers++
+		next.wake()
 	}
 }
 
-// vacateLocked frees a place under a key.
-func (p *Pool) vacateLocked(key string) {
-	p.keys[key].busy--
-	p.admitLocked(key)
+// freeKeyLocked frees a permit of a key.
+func (p *Pool) freeKeyLocked(key string) {
+	p.keys[key].inUse--
+	p.serveKeyLocked(key)
 }
 
-// admitLocked sets places aside for the runs in line for a key, in turn, and
-// forgets a key that nobody uses.
-func (p *Pool) admitLocked(key string) {
+// serveKeyLocked reserves free permits of a key for the queued runs, in turn, and
+// deletes a key that is not in use.
+func (p *Pool) serveKeyLocked(key string) {
 	k := p.keys[key]
-	for len(k.waiting) > 0 && k.busy < k.waiting[0].limit {
-		next := k.waiting[0].seat
+	for len(k.waiting) > 0 && k.inUse < k.waiting[0].limit {
+		next := k.waiting[0].run
 		k.waiting = k.waiting[1:]
-		delete(next.inLine, key)
-		k.busy++
-		next.places[key]++
-		next.newPlace = append(next.newPlace, key)
-		next.stir()
+		delete(next.queuedFor, key)
+		k.inUse++
+		next.reservedKeys[key]++
+		next.newlyReserved = append(next.newlyReserved, key)
+		next.wake()
 	}
-	if k.busy == 0 && len(k.waiting) == 0 {
+	if k.inUse == 0 && len(k.waiting) == 0 {
 		delete(p.keys, key)
 	}
 }
 
-func (s *seat) stir() {
+func (s *poolRun) wake() {
 	select {
-	case s.stirred <- struct{}{}:
+	case s.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// without copies a list that leaves some out, so that those who are taken from
-// its front are not held.
+// without copies a list except the unwanted items, so that items popped from its
+// front do not stay in memory.
 func without[T any](list []T, unwanted func(T) bool) []T {
 	var kept []T
 	for _, item := range list {

@@ -11,32 +11,32 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// progressInterval is the time between two records of a step's progress, and
-// between its first word and the first of them: so that a step which is done
-// sooner costs no write of its own.
+// progressInterval is the time between two records of a step's progress, and between
+// its first report and the first record: so the progress of a shorter step needs no
+// write of its own.
 const progressInterval = time.Second
 
-// desk is where steps leave what they say of their progress, and the loop
-// fetches it. What was said last counts.
-type desk struct {
-	now     func() time.Time
-	limits  logbook.Limits // of details
-	used    atomic.Bool    // somebody has said something: most flows never do
-	stirred chan struct{}  // holds one: a step has something new to be recorded
+// progressReports keeps the latest progress report of each running call, until the
+// loop records it.
+type progressReports struct {
+	now    func() time.Time
+	limits logbook.Limits // of details
+	used   atomic.Bool    // a step has reported: most flows never do
+	wakeup chan struct{}  // holds one: there is a new report
 
-	mu   sync.Mutex
-	said map[string]*saying // by step, while its call is made
+	mu      sync.Mutex
+	reports map[string]*progressReport // by step
 }
 
-// saying is what one call has said.
-type saying struct {
+// progressReport is the latest report of one call.
+type progressReport struct {
 	call     callID
 	last     logbook.Progress
-	recorded time.Time // or begun, for the first time
-	fresh    bool      // since it was recorded
+	recorded time.Time // or the time of the first report, before any is recorded
+	fresh    bool      // last is not recorded yet
 }
 
-// callID tells one call from the others of its step.
+// callID identifies a call among those of its step.
 type callID struct {
 	action         logbook.Action
 	attempt, asked int
@@ -44,12 +44,12 @@ type callID struct {
 
 func identify(call *flow.Call) callID { return callID{call.Action, call.Attempt, call.Asked} }
 
-func newDesk(limits *logbook.Limits, now func() time.Time) *desk {
-	return &desk{now: now, limits: logbook.Limits{Value: detailsLimit(limits)}, stirred: make(chan struct{}, 1)}
+func newProgressReports(limits *logbook.Limits, now func() time.Time) *progressReports {
+	return &progressReports{now: now, limits: logbook.Limits{Value: detailsLimit(limits)}, wakeup: make(chan struct{}, 1)}
 }
 
-// Report takes what a step says.
-func (d *desk) Report(call *flow.Call, progress logbook.Progress) error {
+// Report keeps the progress of a call and wakes the loop; see flow.Reporter.
+func (d *progressReports) Report(call *flow.Call, progress logbook.Progress) error {
 	if err := d.limits.CheckValue("details", progress.Details); err != nil {
 		return err
 	}
@@ -57,20 +57,20 @@ func (d *desk) Report(call *flow.Call, progress logbook.Progress) error {
 	d.used.Store(true)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.said[call.Step]
+	s := d.reports[call.Step]
 	if s == nil || s.call != identify(call) {
-		if d.said == nil {
-			d.said = make(map[string]*saying)
+		if d.reports == nil {
+			d.reports = make(map[string]*progressReport)
 		}
-		s = &saying{call: identify(call), recorded: progress.At}
-		d.said[call.Step] = s
+		s = &progressReport{call: identify(call), recorded: progress.At}
+		d.reports[call.Step] = s
 	}
 	if progress.Details == nil {
 		progress.Details = s.last.Details
 	}
 	if !s.fresh {
 		select {
-		case d.stirred <- struct{}{}:
+		case d.wakeup <- struct{}{}:
 		default:
 		}
 	}
@@ -78,19 +78,19 @@ func (d *desk) Report(call *flow.Call, progress logbook.Progress) error {
 	return nil
 }
 
-// conclude gives what a call that has ended has said last, unless that is
-// recorded.
-func (d *desk) conclude(call *flow.Call) *logbook.Progress {
+// final removes the report of a call that has ended, and returns it unless it is
+// recorded already.
+func (d *progressReports) final(call *flow.Call) *logbook.Progress {
 	if !d.used.Load() {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.said[call.Step]
+	s := d.reports[call.Step]
 	if s == nil || s.call != identify(call) {
 		return nil
 	}
-	delete(d.said, call.Step)
+	delete(d.reports, call.Step)
 	if !s.fresh {
 		return nil
 	}
@@ -98,22 +98,22 @@ func (d *desk) conclude(call *flow.Call) *logbook.Progress {
 	return &last
 }
 
-// due gives what is to be recorded now, in the order of the names of steps,
-// and when there is more; zero: not before somebody says something.
-func (d *desk) due(now time.Time) (record []told, next time.Time) {
+// due returns the reports to record now, in the order of step names, and when the
+// next is due; zero: after another report.
+func (d *progressReports) due(now time.Time) (record []progressRecord, next time.Time) {
 	if !d.used.Load() {
 		return nil, time.Time{}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, step := range slices.Sorted(maps.Keys(d.said)) {
-		s := d.said[step]
+	for _, step := range slices.Sorted(maps.Keys(d.reports)) {
+		s := d.reports[step]
 		at := s.recorded.Add(progressInterval)
 		switch {
 		case !s.fresh:
 		case !at.After(now):
 			s.recorded, s.fresh = now, false
-			record = append(record, told{step: step, call: s.call, progress: s.last})
+			record = append(record, progressRecord{step: step, call: s.call, progress: s.last})
 		case next.IsZero() || at.Before(next):
 			next = at
 		}
@@ -121,21 +121,21 @@ func (d *desk) due(now time.Time) (record []told, next time.Time) {
 	return record, next
 }
 
-// told is what a step has said, to be recorded.
-type told struct {
+// progressRecord is a progress report to record.
+type progressRecord struct {
 	step     string
 	call     callID
 	progress logbook.Progress
 }
 
-// progressed records how far a call has come that is still made.
-func (c *core) progressed(t *told, now time.Time) {
-	step, ok := c.plan.Find(t.step)
+// progressed records the progress of a call, if it is still running.
+func (c *core) progressed(r *progressRecord, now time.Time) {
+	step, ok := c.plan.Find(r.step)
 	if !ok || !c.vertices[step].open {
 		return
 	}
-	if attempt := c.vertices[step].attempt; t.call != (callID{attempt.Action, attempt.Number, attempt.Asked}) {
-		return // one that was left behind still speaks
+	if attempt := c.vertices[step].attempt; r.call != (callID{attempt.Action, attempt.Number, attempt.Asked}) {
+		return // a report of an earlier call
 	}
-	c.change(step, logbook.AtomChange{Progress: &t.progress}, now)
+	c.change(step, logbook.AtomChange{Progress: &r.progress}, now)
 }

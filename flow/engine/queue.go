@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// queue is first in, first out, so that a run is the same every time.
-// It uses its room again whenever it has run empty.
+// queue is first in, first out, so a run is the same every time. It reuses its
+// buffer when it has run empty.
 type queue[T any] struct {
 	items []T
 	head  int
@@ -16,7 +16,6 @@ type queue[T any] struct {
 
 func (q *queue[T]) push(item T) {
 	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
-		// One that never runs empty must not grow for as long as the run.
 		kept := copy(q.items, q.items[q.head:])
 		clear(q.items[kept:])
 		q.items, q.head = q.items[:kept], 0
@@ -28,14 +27,14 @@ func (q *queue[T]) pop() (item T, ok bool) {
 	if q.len() == 0 {
 		return item, false
 	}
-	item, q.items[q.head] = q.items[q.head], item // what was taken is not held here
+	item, q.items[q.head] = q.items[q.head], item // so that the buffer does not keep it alive
 	if q.head++; q.head == len(q.items) {
 		q.clear()
 	}
 	return item, true
 }
 
-// pushFirst puts an item before all others.
+// pushFirst adds an item at the head.
 func (q *queue[T]) pushFirst(item T) {
 	if q.head == 0 {
 		q.items = slices.Insert(q.items, 0, item)
@@ -45,7 +44,7 @@ func (q *queue[T]) pushFirst(item T) {
 	q.items[q.head] = item
 }
 
-// first is the item that pop would take. There must be one.
+// first returns the item at the head. The queue must not be empty.
 func (q *queue[T]) first() T { return q.items[q.head] }
 
 func (q *queue[T]) len() int { return len(q.items) - q.head }
@@ -55,7 +54,7 @@ func (q *queue[T]) remove(unwanted func(item T) bool) {
 	q.head = 0
 }
 
-// take removes the items that are wanted, and gives them in their order.
+// take removes the wanted items and returns them in order.
 func (q *queue[T]) take(wanted func(item T) bool) (taken []T) {
 	q.remove(func(item T) bool {
 		want := wanted(item)
@@ -67,7 +66,6 @@ func (q *queue[T]) take(wanted func(item T) bool) (taken []T) {
 	return taken
 }
 
-// each lets every item be changed.
 func (q *queue[T]) each(change func(item *T)) {
 	for i := q.head; i < len(q.items); i++ {
 		change(&q.items[i])
@@ -82,7 +80,7 @@ type dueStep struct {
 	step int
 }
 
-// dueHeap holds the steps that wait, the next one first.
+// dueHeap is a heap of the steps that wait, the earliest first.
 type dueHeap []dueStep
 
 func (h *dueHeap) push(d dueStep) { heap.Push((*heapOrder)(h), d) }
@@ -93,14 +91,14 @@ func (h *dueHeap) remove(unwanted func(step int) bool) {
 	heap.Init((*heapOrder)(h))
 }
 
-// heapOrder is a dueHeap as package heap wants to see it.
+// heapOrder implements heap.Interface for dueHeap.
 type heapOrder dueHeap
 
 func (h heapOrder) Len() int      { return len(h) }
 func (h heapOrder) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 func (h *heapOrder) Push(x any)   { *h = append(*h, x.(dueStep)) }
 
-// Less breaks ties by number: equal times must not make runs differ.
+// Less breaks ties by step number, so that equal times do not make runs differ.
 func (h heapOrder) Less(i, j int) bool {
 	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].step, h[j].step)) < 0
 }
@@ -111,25 +109,25 @@ func (h *heapOrder) Pop() any {
 	return last
 }
 
-// slab makes the room for what a run needs some of for every step, for many at a
-// time: each allocation costs more than what is done with it.
-type slab[T any] struct{ free []T }
+// chunks allocates values that a run needs for every step, many at a time: each
+// allocation costs more than the use of the value.
+type chunks[T any] struct{ free []T }
 
-// The first of a flow are few, since most flows are short; later ones are as
-// many as are not too much to be held for the sake of a single one.
+// The first chunk is small, since most flows are short. The largest is bounded,
+// because one value in use keeps its whole chunk in memory.
 const (
-	smallSlab = 4
-	largeSlab = 64
+	minChunk = 4
+	maxChunk = 64
 )
 
-// one is a slice of one item.
-func (s *slab[T]) one(item T) []T { return append(s.room(1), item) }
+// one returns a slice of one item.
+func (s *chunks[T]) one(item T) []T { return append(s.buffer(1), item) }
 
-// room is an empty slice for so many items, which are smallSlab at most.
-func (s *slab[T]) room(items int) []T {
+// buffer returns an empty slice with capacity for so many items, at most minChunk.
+func (s *chunks[T]) buffer(items int) []T {
 	used := len(s.free)
 	if used+items > cap(s.free) {
-		s.free, used = make([]T, 0, min(max(smallSlab, 4*cap(s.free)), largeSlab)), 0
+		s.free, used = make([]T, 0, min(max(minChunk, 4*cap(s.free)), maxChunk)), 0
 	}
 	s.free = s.free[:used+items]
 	return s.free[used : used : used+items]

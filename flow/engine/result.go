@@ -8,17 +8,17 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// outcomes are the results of a flow that is not running, as they stand in its record.
-type outcomes struct {
+// recordedResults are the results in the record of a flow that is not running.
+type recordedResults struct {
 	plan  *flow.Plan
 	found map[int]json.RawMessage // by number: of what has succeeded, retries and openings included
 	done  map[int]bool            // those, and what was ignored
 }
 
-// results gathers results by step and by symbol.
+// results collects results by step and by symbol.
 func results(plan *flow.Plan, atoms []logbook.AtomDetail) (steps, symbols logbook.Values) {
 	steps, symbols = make(logbook.Values), make(logbook.Values)
-	o := &outcomes{plan: plan, found: make(map[int]json.RawMessage, len(atoms)), done: make(map[int]bool, len(atoms))}
+	o := &recordedResults{plan: plan, found: make(map[int]json.RawMessage, len(atoms)), done: make(map[int]bool, len(atoms))}
 	providers := make(map[string][]int)
 	for i := range atoms {
 		number, ok := plan.Find(atoms[i].Name)
@@ -54,8 +54,8 @@ func results(plan *flow.Plan, atoms []logbook.AtomDetail) (steps, symbols logboo
 	return steps, symbols
 }
 
-// complete tells whether an each has been run, and all its instances are done.
-func (o *outcomes) complete(g *flow.Gathering) bool {
+// complete reports whether an each has run and all its instances are done.
+func (o *recordedResults) complete(g *flow.Gathering) bool {
 	if _, opened := o.found[g.List.Each]; !opened {
 		return false
 	}
@@ -78,9 +78,8 @@ func (o *outcomes) complete(g *flow.Gathering) bool {
 	return true
 }
 
-// provided is the value of a symbol: that of the provider that comes after all
-// others.
-func (o *outcomes) provided(symbol string, vertices []int) (json.RawMessage, bool) {
+// provided is the value of a symbol, from the provider that comes after all others.
+func (o *recordedResults) provided(symbol string, vertices []int) (json.RawMessage, bool) {
 	last, ok := lastOf(o.plan, vertices)
 	if !ok {
 		return nil, false
@@ -95,7 +94,7 @@ func (o *outcomes) provided(symbol string, vertices []int) (json.RawMessage, boo
 	return provided(o.plan.Step(last), symbol, o.found[last])
 }
 
-func (o *outcomes) gathered(list *flow.Gathered) (json.RawMessage, bool) {
+func (o *recordedResults) gathered(list *flow.Gathered) (json.RawMessage, bool) {
 	values := make([]json.RawMessage, len(list.Items))
 	for i := range list.Items {
 		value, ok := o.value(&list.Items[i])
@@ -108,8 +107,8 @@ func (o *outcomes) gathered(list *flow.Gathered) (json.RawMessage, bool) {
 	return encoded, err == nil
 }
 
-// value is what a wire leads to.
-func (o *outcomes) value(wire *flow.Wire) (json.RawMessage, bool) {
+// value is the value that a wire carries.
+func (o *recordedResults) value(wire *flow.Wire) (json.RawMessage, bool) {
 	if wire.From == flow.FromEach {
 		return o.gathered(wire.Gathered)
 	}
@@ -118,7 +117,7 @@ func (o *outcomes) value(wire *flow.Wire) (json.RawMessage, bool) {
 	case !ok:
 		return nil, false
 	case wire.Part == flow.PartPlace:
-		return placeValue(wire.Index), true
+		return indexValue(wire.Index), true
 	case wire.Part == flow.PartElement:
 		elements, err := elementsOf(result)
 		if err != nil || wire.Index >= len(elements) {
@@ -129,10 +128,9 @@ func (o *outcomes) value(wire *flow.Wire) (json.RawMessage, bool) {
 	return fieldOf(result, wire.Field)
 }
 
-// lastOf finds the provider that comes after all the others. Steps are
-// numbered in an order in which they could run, so among them it can only be
-// the one of the highest number; those that gather are gates, of which there
-// are few.
+// lastOf returns the provider that comes after all the others. Step numbers are an
+// order in which the steps could run, so among steps it can only be the highest;
+// providers that gather are gates, of which there are few.
 func lastOf(plan *flow.Plan, vertices []int) (int, bool) {
 	candidates := slices.DeleteFunc(slices.Clone(vertices), func(v int) bool { return v < plan.Len() })
 	if steps := slices.DeleteFunc(slices.Clone(vertices), func(v int) bool { return v >= plan.Len() }); len(steps) > 0 {

@@ -224,7 +224,7 @@ func TestRevertCauseThatPanics(t *testing.T) {
 	j := newJournal(newDetail())
 	_, err := engine.Run(context.Background(), engine.Options{Plan: compiled(t, flow.Linear("f", complaining("s"))),
 		Detail: j.snapshot(), Journal: j, Revert: closed, RevertCause: func() *logbook.Failure { panic("aargh") }})
-	if panicked := (&flow.PanicError{}); !errors.As(err, &panicked) || !strings.Contains(err.Error(), "why it is to be reverted") {
+	if panicked := (&flow.PanicError{}); !errors.As(err, &panicked) || !strings.Contains(err.Error(), "cannot get the cause of the revert") {
 		t.Errorf("the run ended with: %v", err)
 	}
 }

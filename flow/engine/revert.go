@@ -8,21 +8,21 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// turnRound reverts a flow that nothing has gone wrong in. One that reverts
-// already has its cause.
-func (c *core) turnRound(cause *logbook.Failure, now time.Time) {
+// requestRevert reverts a flow for a reason from outside. One that reverts already
+// keeps its cause.
+func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {
 	if !c.reverting && !c.broken {
 		c.beginRevert(cause, now)
 	}
 }
 
-// beginRevert turns the flow around: nothing more is executed, and what was
-// started is to be undone. What runs is awaited and then undone too.
+// beginRevert reverts the flow: no step is executed any more, and started ones are
+// undone. Running ones are awaited first.
 func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 	c.reverting, c.cause = true, cause
 	c.forget(c.whole())
 	for s := range c.scopes {
-		c.scopes[s].turning = false
+		c.scopes[s].restarting = false
 	}
 	c.out.flow(logbook.FlowReverting, cause, now)
 	c.undone = c.countUndone(c.whole())
@@ -38,8 +38,8 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 	c.revertLast(c.whole(), now)
 }
 
-// mark gives a step that was started the intention to be reverted. The time
-// for which a retry waits is that of a round that will not be.
+// mark gives a started step the intention REVERT. A retry's next round will not
+// begin, so its time is cleared.
 func (c *core) mark(step int, now time.Time) {
 	v := &c.vertices[step]
 	if !v.started || v.intention == logbook.IntendRevert {
@@ -48,16 +48,15 @@ func (c *core) mark(step int, now time.Time) {
 	if c.plan.Step(step).IsRetry() {
 		v.retryAt = time.Time{}
 	}
-	if v.failure != nil { // it waits to be tried again, and will not be
+	if v.failure != nil { // it was waiting for another try
 		c.noteFailure(step)
 	}
 	c.change(step, logbook.AtomChange{Intention: logbook.IntendRevert, RetryAt: v.retryAt}, now)
 }
 
-// revertLast tries to revert the steps that nothing follows that is to be
-// undone. The last come first: that is the order in which a reader expects
-// them, and in which one worker would take them. Those before them follow by
-// themselves, and must not be tried here as well.
+// revertLast tries to revert the steps behind which nothing has to be undone, from
+// last to first: the order in which one worker takes them. The steps before them
+// follow when these are undone.
 func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	var last []int
 	for step := bounds.End - 1; step >= bounds.Retry; step-- {
@@ -70,9 +69,9 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	}
 }
 
-// countUndone fills in what each vertex of a scope has to wait for, from back
-// to front, and counts the steps that are undone. Nothing behind a scope has
-// begun, so only what is in it counts.
+// countUndone sets vertex.after for the vertices of a scope, from back to front, and
+// returns how many steps are undone. Nothing behind the scope has begun, so only its
+// own vertices count.
 func (c *core) countUndone(bounds *flow.Scope) int {
 	var order []int
 	c.eachVertex(bounds, func(vertex int) {
@@ -111,9 +110,8 @@ func (c *core) countUndone(bounds *flow.Scope) int {
 	return count
 }
 
-// isUndone: there is nothing of the vertex to undo, or no more. A gate is
-// undone when everything behind it is, and so is a step that was ignored:
-// others have run behind it.
+// isUndone reports whether nothing of a vertex is left to undo. A gate is undone when
+// everything behind it is. So is an ignored step, because steps behind it may have run.
 func (c *core) isUndone(vertex int) bool {
 	v := &c.vertices[vertex]
 	if vertex >= c.plan.Len() || v.state == logbook.AtomIgnored {
@@ -122,9 +120,9 @@ func (c *core) isUndone(vertex int) bool {
 	return !v.started || v.state == logbook.AtomReverted
 }
 
-// tryRevert makes the revert of a vertex ready, all behind which is undone,
-// unless it still runs or has nothing to undo. A step without a revert is
-// undone there and then, and so may be those before it.
+// tryRevert makes the revert of a vertex ready, unless it still runs or has nothing
+// to undo. Everything behind it must be undone. A step without a revert is undone at
+// once, and then perhaps its predecessors.
 func (c *core) tryRevert(step int, now time.Time) {
 	stack := []int{step}
 	for len(stack) > 0 {
@@ -141,12 +139,12 @@ func (c *core) tryRevert(step int, now time.Time) {
 	}
 }
 
-// undoStep does what is to be done about one step whose successors are
-// undone, and tells whether that has made it undone just now.
+// undoStep begins to undo a step whose successors are undone. It reports whether the
+// step is undone now and was not before.
 func (c *core) undoStep(step int, now time.Time) bool {
 	v := &c.vertices[step]
-	if c.isTurning(step) {
-		c.awaitRound(step, now)
+	if c.isRestarting(step) {
+		c.queueRound(step, now)
 		return false
 	}
 	if v.state == logbook.AtomIgnored {
@@ -158,7 +156,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 	}
 	if _, ok := c.plan.Step(step).Reverter(); ok {
 		if v.state == logbook.AtomReverting {
-			c.await(step, v.failedUndo, now)
+			c.queueWhenDue(step, v.failedUndo, now)
 		} else {
 			c.enqueue(step)
 		}
@@ -176,13 +174,13 @@ func (c *core) undoStep(step int, now time.Time) bool {
 	return true
 }
 
-// nothingUndone is the attempt at a revert that does nothing. It is recorded
-// where steps can run again after it: reverts are what tells their rounds apart.
+// nothingUndone is the attempt of a step without a revert. It is recorded for steps
+// that may run again, because reverts separate their rounds.
 func (c *core) nothingUndone(step int, now time.Time) logbook.Attempt {
 	v := &c.vertices[step]
 	v.reverts++
 	v.undone = true
-	v.attempt = nil // of a retry that died in it: it will not be ended
+	v.attempt = nil // an open one of a retry whose conductor died: it never ends
 	attempt := logbook.Attempt{Action: logbook.ActionRevert, Number: v.reverts, Token: c.call.Token, Owner: c.owner, StartedAt: now, EndedAt: now}
 	if s, ok := c.plan.ScopeOf(step); ok {
 		attempt.Failures = c.roundFailures(s)
@@ -214,7 +212,7 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	}
 	c.change(step, logbook.AtomChange{State: logbook.AtomRevertFailure, Attempts: attempts}, now)
 	if !c.broken {
-		if s := c.turningOver(step); c.cause == nil && s >= 0 && len(c.scopes[s].failed) > 0 {
+		if s := c.restartingScope(step); c.cause == nil && s >= 0 && len(c.scopes[s].failed) > 0 {
 			failed := slices.Min(c.scopes[s].failed)
 			c.cause = c.blame(failed, c.vertices[failed].failure)
 		}
@@ -222,27 +220,26 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	}
 }
 
-// breakOff ends the flow for good. The failed revert is what a person has to
-// look at first; why the flow was reverting at all stands below it. If a
-// person has had it tried again before, an earlier failed revert is not kept:
-// the causes would grow with every try.
+// breakOff ends the flow for good. The failed revert becomes its cause, because an
+// operator has to look at that first; why the flow was reverting stands below it. An
+// earlier failed revert is dropped, or the causes would grow with every try.
 func (c *core) breakOff(step int, failure *logbook.Failure) {
 	cause := c.blame(step, failure)
 	if original := c.cause; original != nil {
 		if n := len(original.Causes); n > 0 && original.Causes[n-1].Step != "" {
 			original = &original.Causes[n-1]
 		}
-		original = flow.FitFailure(original, c.limits) // others may have had higher ones
+		original = flow.FitFailure(original, c.limits) // it may come from a conductor with higher limits
 		cause.Causes = append(cause.Causes[:len(cause.Causes):len(cause.Causes)], *original)
 	}
 	c.broken, c.cause = true, cause
 }
 
-// leaveStarted ends what was running when a conductor died, in a flow that has
-// failed for good since: nobody knows what became of it, and a person is not
-// to take it for running. What was being undone stays as it is, and goes on if
-// a person has the flow undone further.
-func (c *core) leaveStarted(now time.Time) {
+// failInterrupted fails the steps that were running when a conductor died, in a flow
+// that has failed for good since: nobody knows what became of them, and no operator
+// should take them for running. Steps that were being reverted stay as they are; the
+// revert continues if an operator retries it.
+func (c *core) failInterrupted(now time.Time) {
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
 		if v.state != logbook.AtomRunning || v.attempt == nil {

@@ -14,34 +14,35 @@ const (
 	// maxRetryValue bounds the value of a round. A retry keeps up to
 	// logbook.KeptAttempts of them, and all are read in one message.
 	maxRetryValue = 8 << 10
-	// A round keeps so many failures, each of so many bytes, for the same reason.
+	// maxRoundFailures and maxRoundFailure bound the number of failures that a round
+	// keeps, and the bytes of each, for the same reason.
 	maxRoundFailures = 16
 	maxRoundFailure  = 512
 )
 
-// scope is a retry and its flow in this run. One that is *turning* is being
-// undone, to begin again: its retry has the intention RETRY until it does.
-// Scopes inside one that turns are undone with it, and turn no more.
+// scope is the state of a retry and its flow in this run. A scope that is restarting
+// is being undone to begin again; until it begins, its retry has the intention
+// RETRY. Scopes inside it are undone with it, and are not restarting themselves.
 type scope struct {
-	turning  bool
-	rounds   []flow.Round                // since the retry was last reverted
-	failed   []int                       // steps that have failed in this round, and were not tried again
-	failures map[string]*logbook.Failure // while turning; replaced, never changed: calls hold it
+	restarting bool
+	rounds     []flow.Round                // since the retry was last reverted
+	failed     []int                       // steps that have failed in this round, and were not tried again
+	failures   map[string]*logbook.Failure // while restarting; replaced, never changed: calls hold it
 }
 
-// resolve decides what becomes of the flow after a step has failed for good.
-// The retry that governs the step is asked first, and those around it for as
-// long as they leave it to the next; nobody left, everything is reverted. It
-// tells whether anything is undone that was not before: a scope that turns
-// already goes on doing so when it is asked again, but a failure that makes
-// its retry say otherwise is heard.
+// resolve decides what is undone after a step has failed for good. It asks the
+// innermost retry around the step, then the next one out as long as each leaves the
+// decision to the next. If none decides, everything is reverted.
+//
+// It returns false if nothing more is undone than before: the retry of a scope that
+// is restarting already is asked again, and again wants to restart.
 func (c *core) resolve(step int, now time.Time) bool {
 	cause := c.blame(step, c.vertices[step].failure)
 	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
 		decision, failure := c.ask(s)
-		if failure == nil && decision.Verdict == flow.VerdictRetry && !c.turnsAround(s) {
+		if failure == nil && decision.Verdict == flow.VerdictRetry && !c.isRestartingAround(s) {
 			if failure = c.exhausted(s); failure == nil {
-				c.turn(s, decision.Delay, now)
+				c.restart(s, decision.Delay, now)
 				return true
 			}
 		}
@@ -61,8 +62,8 @@ func (c *core) resolve(step int, now time.Time) bool {
 	return true
 }
 
-// exhausted is why a scope cannot begin again: its retry, or one inside it, has
-// begun as often as any may. nil: it can.
+// exhausted is why a scope cannot begin again: its retry, or one inside it, has begun
+// flow.MaxRounds times. nil: it can.
 func (c *core) exhausted(s int) *logbook.Failure {
 	scopes := c.plan.Scopes()
 	for inner := s; inner < len(scopes) && scopes[inner].Retry < scopes[s].End; inner++ {
@@ -74,18 +75,18 @@ func (c *core) exhausted(s int) *logbook.Failure {
 	return nil
 }
 
-// turnsAround reports whether a scope, or one around it, is already being undone.
-func (c *core) turnsAround(s int) bool {
+// isRestartingAround reports whether a scope, or one around it, is already being undone.
+func (c *core) isRestartingAround(s int) bool {
 	for ; s >= 0; s = c.plan.Scopes()[s].Parent {
-		if c.scopes[s].turning {
+		if c.scopes[s].restarting {
 			return true
 		}
 	}
 	return false
 }
 
-// ask asks the retry of a scope about the failures in it. The failure is the
-// retry's own.
+// ask asks the retry of a scope to decide about the failures in the scope. The
+// failure that it returns is that of the retry itself.
 func (c *core) ask(s int) (flow.Decision, *logbook.Failure) {
 	retry := c.plan.Scopes()[s].Retry
 	history, failure := c.history(s)
@@ -99,7 +100,7 @@ func (c *core) ask(s int) (flow.Decision, *logbook.Failure) {
 	return decision, flow.FailureOf(err)
 }
 
-// history is what the retry of a scope is shown; it may keep and change it.
+// history is passed to the retry of a scope, which may keep and change it.
 func (c *core) history(s int) (*flow.History, *logbook.Failure) {
 	retry := c.plan.Scopes()[s].Retry
 	arguments, failure := c.arguments(retry, logbook.ActionExecute)
@@ -109,15 +110,14 @@ func (c *core) history(s int) (*flow.History, *logbook.Failure) {
 	return &flow.History{Retry: c.plan.Step(retry).Name(), Arguments: arguments, Rounds: slices.Clone(c.scopes[s].rounds)}, nil
 }
 
-// roundFailures are the failures of the present round as they are recorded: in
-// the order of the steps, so many, and each so long that the logbook takes them
-// together.
+// roundFailures are the failures of the present round, in the order of the steps, cut
+// to what the logbook accepts.
 func (c *core) roundFailures(s int) []logbook.Failure {
 	steps := slices.Clone(c.scopes[s].failed)
 	slices.Sort(steps)
 	steps = steps[:min(len(steps), maxRoundFailures)]
 	limits := c.limits
-	limits.Value = 2 * min(maxRoundFailure, limits.Value/max(1, len(steps))) // of which a failure may take half
+	limits.Value = 2 * min(maxRoundFailure, limits.Value/max(1, len(steps))) // a failure may take half of it
 	var failures []logbook.Failure
 	for _, step := range steps {
 		failure := flow.FitFailure(c.blame(step, c.vertices[step].failure), limits)
@@ -128,8 +128,8 @@ func (c *core) roundFailures(s int) []logbook.Failure {
 	return failures
 }
 
-// keepCauses leaves out causes of a failure, the furthest first, so that there
-// are so many failures in all.
+// keepCauses cuts the causes of a failure, the furthest first, so that at most left
+// failures remain.
 func keepCauses(f *logbook.Failure, left *int) {
 	*left--
 	for i := range f.Causes {
@@ -141,31 +141,31 @@ func keepCauses(f *logbook.Failure, left *int) {
 	}
 }
 
-// noteFailure counts a step among the failures of all scopes around it.
+// noteFailure adds a step to the failed steps of all scopes around it.
 func (c *core) noteFailure(step int) {
 	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
 		c.scopes[s].failed = append(c.scopes[s].failed, step)
 	}
 }
 
-// turn records that a scope is to be undone and to begin again, at a time
-// that is decided here once and for all. Nothing around it turns already.
-func (c *core) turn(s int, delay time.Duration, now time.Time) {
+// restart records that a scope will be undone and begin again, and when; the time is
+// not decided again. No scope around it may be restarting.
+func (c *core) restart(s int, delay time.Duration, now time.Time) {
 	retry := c.plan.Scopes()[s].Retry
 	c.vertices[retry].retryAt = dueAt(now, delay)
 	c.change(retry, logbook.AtomChange{Intention: logbook.IntendRetry, RetryAt: c.vertices[retry].retryAt}, now)
-	c.unwind(s, now)
+	c.undoScope(s, now)
 }
 
-// unwind is beginRevert for one scope: nothing more in it is executed, and
-// what was started is to be undone. Its retry comes last, and begins it again.
-func (c *core) unwind(s int, now time.Time) {
+// undoScope is beginRevert for one scope: no step of it is executed any more, and
+// started ones are undone. Its retry comes last, and begins the scope again.
+func (c *core) undoScope(s int, now time.Time) {
 	scopes := c.plan.Scopes()
 	bounds := &scopes[s]
 	for inner := s + 1; inner < len(scopes) && scopes[inner].Retry < bounds.End; inner++ {
-		c.scopes[inner].turning = false
+		c.scopes[inner].restarting = false
 	}
-	c.scopes[s].turning = true
+	c.scopes[s].restarting = true
 	c.forget(bounds)
 	c.countUndone(bounds)
 	for step := bounds.Retry + 1; step < bounds.End; step++ {
@@ -183,10 +183,10 @@ func (c *core) gatherFailures(s int) {
 	c.scopes[s].failures = failures
 }
 
-// turningOver is the scope that is being undone and that a step is in; -1: none.
-func (c *core) turningOver(step int) int {
+// restartingScope returns the restarting scope around a step; -1: none.
+func (c *core) restartingScope(step int) int {
 	s := c.plan.Governor(step)
-	for s >= 0 && !c.scopes[s].turning {
+	for s >= 0 && !c.scopes[s].restarting {
 		s = c.plan.Scopes()[s].Parent
 	}
 	return s
@@ -194,21 +194,21 @@ func (c *core) turningOver(step int) int {
 
 // failuresFor are the failures for which a step is reverted.
 func (c *core) failuresFor(step int) map[string]*logbook.Failure {
-	if s := c.turningOver(step); !c.reverting && s >= 0 {
+	if s := c.restartingScope(step); !c.reverting && s >= 0 {
 		return c.scopes[s].failures
 	}
 	return c.failures
 }
 
-// isTurning tells whether a step is a retry whose own flow is being undone.
-func (c *core) isTurning(step int) bool {
+// isRestarting reports whether a step is the retry of a restarting scope.
+func (c *core) isRestarting(step int) bool {
 	s, ok := c.plan.ScopeOf(step)
-	return ok && c.scopes[s].turning
+	return ok && c.scopes[s].restarting
 }
 
-// awaitRound queues a retry, all of whose flow is undone, for the time that
-// was decided; but, as in await, no longer than could have been decided.
-func (c *core) awaitRound(retry int, now time.Time) {
+// queueRound queues a retry whose flow is undone for the recorded time, but, as in
+// queueWhenDue, for no longer than its longest delay.
+func (c *core) queueRound(retry int, now time.Time) {
 	at := c.vertices[retry].retryAt
 	s, _ := c.plan.ScopeOf(retry)
 	if latest := now.Add(c.plan.Step(retry).LongestDelay(len(c.scopes[s].rounds))); at.After(latest) {
@@ -221,15 +221,14 @@ func (c *core) awaitRound(retry int, now time.Time) {
 	}
 }
 
-// round begins a retry's flow, for the first time or again. The controller is
-// asked here and now: it does nothing outside, so that its attempt need not be
-// durable before.
+// round begins a retry's flow, for the first time or again. The controller has no
+// effects outside, so it is asked before the attempt is durable.
 func (c *core) round(retry int, now time.Time) {
 	s, _ := c.plan.ScopeOf(retry)
 	v := &c.vertices[retry]
-	again := c.scopes[s].turning
+	again := c.scopes[s].restarting
 	c.move(now)
-	if v.attempt == nil { // else one was begun, and its conductor died
+	if v.attempt == nil { // else one had begun when its conductor died
 		v.executions++
 		v.begun++
 		v.attempt = &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
@@ -243,8 +242,7 @@ func (c *core) round(retry int, now time.Time) {
 		if n := len(c.scopes[s].rounds); n > 0 {
 			c.scopes[s].rounds[n-1].Failures = v.attempt.Failures
 		}
-		// With its failures first: they are taken from the steps, which
-		// forget them when they are reset.
+		// Before the reset, which deletes the failures of the steps.
 		c.change(retry, logbook.AtomChange{State: logbook.AtomRetrying, Intention: logbook.IntendExecute, Attempts: begun}, now)
 		c.reset(s, now)
 		begun = nil
@@ -270,13 +268,12 @@ func (c *core) nextValue(s int) (json.RawMessage, *logbook.Failure) {
 	return result, flow.FailureOf(err)
 }
 
-// reset makes a scope that is undone as if it had never begun, but for the
-// attempts that are recorded.
+// reset returns an undone scope to its state before it began; recorded attempts stay.
 func (c *core) reset(s int, now time.Time) {
 	scopes := c.plan.Scopes()
 	bounds := &scopes[s]
 	c.lists = nil
-	c.scopes[s].turning, c.scopes[s].failed, c.scopes[s].failures = false, nil, nil
+	c.scopes[s].restarting, c.scopes[s].failed, c.scopes[s].failures = false, nil, nil
 	for inner := s + 1; inner < len(scopes) && scopes[inner].Retry < bounds.End; inner++ {
 		c.scopes[inner] = scope{}
 	}
@@ -286,7 +283,7 @@ func (c *core) reset(s int, now time.Time) {
 	c.eachVertex(bounds, func(vertex int) {
 		v := &c.vertices[vertex]
 		if v.released {
-			// Whoever waits for the scope as a whole waits for this anew.
+			// Vertices behind the scope wait for this one again.
 			for _, next := range c.plan.Next(vertex) {
 				if !bounds.Holds(int(next)) {
 					c.vertices[next].before++
@@ -311,7 +308,7 @@ func (c *core) resetStep(step int, now time.Time) {
 	}
 	v.started, v.failedExecutions, v.failedUndo = false, 0, 0
 	v.result, v.fields, v.failure, v.retryAt = nil, nil, nil, time.Time{}
-	v.attempt = nil // that had said "not yet"
+	v.attempt = nil // one that had said "not yet"
 }
 
 // eachVertex visits the steps and gates of a scope.
@@ -324,13 +321,12 @@ func (c *core) eachVertex(bounds *flow.Scope, visit func(vertex int)) {
 	}
 }
 
-// whole is the flow as the scope of no retry.
+// whole is the whole flow as a scope without a retry.
 func (c *core) whole() *flow.Scope {
 	return &flow.Scope{End: c.plan.Len(), GateFrom: c.plan.Len(), GateEnd: len(c.vertices), Parent: -1}
 }
 
-// loadRounds takes over the rounds of a retry. A revert ends the history, and
-// so does a reset.
+// loadRounds loads the rounds of a retry since its last revert or reset.
 func (c *core) loadRounds(step int, atom *logbook.AtomDetail) error {
 	s, _ := c.plan.ScopeOf(step)
 	var rounds []flow.Round
@@ -348,20 +344,20 @@ func (c *core) loadRounds(step int, atom *logbook.AtomDetail) error {
 		}
 	}
 	c.scopes[s].rounds = rounds
-	c.scopes[s].turning = atom.Intention == logbook.IntendRetry || atom.State == logbook.AtomRetrying
+	c.scopes[s].restarting = atom.Intention == logbook.IntendRetry || atom.State == logbook.AtomRetrying
 	if atom.Intention == logbook.IntendRetry && atom.State != logbook.AtomSuccess {
 		return fmt.Errorf("it is %s with the intention %s", atom.State, atom.Intention)
 	}
 	return nil
 }
 
-// settleScopes derives from the steps what their retries have to know, and
-// leaves only the outermost of scopes that turn.
-func (c *core) settleScopes() {
+// deriveScopes collects the failures in each scope from the steps. Of nested
+// restarting scopes it leaves only the outermost.
+func (c *core) deriveScopes() {
 	scopes := c.plan.Scopes()
 	for s := range scopes {
-		if c.turningOver(scopes[s].Retry) >= 0 {
-			c.scopes[s].turning = false
+		if c.restartingScope(scopes[s].Retry) >= 0 {
+			c.scopes[s].restarting = false
 		}
 	}
 	for step := range c.plan.Len() {
@@ -370,7 +366,7 @@ func (c *core) settleScopes() {
 			continue
 		}
 		c.noteFailure(step)
-		if v.state == logbook.AtomFailure && c.plan.Governor(step) >= 0 && c.turningOver(step) < 0 {
+		if v.state == logbook.AtomFailure && c.plan.Governor(step) >= 0 && c.restartingScope(step) < 0 {
 			c.unresolved = append(c.unresolved, step)
 		}
 	}

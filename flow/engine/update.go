@@ -22,29 +22,29 @@ const (
 	stderrShare = 8
 	// detailsShare is that of the details of one attempt's progress.
 	detailsShare = 16
-	// What is kept of all attempts that a step's policy allows, for execute
-	// and revert each. An atom is read in one message, of which it may take
-	// 3 MiB: a step that complains a hundred times must not make its flow
-	// unreadable, since nobody could take it up again.
+	// stderrOfStep and failuresOfStep bound what is kept of all attempts that a step's
+	// policy allows, for execute and revert each. An atom is read in one message, of
+	// which it may take 3 MiB: otherwise the output of many attempts could make the flow
+	// unreadable, and no conductor could resume it.
 	stderrOfStep   = 768 << 10
 	failuresOfStep = 512 << 10
-	// Estimates of what an encoded update and its parts take besides their texts;
-	// generous, since a split too early costs an update, and one too late the flow.
+	// Estimates of the bytes of an encoded update and its parts, without their texts.
+	// They are generous: a split too early costs an update, one too late the flow.
 	updateOverhead     = 128
 	changeOverhead     = 64
 	attemptOverhead    = 160
 	failureOverhead    = 48
 	progressOverhead   = 48
 	definitionOverhead = 16
-	// usualChanges is the room that an update begins with: for the end of one
-	// step and the mark of the next.
+	// usualChanges is the capacity of a new update: the end of one step and the mark of
+	// the next.
 	usualChanges = 2
 )
 
-// builder turns changes into updates: as few as can be, each within the
-// limits, in the order of the changes. The flow's state changes at most once
-// in an update. Every prefix of the updates is a state from which a run can
-// resume, because changes are made in the order of their causes.
+// builder turns changes into updates: as few as possible, each within the limits, in
+// the order of the changes. An update changes the flow's state at most once. A run
+// can resume from any prefix of the updates, because changes are made in the order of
+// their causes.
 type builder struct {
 	id       logbook.FlowID
 	token    logbook.Token
@@ -56,23 +56,22 @@ type builder struct {
 	maxBytes   int
 	maxChanges int
 
-	changes slab[logbook.AtomChange]
+	changes chunks[logbook.AtomChange]
 	full    []logbook.Update // closed, in order
 	current logbook.Update
 	dirty   bool
 	bytes   int
-	last    []place // by step: where its latest change stands
+	last    []changeIndex // by step: where its latest change stands
 }
 
-// place is an index into the changes of the update with a number.
-type place struct {
+// changeIndex is an index into the changes of the update with this sequence number.
+type changeIndex struct {
 	sequence uint64
 	index    int
 }
 
-// guarded is an observer that cannot break a run: when it panics, that is
-// logged, and it is told nothing more.
-func guarded(observe func(Event), logger hclog.Logger) func(Event) {
+// safeObserver recovers a panic of the observer, logs it, and does not call it again.
+func safeObserver(observe func(Event), logger hclog.Logger) func(Event) {
 	if observe == nil {
 		return nil
 	}
@@ -84,7 +83,7 @@ func guarded(observe func(Event), logger hclog.Logger) func(Event) {
 		defer func() {
 			if value := recover(); value != nil {
 				broken = true
-				logger.Error("the observer has panicked and is told nothing more", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+				logger.Error("observer panicked and is not called any more", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 			}
 		}()
 		observe(event)
@@ -92,16 +91,16 @@ func guarded(observe func(Event), logger hclog.Logger) func(Event) {
 }
 
 func newBuilder(o *Options) *builder {
-	b := &builder{id: o.Detail.ID, token: o.Token, state: o.Detail.State, cause: o.Detail.Cause, observe: guarded(o.Observe, o.Logger),
-		maxBytes: maxBytesOf(&o.Limits), maxChanges: o.Limits.Steps, last: make([]place, o.Plan.Len())}
+	b := &builder{id: o.Detail.ID, token: o.Token, state: o.Detail.State, cause: o.Detail.Cause, observe: safeObserver(o.Observe, o.Logger),
+		maxBytes: maxBytesOf(&o.Limits), maxChanges: o.Limits.Steps, last: make([]changeIndex, o.Plan.Len())}
 	if o.Token == o.Detail.Fence {
 		b.sequence = o.Detail.Sequence
 	}
 	return b
 }
 
-// between is the state that a flow must pass on its way to another. The
-// diagram stands at logbook.FlowState.
+// between is the state that a flow must pass on its way to another; see the diagram
+// of logbook.FlowState.
 func between(from, to logbook.FlowState) (logbook.FlowState, bool) {
 	if from.Move(to) == nil {
 		return "", false
@@ -120,8 +119,8 @@ func between(from, to logbook.FlowState) (logbook.FlowState, bool) {
 	panic("internal error: flow cannot go from " + string(from) + " to " + string(to))
 }
 
-// flow moves the flow to a state, by way of those that must come between. A
-// cause that is nil leaves the flow's as it is.
+// flow moves the flow to a state through those that must come between. A nil cause
+// leaves the flow's cause as it is.
 func (b *builder) flow(state logbook.FlowState, cause *logbook.Failure, now time.Time) {
 	if b.state == state && (cause == nil || cause == b.cause) {
 		return
@@ -149,7 +148,7 @@ func (b *builder) flow(state logbook.FlowState, cause *logbook.Failure, now time
 	}
 }
 
-// define says how the flow is built.
+// define records how the flow is built.
 func (b *builder) define(definition *logbook.Definition) {
 	if b.bytes+sizeOfDefinition(definition) > b.maxBytes {
 		b.close()
@@ -158,25 +157,25 @@ func (b *builder) define(definition *logbook.Definition) {
 	b.bytes += sizeOfDefinition(definition)
 }
 
-// add adds a change of a step that stands by itself.
+// add adds a change that is never merged with another.
 func (b *builder) add(change logbook.AtomChange, now time.Time) {
 	size := sizeOf(&change)
 	if b.bytes+size > b.maxBytes || len(b.current.Atoms) >= b.maxChanges {
 		b.close()
 	}
-	b.tell(change, "", now)
+	b.notify(change, "", now)
 	b.dirty = true
 	b.bytes += size
 	b.current.Atoms = append(b.current.Atoms, change)
 }
 
-// change adds a change of a step that was in a state.
+// change adds a change of a step that was in state was.
 func (b *builder) change(step int, change logbook.AtomChange, was logbook.AtomState, now time.Time) {
 	size := sizeOf(&change)
 	if b.bytes+size > b.maxBytes || len(b.current.Atoms) >= b.maxChanges {
 		b.close()
 	}
-	b.tell(change, was, now)
+	b.notify(change, was, now)
 	b.dirty = true
 	b.bytes += size
 	number := b.sequence + 1 // of the current update; never 0, which marks no place
@@ -188,14 +187,13 @@ func (b *builder) change(step int, change logbook.AtomChange, was logbook.AtomSt
 		}
 	}
 	if b.current.Atoms == nil {
-		b.current.Atoms = b.changes.room(usualChanges)
+		b.current.Atoms = b.changes.buffer(usualChanges)
 	}
-	b.last[step] = place{sequence: number, index: len(b.current.Atoms)}
+	b.last[step] = changeIndex{sequence: number, index: len(b.current.Atoms)}
 	b.current.Atoms = append(b.current.Atoms, change)
 }
 
-// absorb makes one change of two that follow each other, the first of which
-// has neither state nor attempts.
+// absorb merges a change into an earlier one that has neither state nor attempts.
 func absorb(earlier *logbook.AtomChange, change logbook.AtomChange) {
 	change.Kind, change.Version = earlier.Kind, earlier.Version
 	if change.Intention == "" {
@@ -207,8 +205,8 @@ func absorb(earlier *logbook.AtomChange, change logbook.AtomChange) {
 	*earlier = change
 }
 
-// take gives the updates that were made since the last call. The slice is good
-// until the next change.
+// take returns the updates made since the last call. The slice is valid until the
+// next change.
 func (b *builder) take() []logbook.Update {
 	b.close()
 	updates := b.full
@@ -227,9 +225,9 @@ func (b *builder) close() {
 	b.current, b.dirty, b.bytes = logbook.Update{}, false, 0
 }
 
-// tell reports a change to the observer. A change that records the same state
-// again, with another attempt or its end, is not a change of state.
-func (b *builder) tell(change logbook.AtomChange, was logbook.AtomState, now time.Time) {
+// notify reports a change to the observer. If a change records the same state again,
+// with an attempt or progress, the event has no state.
+func (b *builder) notify(change logbook.AtomChange, was logbook.AtomState, now time.Time) {
 	if b.observe == nil || change.State == "" && change.Progress == nil {
 		return
 	}
@@ -254,15 +252,15 @@ func detailsLimit(limits *logbook.Limits) int {
 	return min(flow.MaxDetails, limits.Value, limits.Command/detailsShare)
 }
 
-// fitFailure cuts the failure of one attempt to what the logbook takes, and
-// to its share of what is kept of all.
+// fitFailure cuts the failure of one attempt to the logbook's limits, and to its
+// share of what is kept of all attempts.
 func fitFailure(limits logbook.Limits, step *flow.Step, failure *logbook.Failure) *logbook.Failure {
 	limits.Value = min(limits.Value, failuresOfStep/max(1, step.Retry().Attempts))
 	return flow.FitFailure(failure, limits)
 }
 
-// UpdateSize estimates how many bytes an encoded update takes, from above: for
-// whoever packs updates into calls.
+// UpdateSize estimates the bytes of an encoded update, from above: for packing
+// updates into calls.
 func UpdateSize(u *logbook.Update) int {
 	size := updateOverhead + sizeOfFailure(u.Cause) + sizeOfDefinition(u.Definition)
 	for i := range u.Atoms {

@@ -7,8 +7,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// book is a logbook that keeps the updates it has written, and whose process
-// can die before one of them: from then on, it takes and tells nothing.
+// book is a logbook that keeps the updates it has written, and whose process can die
+// before one of them: from then on, every call fails.
 type book struct {
 	logbook.Connection
 
@@ -18,8 +18,8 @@ type book struct {
 	updates []logbook.Update
 }
 
-// Update writes one update after the other, so that a crash can come between
-// two of one call.
+// Update writes one update after the other, so that a crash can come between two of
+// one call.
 func (b *book) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,7 +44,7 @@ func (b *book) Update(ctx context.Context, updates ...logbook.Update) ([]error, 
 	return verdicts, nil
 }
 
-// FlowDetail reads a flow, for a process that lives.
+// FlowDetail reads a flow, unless the process has crashed.
 func (b *book) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error) {
 	if b.crashed() {
 		return logbook.FlowDetail{}, errCrash

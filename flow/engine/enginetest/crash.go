@@ -17,7 +17,7 @@ const (
 	// maxCrashes bounds the crashes of one test, each of which runs the flow
 	// again. In a flow that writes more often, they are spread evenly.
 	maxCrashes = 1_000
-	// maxFaults bounds what is told: the first ones say what is wrong.
+	// maxFaults bounds the faults that are reported: the first ones say what is wrong.
 	maxFaults = 5
 )
 

@@ -337,7 +337,7 @@ func TestStubsDoWhatTheyAreTold(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	var failure *logbook.Failure
-	if !errors.As(trace.Err, &failure) || failure.Step != "b" || failure.Message != "the stub was told to fail" {
+	if !errors.As(trace.Err, &failure) || failure.Step != "b" || failure.Message != "the stub fails on purpose" {
 		t.Errorf("the flow ended with %v", trace.Err)
 	}
 }

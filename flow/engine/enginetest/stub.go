@@ -15,9 +15,9 @@ import (
 // maxCalls bounds what a stub remembers: its first calls.
 const maxCalls = 10_000
 
-var errTold = errors.New("the stub was told to fail")
+var errStub = errors.New("the stub fails on purpose")
 
-// Stub is a task that does what it was told, and remembers what it was asked.
+// Stub is a task that behaves as it is configured, and records its calls.
 // Make one with Succeed, FailTimes or Fail, and a step of it with
 // flow.NewStep. It has a revert, which succeeds. It may be used by several
 // steps and runs, and changed until the first of them.
@@ -33,16 +33,15 @@ type Stub struct {
 	calls []flow.Call
 }
 
-// Succeed is a task that returns a value, at once.
+// Succeed returns a task that returns the value at once.
 func Succeed(value any) *Stub { return &Stub{value: value} }
 
-// FailTimes is a task whose first n attempts fail, and which then succeeds,
-// with no result unless Then gives one; without an error, with one that says
-// so. It counts attempts as the record does
-// and not its own calls, so that it does the same after a crash.
-func FailTimes(n int, err error) *Stub { return &Stub{failures: n, err: cmp.Or(err, errTold)} }
+// FailTimes returns a task whose first n attempts fail with err, or with an error of its
+// own if err is nil. Later ones succeed, without a result unless Then sets one. It counts
+// the attempts in the record, not its own calls, so it behaves the same after a crash.
+func FailTimes(n int, err error) *Stub { return &Stub{failures: n, err: cmp.Or(err, errStub)} }
 
-// Fail is a task that always fails.
+// Fail returns a task that always fails.
 func Fail(err error) *Stub { return FailTimes(math.MaxInt, err) }
 
 // Then sets what the task returns when it succeeds.
@@ -51,8 +50,8 @@ func (s *Stub) Then(value any) *Stub {
 	return s
 }
 
-// Takes sets how long each execution and each revert takes. One that is
-// told to stop before returns the context's error.
+// Takes sets how long each execution and each revert takes. One whose context ends before
+// returns the context's error.
 func (s *Stub) Takes(d time.Duration) *Stub {
 	s.takes = d
 	return s
@@ -60,7 +59,7 @@ func (s *Stub) Takes(d time.Duration) *Stub {
 
 // UndoFails makes the first n attempts to revert fail.
 func (s *Stub) UndoFails(n int, err error) *Stub {
-	s.undoFailures, s.undoErr = n, cmp.Or(err, errTold)
+	s.undoFailures, s.undoErr = n, cmp.Or(err, errStub)
 	return s
 }
 

@@ -11,16 +11,15 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// StepTime is where the time of one step has gone.
+// StepTime is the time that one step has taken.
 type StepTime struct {
 	Step string
-	// Attempts are the executions and reverts that have ended; Failures are
-	// those of them that have failed.
+	// Attempts are the ended executions and reverts, Failures those of them that failed.
 	Attempts, Failures int
-	// Executing and Reverting are the times of those attempts together.
+	// Executing and Reverting are the sums of the times of those attempts.
 	Executing, Reverting time.Duration
-	// Started is when the first attempt began, Ended when the last one did
-	// end; zero if none has.
+	// Started is when the first attempt began, Ended when the last one ended; zero if none
+	// has.
 	Started, Ended time.Time
 }
 
@@ -97,8 +96,8 @@ func (d *Durations) Steps() []StepTime {
 	return slices.Clone(d.steps)
 }
 
-// Flow is when the flow began and ended, in the runs that were heard; zero if
-// it has not.
+// Flow is when the flow began and ended, in the runs that were observed; zero if it has
+// not.
 func (d *Durations) Flow() (started, ended time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +122,7 @@ func NewCapture(size int) *Capture {
 	return &Capture{size: size}
 }
 
-// Hear keeps an event, in the place of the oldest one if there is no other.
+// Hear keeps an event. When the Capture is full, it replaces the oldest one.
 func (c *Capture) Hear(event engine.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,8 +149,7 @@ func (c *Capture) Events() []engine.Event {
 	return slices.Concat(c.events[c.oldest:], c.events[:c.oldest])
 }
 
-// Missed is how many events were not kept, because they were dropped or are
-// older than those that were.
+// Missed is how many events were not kept: dropped ones, and replaced ones.
 func (c *Capture) Missed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,25 +1,23 @@
-// Package listen tells listeners what happens in a run, without ever holding
-// it up.
+// Package listen passes the events of a run to listeners, without ever blocking the
+// run.
 //
-// A Relay stands between engine.Options.Observe and its listeners. Observe
-// puts an event into a queue and returns; one goroutine tells the listeners,
-// each event to all of them in the order in which they were given, one event
-// after another. Listeners therefore need no lock against each other, may be
-// slow, and cannot break a run:
+// A Relay stands between engine.Options.Observe and its listeners. Observe queues an
+// event and returns; one goroutine passes each event to all listeners in the order in
+// which they were given, one event after another. Listeners therefore need no lock
+// against each other, may be slow, and cannot break a run:
 //
-//   - The queue is bounded. An event that finds it full is dropped; when there
-//     is room again, listeners are first told how many are missing (Miss), at
-//     the place where they would have come. No event is dropped silently.
-//   - A listener that panics, or ends its goroutine, is told nothing more. The
-//     others and the run go on.
-//   - Events are told when they are decided, which is before they are durable:
-//     after a crash, some may be told again by the next run.
+//   - The queue is bounded. An event that finds it full is dropped. Before the next
+//     event, listeners learn how many are missing (Miss). No event is dropped
+//     silently.
+//   - A listener that panics, or ends its goroutine, is not called again. The others
+//     and the run go on.
+//   - Events are passed on when they are decided, which is before they are durable:
+//     after a crash, the next run may repeat some.
 //
 // What an event points to belongs to the engine: listeners must not change it.
 //
-// Log, Durations, Timestamps, Capture and Print are listeners for common
-// purposes; any other is a type with two methods. Where tells one only some of
-// the events.
+// Log, Durations, Timestamps, Capture and Print are listeners for common purposes;
+// any other is a type with two methods. Where filters the events of a listener.
 package listen
 
 import (
@@ -33,36 +31,36 @@ import (
 	"github.com/conductord/conductord/flow/engine"
 )
 
-// DefaultCapacity is the room for events that are waiting: a few hundred
-// bytes each, and a burst of several hundred steps that end at once.
+// DefaultCapacity is enough for several hundred steps that end at once. An event takes
+// a few hundred bytes.
 const DefaultCapacity = 1024
 
-// Listener is told events. Its methods are called by one goroutine.
+// Listener receives events. One goroutine calls its methods.
 type Listener interface {
-	// Hear is told one event. It may block; then events may be missed.
+	// Hear receives one event. It may block; then events may be missed.
 	Hear(event engine.Event)
-	// Miss is told that so many events have been dropped here.
+	// Miss says that so many events were dropped here.
 	Miss(count int)
 }
 
-// Options is how a Relay works.
+// Options configure a Relay.
 type Options struct {
-	// Capacity is the room for events that are waiting. 0: DefaultCapacity.
+	// Capacity is how many events can wait. 0: DefaultCapacity.
 	Capacity int
-	// Logger is told of listeners that panic. nil: none.
+	// Logger logs listeners that panic. nil: none.
 	Logger hclog.Logger
 }
 
-// Relay passes events on. Make one with New, and Close it.
+// Relay passes events to listeners. Make one with New, and Close it.
 type Relay struct {
 	logger    hclog.Logger
 	queue     chan item
-	done      chan struct{} // closed when everything was told
-	listeners []Listener    // of the goroutine; nil for one that is told nothing more
+	done      chan struct{} // closed when all events are passed on
+	listeners []Listener    // touched only by the goroutine; nil for one that has failed
 
-	// Where the goroutine stands, for the one that takes over from it.
+	// How far the goroutine is, for the goroutine that replaces it after a panic.
 	current item
-	next    int // the listener that is to be told; their number: all are
+	next    int // index of the next listener to call; len(listeners): all were called
 
 	mu      sync.Mutex
 	closed  bool
@@ -70,15 +68,14 @@ type Relay struct {
 	dropped int // in all
 }
 
-// item is an event, and how many were dropped before it. An item without an
-// event is the last.
+// item is an event, and how many were dropped before it. Without an event it is the
+// last item.
 type item struct {
 	missing int
 	event   *engine.Event
 }
 
-// New begins to tell listeners. It starts one goroutine, which ends when the
-// Relay is closed.
+// New starts the goroutine that calls the listeners. It ends when the Relay is closed.
 func New(options Options, listeners ...Listener) *Relay {
 	if options.Capacity <= 0 {
 		options.Capacity = DefaultCapacity
@@ -97,8 +94,8 @@ func New(options Options, listeners ...Listener) *Relay {
 	return r
 }
 
-// Observe is for engine.Options.Observe. It never blocks, and may be called
-// by several runs at once. After Close, events are dropped.
+// Observe is for engine.Options.Observe. It never blocks, and several runs may call it
+// at once. After Close, events are dropped.
 func (r *Relay) Observe(event engine.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,8 +119,8 @@ func (r *Relay) Dropped() int {
 	return r.dropped
 }
 
-// Close takes no more events, and waits until all that are queued were told;
-// if ctx ends before, the goroutine goes on alone. It may be called again.
+// Close takes no more events, and waits until all queued ones are passed on. If ctx
+// ends first, the goroutine goes on alone. Close may be called again.
 func (r *Relay) Close(ctx context.Context) error {
 	r.mu.Lock()
 	first := !r.closed
@@ -144,12 +141,12 @@ func (r *Relay) Close(ctx context.Context) error {
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("cannot tell listeners everything: %w", context.Cause(ctx))
+		return fmt.Errorf("cannot pass all events to the listeners: %w", context.Cause(ctx))
 	}
 }
 
-// tell is the goroutine. If a listener ends it, by a panic or by
-// runtime.Goexit, another one takes over after that listener.
+// tell is the goroutine. If a listener ends it, by a panic or by runtime.Goexit, another
+// one takes over after that listener.
 func (r *Relay) tell() {
 	finished := false
 	defer func() {
@@ -178,11 +175,11 @@ func (r *Relay) tell() {
 	finished = true
 }
 
-// report logs why a listener is told nothing more. The value is nil if it has
-// called runtime.Goexit. A logger that panics as well is not worth a run.
+// report logs that a listener has failed. The value is nil after runtime.Goexit. A panic
+// of the logger is ignored.
 func (r *Relay) report(failed Listener, value any) {
 	defer func() { _ = recover() }()
-	r.logger.Error("a listener has failed and is told nothing more", "listener", fmt.Sprintf("%T", failed),
+	r.logger.Error("listener failed and is not called any more", "listener", fmt.Sprintf("%T", failed),
 		"panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 }
 

@@ -9,17 +9,17 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Stamp is when a step, or the flow, came to be in a state.
+// Stamp is when a step, or the flow, entered a state.
 type Stamp struct {
 	State string // a logbook.AtomState, or a logbook.FlowState of the flow
-	// First and Last are the first and the last time of Count: a step that is
-	// tried again, or begun again by a retry, comes to a state more than once.
+	// First and Last are the first and the last time of Count: a step that is tried again,
+	// or begun again by a retry, enters a state more than once.
 	First, Last time.Time
 	Count       int
 }
 
-// Timestamps keeps when steps and the flow came to be in their states, as it
-// was decided. Its zero value is ready; its methods may be called at any time.
+// Timestamps keeps when steps and the flow entered their states, by the time of the
+// decision. Its zero value is ready; its methods may be called at any time.
 type Timestamps struct {
 	mu     sync.Mutex
 	stamps map[string][]Stamp // by step; the flow's under the empty name
@@ -55,13 +55,13 @@ func (t *Timestamps) Hear(event engine.Event) {
 // Miss does nothing: a time that is missing is missing.
 func (t *Timestamps) Miss(int) {}
 
-// Step are the states that a step has come to, in the order of their first
-// times; none if it is not known.
+// Step returns the states of a step in the order of their first times; none if the step
+// is not known.
 func (t *Timestamps) Step(name string) []Stamp {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.stamps[name])
 }
 
-// Flow are the states that the flow has come to.
+// Flow returns the states of the flow.
 func (t *Timestamps) Flow() []Stamp { return t.Step("") }

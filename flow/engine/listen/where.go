@@ -6,13 +6,13 @@ import (
 	"github.com/conductord/conductord/flow/engine"
 )
 
-// Filter says whether an event is told.
+// Filter reports whether an event is passed on.
 type Filter func(event engine.Event) bool
 
-// Where tells a listener only the events that all filters let through. It is
-// told of every event that was dropped, because nobody knows what that was.
-// One listener may stand behind several filters, and is told an event once for
-// each that lets it through. A filter that panics counts as its listener.
+// Where passes a listener only the events that all filters accept. The listener gets
+// every count of dropped events, because nobody knows which they were. One listener may
+// stand behind several filters; it gets an event once for each that accepts it. A filter
+// that panics counts as its listener.
 func Where(listener Listener, filters ...Filter) Listener {
 	return &filtered{listener: listener, filters: slices.Clone(filters)}
 }
@@ -35,10 +35,10 @@ func (f *filtered) Hear(event engine.Event) {
 	f.listener.Hear(event)
 }
 
-// OfFlow lets through what is told of the flow as a whole.
+// OfFlow accepts events of the flow as a whole.
 func OfFlow(event engine.Event) bool { return event.Step == "" }
 
-// OfSteps lets through what is told of these steps, or of all without any.
+// OfSteps accepts events of these steps; without names, of all steps.
 func OfSteps(names ...string) Filter {
 	names = slices.Clone(names)
 	return func(event engine.Event) bool {
@@ -46,5 +46,5 @@ func OfSteps(names ...string) Filter {
 	}
 }
 
-// Failures lets through the attempts that have failed.
+// Failures accepts failed attempts.
 func Failures(event engine.Event) bool { return event.Attempt != nil && event.Attempt.Failure != nil }

@@ -8,13 +8,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// isAsked tells whether the open attempt is one at this action that has said
-// "not yet": then it goes on, and no other begins.
+// isAsked reports whether the open attempt is at this action and has said "not yet".
+// Then it goes on, and no other begins.
 func (v *vertex) isAsked(action logbook.Action) bool {
 	return v.attempt != nil && v.attempt.Asked > 0 && v.attempt.Action == action
 }
 
-// refusal is why an attempt that says "not yet" has failed; nil if it may.
+// refusal is the failure of an attempt that may not say "not yet"; nil if it may.
 func (c *core) refusal(step int, attempt *logbook.Attempt, now time.Time) *logbook.Failure {
 	s := c.plan.Step(step)
 	if s.AtMostOnce() && attempt.Action == logbook.ActionExecute {
@@ -27,8 +27,8 @@ func (c *core) refusal(step int, attempt *logbook.Attempt, now time.Time) *logbo
 	return nil
 }
 
-// askedUntil is when an attempt is asked for the last time. One that began in
-// the future was begun by a clock ahead of ours, before this run.
+// askedUntil is when an attempt is asked for the last time; false: no limit. If the
+// attempt began in the future, a clock ahead of ours began it, before this run.
 func (c *core) askedUntil(step int, attempt *logbook.Attempt, now time.Time) (time.Time, bool) {
 	most := c.plan.Step(step).WaitAtMost()
 	began := attempt.StartedAt
@@ -38,8 +38,8 @@ func (c *core) askedUntil(step int, attempt *logbook.Attempt, now time.Time) (ti
 	return began.Add(most), most > 0
 }
 
-// askLater leaves an attempt open that has said "not yet". In a flow that is
-// undone nobody waits for what an execution would come to.
+// askLater leaves an attempt open that has said "not yet". An execution in a flow
+// that reverts is not asked again, but reverted.
 func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetError, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Asked++
@@ -71,8 +71,8 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 	}
 }
 
-// longestWait bounds how long a step that waits can have been meant to wait,
-// after so many failures.
+// longestWait bounds the wait that may have been recorded for a step after so many
+// failures.
 func (c *core) longestWait(step, failures int, now time.Time) time.Duration {
 	v := &c.vertices[step]
 	if v.attempt == nil || v.attempt.Asked == 0 {

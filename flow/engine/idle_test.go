@@ -12,9 +12,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestRunsThatOnlyWaitAreParked: the run ends with the flow as it is, and one
+// TestRunsThatOnlyWaitEnd: the run ends with the flow as it is, and one
 // that takes it up waits for what is left, in place if that is short.
-func TestRunsThatOnlyWaitAreParked(t *testing.T) {
+func TestRunsThatOnlyWaitEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flaky := act("a", func(ctx context.Context) error {
 			if flow.CallFrom(ctx).Attempt == 1 {
@@ -26,10 +26,10 @@ func TestRunsThatOnlyWaitAreParked(t *testing.T) {
 		plan := compile(t, flow.Unordered("f", flaky, short))
 		detail, began := newDetail(), time.Now()
 		for _, row := range []struct {
-			park  time.Duration
-			state logbook.FlowState
-			until time.Duration // since it began; 0: it has ended
-			took  time.Duration // since it began
+			maxIdle time.Duration
+			state   logbook.FlowState
+			until   time.Duration // since it began; 0: it has ended
+			took    time.Duration // since it began
 		}{
 			{30 * time.Second, logbook.FlowRunning, time.Hour, time.Minute}, // b is awaited
 			{30 * time.Second, logbook.FlowRunning, time.Hour, time.Minute},
@@ -37,7 +37,7 @@ func TestRunsThatOnlyWaitAreParked(t *testing.T) {
 		} {
 			j := newJournal(detail)
 			token := logbook.Token{Index: detail.Fence.Index + 1}
-			end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: detail, Token: token, Journal: j, Park: row.park})
+			end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: detail, Token: token, Journal: j, MaxIdle: row.maxIdle})
 			if err == nil && end.Update != nil {
 				err = j.apply(*end.Update)
 			}

@@ -14,9 +14,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestWaitingJobsAreGivenBack: a job that only waits leaves its place to
+// TestWaitingJobsAreReleased: a job that only waits leaves its place to
 // another, counts no failure, and goes on when its step is due.
-func TestWaitingJobsAreGivenBack(t *testing.T) {
+func TestWaitingJobsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
 		registry := factories{
@@ -34,7 +34,7 @@ func TestWaitingJobsAreGivenBack(t *testing.T) {
 			"works": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil },
 		}.registry(t)
 		o := options(c, registry)
-		o.MaxJobs, o.Park = 1, time.Millisecond
+		o.MaxJobs, o.MaxIdle = 1, time.Millisecond
 		running(t, o)
 		waits, stays := post(t, c, "waits", nil), post(t, c, "stays", nil)
 		var waiting jobs.Job
@@ -123,7 +123,7 @@ func TestOrdersFindWaitingJobs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, p := openCluster(t), newTrip()
 				o := options(c, errand(t, p, row.slowly))
-				o.Park = time.Minute
+				o.MaxIdle = time.Minute
 				running(t, o)
 				began := time.Now()
 				job := post(t, c, "errand", nil)
