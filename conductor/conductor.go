@@ -49,7 +49,7 @@ const (
 	// DefaultMaxJobs is more than a small machine has processors, since the
 	// steps of most flows wait for something outside.
 	DefaultMaxJobs = 8
-	// DefaultMaxIdle is far more than it takes to give a job back and claim it again,
+	// DefaultMaxIdle is far more than it takes to release a job and claim it again,
 	// and short enough that waiting flows do not hold worker slots for long.
 	DefaultMaxIdle = 30 * time.Second
 	// DefaultSteps is half of what the default jobs could run if each used all
@@ -87,8 +87,8 @@ type Options struct {
 	// and returns. 0: for ever.
 	MaxDuration time.Duration
 
-	// MaxIdle is how long a flow may only wait to try a step again. If it waits for
-	// longer, its job is given back, and claimed again when the step is due.
+	// MaxIdle is how long a flow may wait to try a step again with nothing running.
+	// If it would wait longer, its job is released, and claimable when the step is due.
 	// 0: DefaultMaxIdle; negative: such jobs are kept.
 	MaxIdle time.Duration
 
@@ -106,7 +106,7 @@ type Options struct {
 
 	Metadata logbook.Values // kept with its entity on the board
 	// Elsewhere reports whether another conductor, by its entity, could build a
-	// flow that cannot be built here. Then the job is given back for it, which
+	// flow that cannot be built here. Then the job is released for it, which
 	// does not count as a failure. It is called for live conductors that take the
 	// job's kind from its board and offer its labels. Drained ones count, because
 	// they may be let claim again; if there is no other, the reason on the job
@@ -208,8 +208,8 @@ type Conductor struct {
 	pool    *engine.Pool // of the steps of all jobs
 	pauses  *pauses
 
-	mu    sync.Mutex
-	shift *shift // the call of Run that is in progress; nil: none
+	mu   sync.Mutex
+	loop *workLoop // the call of Run that is in progress; nil: none
 }
 
 // New makes a conductor. It does nothing until Run. The error names every
@@ -238,31 +238,31 @@ func (c *Conductor) Run(ctx context.Context) error {
 	err = s.work()
 
 	c.mu.Lock()
-	c.shift = nil
+	c.loop = nil
 	c.mu.Unlock()
 	close(s.done)
 	return err
 }
 
-func (c *Conductor) begin(ctx context.Context) (*shift, error) {
+func (c *Conductor) begin(ctx context.Context) (*workLoop, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.shift != nil {
+	if c.loop != nil {
 		return nil, ErrRunning
 	}
-	c.shift = newShift(ctx, &c.options, c.pool, c.pauses)
-	return c.shift, nil
+	c.loop = newWorkLoop(ctx, &c.options, c.pool, c.pauses)
+	return c.loop, nil
 }
 
 // Drain stops claiming, suspends the running flows, waits for their running
-// steps for Options.Grace, stops the steps that are left, gives all jobs back
+// steps for Options.Grace, stops the steps that are left, releases all jobs
 // with what was recorded of them, closes the session, and returns when Run is
 // about to return. If ctx ends first, steps are stopped at once and the
 // error is ctx's; Run then returns by itself. A conductor that does not run
-// is drained already: so Drain can be called at any time, and repeatedly.
+// is drained already, so Drain may be called at any time, and repeatedly.
 func (c *Conductor) Drain(ctx context.Context) error {
 	c.mu.Lock()
-	s := c.shift
+	s := c.loop
 	c.mu.Unlock()
 	if s == nil {
 		return nil
@@ -278,7 +278,7 @@ func (c *Conductor) Drain(ctx context.Context) error {
 }
 
 // Pause keeps the conductor from claiming until Unpause. Its jobs and its session
-// go on. A job that a claim in flight is granted is given back at once; there is one
+// go on. A job that a claim in flight is granted is released at once; there is one
 // such claim at most. A pause holds for later calls of Run too, and another Pause
 // changes nothing. An operator outside this process uses DrainConductor of
 // jobs.Conductors.

@@ -20,9 +20,9 @@ import (
 
 // run is one job under one claim.
 type run struct {
-	shift  *shift
-	tenure *tenure
-	*steering
+	loop    *workLoop
+	session *liveSession
+	*runControl
 	claimed  jobs.Claimed
 	began    time.Time // when it was claimed; of boottime
 	unwanted error     // why it is given back unbegun; nil: it is run
@@ -30,26 +30,26 @@ type run struct {
 	logger   hclog.Logger
 }
 
-// seeThrough takes a job from its claim to its ending. With a reason why it is
-// unwanted, it is given back without being begun.
-func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed, unwanted error) {
-	r := &run{shift: s, tenure: t, claimed: claimed, began: boottime.Now(), unwanted: unwanted, token: claimed.Job.Claim.Token, steering: newSteering(t.alive, s.claiming)}
-	defer r.steering.end()
+// runJob takes a job from its claim to its ending. An unwanted job is released
+// without being begun.
+func (w *workLoop) runJob(t *liveSession, claimed jobs.Claimed, unwanted error) {
+	r := &run{loop: w, session: t, claimed: claimed, began: boottime.Now(), unwanted: unwanted, token: claimed.Job.Claim.Token, runControl: newRunControl(t.alive, w.claiming)}
+	defer r.runControl.end()
 	// Details and store are never logged: they may hold secrets.
-	r.logger = s.logger.With("job", claimed.Job.ID, "name", claimed.Job.Name, "token", r.token)
+	r.logger = w.logger.With("job", claimed.Job.ID, "name", claimed.Job.Name, "token", r.token)
 	r.logger.Debug("job claimed", "kind", claimed.Job.Kind, "claims", claimed.Job.Claims)
 	r.notify(Notice{Moment: MomentClaimed})
 
-	r.steer(claimed.Job.StopRequest)
-	t.claims.join(r)
-	defer t.claims.leave(r)
+	r.applyStopRequest(claimed.Job.StopRequest)
+	t.claims.add(r)
+	defer t.claims.remove(r)
 	ctx, stop := context.WithCancelCause(t.working())
 	defer stop(nil)
 	defer context.AfterFunc(r.working, func() { stop(context.Cause(r.working)) })()
 
-	journal := newJournal(r.alive, s.options.Logbook, r.logger)
+	journal := newJournal(r.alive, w.options.Logbook, r.logger)
 	defer journal.close()
-	result := r.carryOut(ctx, journal)
+	result := r.runFlow(ctx, journal)
 	if errors.Is(result.err, errDoubt) {
 		// Giving the job back now, we might be the ones who claim it again:
 		// so not before the doubt is over, one way or the other.
@@ -58,44 +58,44 @@ func (s *shift) seeThrough(t *tenure, claimed jobs.Claimed, unwanted error) {
 	// The last update is written with the job's ending, so all before it must
 	// have been.
 	journal.flush(r.alive)
-	result.stopRequest = r.standing()
-	r.end(s.options.decide(&r.claimed.Job, r.token, result), result)
+	result.stopRequest = r.latestStopRequest()
+	r.end(w.options.decide(&r.claimed.Job, r.token, result), result)
 }
 
-// hear acts on an event of the run's claim.
-func (r *run) hear(event *jobs.Event) {
+// handle acts on an event of the run's claim.
+func (r *run) handle(event *jobs.Event) {
 	switch event.Kind {
 	case jobs.EventStopRequested:
-		r.steer(event.Request)
+		r.applyStopRequest(event.Request)
 	case jobs.EventResumed:
-		r.steer(nil)
+		r.applyStopRequest(nil)
 	default:
-		r.over(fmt.Sprintf("the job was %s", event.Kind))
+		r.claimEnded(fmt.Sprintf("the job was %s", event.Kind))
 	}
 }
 
-// steer follows a stop request; nil lifts the one before.
-func (r *run) steer(request *jobs.OperatorRequest) {
-	if !r.take(request) {
+// applyStopRequest follows a stop request; nil lifts the one before.
+func (r *run) applyStopRequest(request *jobs.OperatorRequest) {
+	if !r.setStopRequest(request) {
 		return
 	}
 	r.logger.Info("job has a stop request", "request", saidOf(request))
 	r.notify(Notice{Moment: MomentStopRequested, StopRequest: request})
 }
 
-// handOver gives the job back for another conductor, as a conductor that stops
-// does, because a person has drained this one.
-func (r *run) handOver() { r.giveUp(r.shift.options.Grace) }
+// handOver stops the run so that another conductor can claim the job, because an
+// operator has drained this one.
+func (r *run) handOver() { r.stopWithin(r.loop.options.Grace) }
 
-// carryOut builds the flow and runs it until it ends, stops or must be given back.
-func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
-	if r.shift.claiming.Err() != nil {
+// runFlow builds the flow and runs it until it ends, stops or must be released.
+func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
+	if r.loop.claiming.Err() != nil {
 		return result{err: errHandOver} // the claim was on its way when the drain began
 	}
 	if r.unwanted != nil {
 		return result{err: r.unwanted}
 	}
-	if r.givenUp() {
+	if r.stopping() {
 		return result{err: errDrained}
 	}
 	detail, err := r.detail(ctx)
@@ -120,7 +120,7 @@ func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
 		return r.cannotBuild(ctx, detail, err)
 	}
 	r.notify(Notice{Moment: MomentStarted, FlowState: detail.State})
-	end, err := r.drive(ctx, plan, detail, store, journal)
+	end, err := r.runEngine(ctx, plan, detail, store, journal)
 	r.logger.Debug("flow ended", "flow", detail.ID, "state", end.State, "error", err)
 	r.notify(Notice{Moment: MomentFlowEnded, FlowState: end.State, Err: err})
 	return result{end: end, err: err}
@@ -128,7 +128,7 @@ func (r *run) carryOut(ctx context.Context, journal engine.Journal) result {
 
 // cannotBuild decides what becomes of a flow that cannot be built here.
 func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why error) result {
-	options := r.shift.options
+	options := r.loop.options
 	if options.Elsewhere == nil {
 		return unbuildable(why)
 	}
@@ -145,7 +145,7 @@ func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why e
 	}
 	able := conductors[:0]
 	for _, other := range conductors {
-		if other.Session != r.tenure.id && other.Takes(&r.claimed.Job) && options.Elsewhere(detail, other) {
+		if other.Session != r.session.id && other.Takes(&r.claimed.Job) && options.Elsewhere(detail, other) {
 			able = append(able, other)
 		}
 	}
@@ -187,7 +187,7 @@ func (r *run) detail(ctx context.Context) (*logbook.FlowDetail, error) {
 	}
 	var detail logbook.FlowDetail
 	err := repeat(ctx, func(ctx context.Context) (err error) {
-		detail, err = r.shift.options.Logbook.FlowDetail(ctx, r.claimed.Job.Flow)
+		detail, err = r.loop.options.Logbook.FlowDetail(ctx, r.claimed.Job.Flow)
 		return err
 	})
 	if err != nil {
@@ -201,30 +201,29 @@ func (r *run) plan(detail *logbook.FlowDetail, store logbook.Values) (*flow.Plan
 	if detail.Factory.Name == "" {
 		return nil, errors.New("the flow detail names no factory")
 	}
-	built, err := r.shift.options.Registry.Build(detail.Factory.Name, detail.Factory.Args)
+	built, err := r.loop.options.Registry.Build(detail.Factory.Name, detail.Factory.Args)
 	if err != nil {
 		return nil, err
 	}
-	how := flow.Compilation{Limits: r.shift.options.Limits, Inputs: slices.Sorted(maps.Keys(store)), Targets: detail.Targets}
+	how := flow.Compilation{Limits: r.loop.options.Limits, Inputs: slices.Sorted(maps.Keys(store)), Targets: detail.Targets}
 	return how.Compile(built)
 }
 
-// drive runs the engine. The engine guards the steps against their own
-// panics; one of the engine itself costs this job a try, and no other job
-// anything.
-func (r *run) drive(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDetail, store logbook.Values, journal engine.Journal) (end engine.End, err error) {
+// runEngine runs the engine, which guards the steps against their own panics. A panic of
+// the engine itself costs this job a try, and affects no other job.
+func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.FlowDetail, store logbook.Values, journal engine.Journal) (end engine.End, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = &flow.PanicError{Value: panicked, Stack: string(debug.Stack())}
 			end.Unrecorded = true // what had begun is unknown
 		}
 	}()
-	options, claim := r.shift.options, r.claimed.Job.Claim
+	options, claim := r.loop.options, r.claimed.Job.Claim
 	end, err = engine.Run(ctx, engine.Options{
 		Plan: plan, Detail: *detail, Store: store,
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
-		Journal: journal, Workers: options.Workers, Pool: r.shift.pool, MaxIdle: options.MaxIdle,
-		Suspend: r.suspended.Done(), Revert: r.turned.Done(), RevertCause: r.revertCause, Gate: r.tenure.admit,
+		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
+		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), RevertCause: r.revertCause, Gate: r.session.admit,
 		Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"),
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
@@ -241,13 +240,13 @@ func (r *run) now() time.Time {
 
 // revertCause is why the flow reverts after a request to cancel.
 func (r *run) revertCause() *logbook.Failure {
-	failure := &logbook.Failure{Kind: logbook.FailureOperator, Message: saidOf(r.standing()), Permanent: true}
-	return flow.FitFailure(failure, r.shift.options.Limits)
+	failure := &logbook.Failure{Kind: logbook.FailureOperator, Message: saidOf(r.latestStopRequest()), Permanent: true}
+	return flow.FitFailure(failure, r.loop.options.Limits)
 }
 
 // notify fills in the fields of every notice of a job.
 func (r *run) notify(n Notice) {
-	n.Session, n.Job, n.Name = r.tenure.id, r.claimed.Job.ID, r.claimed.Job.Name
+	n.Session, n.Job, n.Name = r.session.id, r.claimed.Job.ID, r.claimed.Job.Name
 	n.Token, n.Claims = r.token, r.claimed.Job.Claims
-	r.shift.notify(n)
+	r.loop.notify(n)
 }

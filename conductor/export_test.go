@@ -17,7 +17,7 @@ var (
 	ErrHandOver   = errHandOver
 	ErrDrained    = errDrained
 	ErrPaused     = errPaused
-	ErrSpent      = errSpent
+	ErrTimeOver   = errTimeOver
 	ErrDoubt      = errDoubt
 	ErrClaimLost  = errClaimLost
 	ErrClaimEnded = errClaimEnded

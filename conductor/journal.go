@@ -14,21 +14,20 @@ import (
 
 // Bounds of a journal.
 const (
-	// maxWaiting is far more than an engine has outstanding; only one that has
-	// run wild reaches it.
+	// maxWaiting is far more than an engine has outstanding; only a defect reaches it.
 	maxWaiting = 4096
-	// journalCallTime bounds one call, so that a lost answer is asked for
-	// again while the claim is still held.
+	// journalCallTime bounds one call, so that it is repeated after a lost answer while the
+	// claim is still held.
 	journalCallTime = 5 * time.Second
 )
 
 // errRunEnded is the answer to updates that wait when their run has ended.
 var errRunEnded = errors.New("the run has ended")
 
-// journal writes the updates of one run, in order: one call is in flight at a
-// time, and whatever waits when it returns goes into the next one. Batching
-// updates of several runs, and bounding calls, is the connection's work. There
-// is no timer: a lone update goes out at once. It is an engine.Journal.
+// journal writes the updates of one run, in order. It implements engine.Journal. One
+// call is in flight at a time; all updates that wait when it returns go into the next
+// one. There is no timer: a lone update is sent at once. The connection batches the
+// updates of several runs and bounds the calls.
 type journal struct {
 	connection logbook.Connection
 	logger     hclog.Logger
@@ -37,16 +36,16 @@ type journal struct {
 	writing    sync.WaitGroup // of write
 
 	mu      sync.Mutex
-	waiting []entry       // without a verdict, in the order of their recording
-	active  bool          // write runs
-	refused error         // why nothing more of this run is written; nil while it is
-	idle    chan struct{} // closed when nothing waits any more; nil: flush does not wait for it
+	waiting []pendingUpdate // without a result, in the order of their recording
+	active  bool            // write runs
+	refused error           // why nothing more of this run is written; nil while it is
+	idle    chan struct{}   // closed when nothing waits any more; nil: flush does not wait for it
 }
 
-// entry is an update that is not yet durable.
-type entry struct {
-	update  logbook.Update
-	verdict chan error // holds one
+// pendingUpdate is an update that is not yet durable.
+type pendingUpdate struct {
+	update logbook.Update
+	result chan error // holds one
 }
 
 // newJournal makes a journal whose claim ends with alive. Close it.
@@ -58,25 +57,25 @@ func newJournal(alive context.Context, connection logbook.Connection, logger hcl
 
 // Record hands over the run's next update; see engine.Journal.
 func (j *journal) Record(update logbook.Update) <-chan error {
-	verdict := make(chan error, 1)
+	result := make(chan error, 1)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.refused == nil && len(j.waiting) >= maxWaiting {
 		j.refused = &logbook.LimitError{Field: "journal", Limit: maxWaiting, Size: maxWaiting + 1, Unit: "updates"}
 	}
 	if j.refused != nil {
-		verdict <- j.refused
-		return verdict
+		result <- j.refused
+		return result
 	}
-	j.waiting = append(j.waiting, entry{update, verdict})
+	j.waiting = append(j.waiting, pendingUpdate{update, result})
 	if !j.active {
 		j.active = true
 		j.writing.Go(j.write) // ends when nothing waits, or with ctx
 	}
-	return verdict
+	return result
 }
 
-// flush waits until every update of the run has its verdict.
+// flush waits until every update of the run has its result.
 func (j *journal) flush(ctx context.Context) {
 	j.mu.Lock()
 	if len(j.waiting) == 0 {
@@ -94,7 +93,7 @@ func (j *journal) flush(ctx context.Context) {
 	}
 }
 
-// close refuses what still waits: after a run nothing of it is sent any more.
+// close refuses the updates that still wait: nothing of a run is sent after its end.
 func (j *journal) close() {
 	j.mu.Lock()
 	if j.refused == nil {
@@ -105,38 +104,38 @@ func (j *journal) close() {
 	j.writing.Wait()
 }
 
-// write makes calls until nothing waits, or ctx ends. Then all that waits is
-// answered with its cause.
+// write makes calls until nothing waits, or ctx ends. Then all waiting updates get its
+// cause.
 func (j *journal) write() {
 	wait := newBackoff(journalBackoff)
-	apart := false // the last call was refused as a whole: send the next update alone
+	alone := false // the last call was refused as a whole: send the next update alone
 	for {
-		updates := j.next(apart)
+		updates := j.next(alone)
 		if len(updates) == 0 {
 			return
 		}
-		verdicts, err := j.call(updates)
+		results, err := j.call(updates)
 		switch {
 		case repeatable(err) && j.ctx.Err() == nil:
 			j.logger.Debug("cannot record updates now", "updates", len(updates), "error", err)
 		case err != nil && len(updates) > 1:
-			apart = true // one update's fault must not become that of the others
+			alone = true // one update's fault must not become that of the others
 			continue
 		case err != nil:
-			verdicts = []error{err}
+			results = []error{err}
 		}
-		if j.deliver(verdicts) == len(updates) {
+		if j.deliver(results) == len(updates) {
 			wait.Reset()
-			apart = false
+			alone = false
 			continue
 		}
-		pause(j.ctx, wait.NextBackOff())
+		sleep(j.ctx, wait.NextBackOff())
 	}
 }
 
-// next is the updates of the next call: all that wait, or only the first. None:
-// the journal is idle.
-func (j *journal) next(apart bool) []logbook.Update {
+// next returns the updates of the next call: all that wait, or with alone the first
+// one. None: the journal is idle.
+func (j *journal) next(alone bool) []logbook.Update {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.refused == nil && j.ctx.Err() != nil {
@@ -144,7 +143,7 @@ func (j *journal) next(apart bool) []logbook.Update {
 	}
 	if j.refused != nil {
 		for _, e := range j.waiting {
-			e.verdict <- j.refused
+			e.result <- j.refused
 		}
 		j.waiting = nil
 	}
@@ -157,7 +156,7 @@ func (j *journal) next(apart bool) []logbook.Update {
 		return nil
 	}
 	count := len(j.waiting)
-	if apart {
+	if alone {
 		count = 1
 	}
 	updates := make([]logbook.Update, count)
@@ -170,33 +169,32 @@ func (j *journal) next(apart bool) []logbook.Update {
 func (j *journal) call(updates []logbook.Update) ([]error, error) {
 	ctx, cancel := context.WithTimeout(j.ctx, journalCallTime)
 	defer cancel()
-	verdicts, err := j.connection.Update(ctx, updates...)
-	if err == nil && len(verdicts) != len(updates) {
-		return nil, fmt.Errorf("%w: %d verdicts for %d updates", logbook.ErrUncertain, len(verdicts), len(updates))
+	results, err := j.connection.Update(ctx, updates...)
+	if err == nil && len(results) != len(updates) {
+		return nil, fmt.Errorf("%w: %d results for %d updates", logbook.ErrUncertain, len(results), len(updates))
 	}
-	return verdicts, err
+	return results, err
 }
 
-// deliver hands out the verdicts of the updates that wait longest, and returns
-// how many. It ends at one that did not happen or is ambiguous, which is sent
-// again: the verdicts of later ones mean only that an earlier number was
-// missing. A refusal holds for all that follows, because the numbers of updates
-// leave no gaps.
-func (j *journal) deliver(verdicts []error) int {
+// deliver hands out the results of the oldest updates, and returns how many. It ends at
+// one that did not happen or is ambiguous, which is sent again: later results then mean
+// only that an earlier sequence number was missing. A refusal holds for all later
+// updates, because sequence numbers have no gaps.
+func (j *journal) deliver(results []error) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for i, verdict := range verdicts {
+	for i, result := range results {
 		switch {
-		case j.refused != nil && verdict != nil:
-			verdict = j.refused
-		case repeatable(verdict):
+		case j.refused != nil && result != nil:
+			result = j.refused
+		case repeatable(result):
 			j.waiting = j.waiting[i:]
 			return i
-		case verdict != nil:
-			j.refused = verdict
+		case result != nil:
+			j.refused = result
 		}
-		j.waiting[i].verdict <- verdict
+		j.waiting[i].result <- result
 	}
-	j.waiting = j.waiting[len(verdicts):]
-	return len(verdicts)
+	j.waiting = j.waiting[len(results):]
+	return len(results)
 }

@@ -65,7 +65,7 @@ func TestMaxDispatches(t *testing.T) {
 			if got := claims(t, c); got != row.again {
 				t.Errorf("of at most %d, %d were claimed by two runs", row.most, got)
 			}
-			if got := notices.count(conductor.MomentSpent); got != 2 {
+			if got := notices.count(conductor.MomentLimitReached); got != 2 {
 				t.Errorf("%d runs were told to be spent", got)
 			}
 		})
@@ -167,7 +167,7 @@ func TestClaimedTooLate(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if got := under(t, c, job.ID, jobs.StateClaimable); got.Claims != 1 || got.Reason != conductor.ErrSpent.Error() {
+		if got := under(t, c, job.ID, jobs.StateClaimable); got.Claims != 1 || got.Reason != conductor.ErrTimeOver.Error() {
 			t.Errorf("after %d claims, %q", got.Claims, got.Reason)
 		}
 		if got := notices.count(conductor.MomentStarted); got != 0 {

@@ -27,11 +27,11 @@ const (
 
 	// Of the conductor itself, at any time.
 
-	MomentDrained   Moment = "drained"   // a person has drained it: the board gives it no jobs; Drain says who and how
-	MomentUndrained Moment = "undrained" // the drain is over
-	MomentPaused    Moment = "paused"    // Pause was called
-	MomentUnpaused  Moment = "unpaused"
-	MomentSpent     Moment = "spent" // MaxDispatches or MaxDuration is reached: it claims no more jobs
+	MomentDrained      Moment = "drained"   // a person has drained it: the board gives it no jobs; Drain says who and how
+	MomentUndrained    Moment = "undrained" // the drain is over
+	MomentPaused       Moment = "paused"    // Pause was called
+	MomentUnpaused     Moment = "unpaused"
+	MomentLimitReached Moment = "limit reached" // MaxDispatches or MaxDuration is reached: it claims no more jobs
 )
 
 // Notice is one moment.
@@ -49,7 +49,7 @@ type Notice struct {
 	Err         error                 // what was wrong, if anything
 }
 
-// notify calls the program's function. A panic in it must not harm a job.
+// notify calls Options.Notify, and recovers a panic in it.
 func (o *Options) notify(notice Notice) {
 	if o.Notify == nil {
 		return
@@ -62,4 +62,4 @@ func (o *Options) notify(notice Notice) {
 	o.Notify(notice)
 }
 
-func (s *shift) notify(notice Notice) { s.options.notify(notice) }
+func (w *workLoop) notify(notice Notice) { w.options.notify(notice) }

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// result is what has become of a job's run.
+// result is how a job's run ended.
 type result struct {
 	end         engine.End
 	err         error                 // why the run could not go on; nil if it came to an end
@@ -39,12 +39,12 @@ type decision struct {
 	ending jobs.Ending
 }
 
-// pinnedDelay is the cool-down of a job whose flow is pinned to code that is not
-// here. A person who waits for another conductor to take it does not wait long, and
-// each claim in vain costs two writes.
+// pinnedDelay is the cool-down of a job whose flow is pinned to code that is not here.
+// It is short for an operator who waits for another conductor to claim the job, and
+// bounds the cost of claims in vain: two writes each.
 const pinnedDelay = 10 * time.Second
 
-// maxReason bounds the sentence for a person; the failure beside it says all.
+// maxReason bounds the reason, a sentence for people; the failure with it has the rest.
 const maxReason = 1 << 10
 
 // errElsewhere: the flow cannot be built here, and another conductor could.
@@ -92,12 +92,12 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	case errors.Is(r.err, logbook.ErrFenced), errors.Is(r.err, errClaimLost), errors.Is(r.err, errClaimEnded), errors.Is(r.err, jobs.ErrSessionExpired):
 		return decision{letGo, ending}
 	case errors.Is(r.err, errHandOver), errors.Is(r.err, errDrained), errors.Is(r.err, errDoubt),
-		errors.Is(r.err, errPaused), errors.Is(r.err, errSpent):
+		errors.Is(r.err, errPaused), errors.Is(r.err, errTimeOver):
 		ending.Reason = clip(r.err.Error())
 		return decision{abandon, ending}
 	case errors.Is(r.err, errElsewhere):
-		// Others who wait come first. If they are busy it is us again, and then
-		// they get more time.
+		// Other conductors that wait come first. If they are busy and this one claims the
+		// job again, they get more time.
 		ending.Reason, ending.Delay = clip(r.err.Error()), o.delay(job.Claims)
 		return decision{abandon, ending}
 	case errors.Is(r.err, engine.ErrPinned):
@@ -138,8 +138,8 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	return decision{consume, ending}
 }
 
-// waiting gives a job back until its flow has something to do. It does not count
-// as trouble.
+// waiting releases a job until its flow has something to do. It does not count as
+// trouble.
 func waiting(ending jobs.Ending, r result) decision {
 	until := r.end.WaitUntil
 	ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))
@@ -151,7 +151,7 @@ func cancelled(request *jobs.OperatorRequest) bool {
 	return request != nil && request.Kind == jobs.RequestCancel
 }
 
-// saidOf is a stop request as a sentence for people.
+// saidOf describes a stop request in a sentence.
 func saidOf(request *jobs.OperatorRequest) string {
 	said := "none"
 	if request != nil {
@@ -173,7 +173,7 @@ func suffix(request *jobs.OperatorRequest) string {
 	return ": " + saidOf(request)
 }
 
-// trouble is the ending of a job after an error that is not its flow's fault.
+// trouble ends a job after an error that is not its flow's fault.
 func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision {
 	ending.Failure = flow.FitFailure(flow.FailureOf(err), o.Limits)
 	tries := job.Failures + 1
@@ -186,7 +186,7 @@ func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision
 	return decision{abandon, ending}
 }
 
-// delay doubles with every try of the job that ended in trouble.
+// delay doubles with every try that ended in trouble.
 func (o *Options) delay(tries int) time.Duration {
 	delay := o.AbandonDelay
 	for range tries - 1 {
@@ -216,24 +216,25 @@ func clip(text string) string {
 }
 
 // end carries out a decision, and repeats it until the board has answered or the
-// claim is lost. If the board refuses it (the flow's last update may be at fault),
-// the job is given back, the second time with nothing that could be refused.
+// claim is lost. If the board refuses the ending (the flow's last update may be at
+// fault), the job is abandoned instead, the second time with nothing that could be
+// refused.
 func (r *run) end(d decision, res result) {
 	if d.verb == letGo {
 		r.lost(res.err)
 		return
 	}
-	err := r.say(d)
+	err := r.send(d)
 	if refused(err) {
 		r.logger.Error("the board refuses the job's ending", "verb", d.verb, "error", err)
 		recorded := d.ending.Recorded && d.ending.Update == nil // which the first steps may be in
-		d = r.shift.options.trouble(&r.claimed.Job, jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Recorded: recorded}, err)
-		err = r.say(d)
+		d = r.loop.options.trouble(&r.claimed.Job, jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Recorded: recorded}, err)
+		err = r.send(d)
 	}
 	if refused(err) {
-		bare := jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Recorded: d.ending.Recorded, Reason: "its ending was refused", Delay: r.shift.options.MaxAbandonDelay}
+		bare := jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Recorded: d.ending.Recorded, Reason: "its ending was refused", Delay: r.loop.options.MaxAbandonDelay}
 		d = decision{abandon, bare}
-		err = r.say(d)
+		err = r.send(d)
 	}
 	if err == nil {
 		r.ended(d, res)
@@ -245,10 +246,10 @@ func (r *run) end(d decision, res result) {
 	r.lost(err)
 }
 
-// say makes the call, and repeats it while its result is ambiguous.
-func (r *run) say(d decision) error {
-	board := r.shift.options.Board
-	return repeat(r.tenure.alive, func(ctx context.Context) error {
+// send makes the call, and repeats it while its result is ambiguous.
+func (r *run) send(d decision) error {
+	board := r.loop.options.Board
+	return repeat(r.session.alive, func(ctx context.Context) error {
 		switch d.verb {
 		case consume:
 			return board.Consume(ctx, d.ending)
@@ -261,7 +262,7 @@ func (r *run) say(d decision) error {
 	})
 }
 
-// refused reports whether the claim still holds and the ending is at fault.
+// refused reports whether the claim still holds and the board has refused the ending.
 func refused(err error) bool {
 	for _, over := range []error{jobs.ErrFenced, jobs.ErrNotFound, jobs.ErrSessionExpired, errClaimLost, errClaimEnded, errHandOver, errClosed} {
 		if errors.Is(err, over) {

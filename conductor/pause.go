@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// pauses is whether a program has paused its conductor, over all calls of Run.
+// pauses says whether a program has paused its conductor, across all calls of Run.
 type pauses struct {
 	mu   sync.Mutex
 	over chan struct{} // closed when the pause ends; nil: there is none

@@ -35,7 +35,7 @@ func newBackoff(p pace) *backoff.ExponentialBackOff {
 }
 
 // pause waits, or returns early when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -65,7 +65,7 @@ func repeat(ctx context.Context, call func(context.Context) error) error {
 		if !repeatable(err) {
 			return err
 		}
-		pause(ctx, wait.NextBackOff())
+		sleep(ctx, wait.NextBackOff())
 	}
 	return context.Cause(ctx)
 }

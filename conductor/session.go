@@ -18,8 +18,8 @@ import (
 var (
 	errHandOver  = errors.New("the conductor stops: the job is handed over")
 	errDrained   = errors.New("the conductor is drained: the job is handed over")
-	errPaused    = errors.New("the conductor is paused: the job is given back")
-	errSpent     = errors.New("the conductor ends, for its time is over: the job is given back")
+	errPaused    = errors.New("the conductor is paused: the job is released")
+	errTimeOver  = errors.New("the conductor has reached its MaxDuration: the job is released")
 	errDoubt     = errors.New("the session could not be renewed in time: the steps are stopped before it can expire")
 	errClaimLost = errors.New("the claim is lost: the session is over")
 	// errClaimEnded: the session lives, and one of its claims does not.
@@ -125,17 +125,17 @@ func (a *attendance) acknowledged(sent, now time.Time) {
 	}
 }
 
-// tenure is one session's life in a conductor.
-type tenure struct {
+// liveSession keeps one session of the conductor alive, and holds its claims.
+type liveSession struct {
 	id      jobs.SessionID
 	board   jobs.Attendant
 	logger  hclog.Logger
 	parent  context.Context // of work
 	alive   context.Context // ends when the claims are lost, or the session is closed
 	finish  context.CancelCauseFunc
-	watcher sync.WaitGroup // of attend, the keep-alives it sends, and the follower
-	claims  *follower
-	nonce   jobs.Nonce // of the next claims; of the shift's goroutine that claims
+	keepers sync.WaitGroup // of attend, the keep-alives it sends, and the claim watcher
+	claims  *claimWatcher
+	nonce   jobs.Nonce // of the next claims; touched only by the goroutine that claims
 
 	mu         sync.Mutex
 	attendance attendance
@@ -144,21 +144,21 @@ type tenure struct {
 	better     chan struct{} // closed and replaced when the standing may have improved
 }
 
-// newTenure begins to attend a session that was opened at that time. The
-// claims end with base, runs already with work.
-func newTenure(base, work context.Context, board jobs.Attendant, logger hclog.Logger, id jobs.SessionID, ttl time.Duration, sent time.Time) *tenure {
-	t := &tenure{
+// newLiveSession begins to keep a session alive whose opening was sent at that time.
+// The claims end with base, runs end earlier with work.
+func newLiveSession(base, work context.Context, board jobs.Attendant, logger hclog.Logger, id jobs.SessionID, ttl time.Duration, sent time.Time) *liveSession {
+	t := &liveSession{
 		id: id, board: board, logger: logger, parent: work, nonce: jobs.NewNonce(),
 		attendance: newAttendance(ttl, sent), better: make(chan struct{}),
 	}
 	t.alive, t.finish = context.WithCancelCause(base)
 	t.work, t.stopWork = context.WithCancelCause(work)
-	t.watcher.Go(t.attend)
+	t.keepers.Go(t.attend)
 	return t
 }
 
-// attend watches over the session until it is lost or closed.
-func (t *tenure) attend() {
+// attend keeps the session alive until it is lost or closed.
+func (t *liveSession) attend() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -179,16 +179,16 @@ func (t *tenure) attend() {
 			t.finish(errClaimLost)
 		}
 		if ask {
-			t.watcher.Go(func() { t.keepAlive(now) })
+			t.keepers.Go(func() { t.keepAlive(now) })
 		}
 		timer.Reset(boottime.Until(next))
 	}
 }
 
-// keepAlive asks once. It is given up after 0.6 TTL, when its answer would no
-// longer help; a slow answer never delays the next question, and since one is
-// sent every 0.1 TTL at most, there are never more than seven at a time.
-func (t *tenure) keepAlive(sent time.Time) {
+// keepAlive sends one keep-alive. It gives up after 0.6 TTL, when the answer would no
+// longer help. A slow answer does not delay the next keep-alive. At most one is sent
+// every 0.1 TTL, so at most seven are in flight.
+func (t *liveSession) keepAlive(sent time.Time) {
 	ctx, cancel := context.WithTimeout(t.alive, t.attendance.ttl*6/10)
 	defer cancel()
 	err := t.board.KeepAlive(ctx, t.id)
@@ -202,7 +202,7 @@ func (t *tenure) keepAlive(sent time.Time) {
 	}
 }
 
-func (t *tenure) acknowledge(sent time.Time) {
+func (t *liveSession) acknowledge(sent time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := boottime.Now()
@@ -218,23 +218,23 @@ func (t *tenure) acknowledge(sent time.Time) {
 }
 
 // halt stops the runs of the session.
-func (t *tenure) halt(cause error) {
+func (t *liveSession) halt(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopWork(cause)
 }
 
-// working is the context for a run that begins now.
-func (t *tenure) working() context.Context {
+// working is the context of a run that begins now.
+func (t *liveSession) working() context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.work
 }
 
-// admit is the gate before each step: it returns nil when the session is
-// known to live, and waits while that is in doubt. It looks at the clock
-// itself, since after a pause the step may come here before the watch wakes.
-func (t *tenure) admit(ctx context.Context) error {
+// admit is the gate before each step. It returns nil when the session is known to
+// live, and waits while that is in doubt. It reads the clock itself, because after a
+// pause of the process a step may come here before attend wakes.
+func (t *liveSession) admit(ctx context.Context) error {
 	for {
 		t.mu.Lock()
 		s, better := t.attendance.standing(boottime.Now()), t.better
@@ -252,68 +252,68 @@ func (t *tenure) admit(ctx context.Context) error {
 	}
 }
 
-// lose ends the session at once: the board says that it is over.
-func (t *tenure) lose(err error) { t.finish(fmt.Errorf("%w: %w", errClaimLost, err)) }
+// lose ends the session, because the board says that it is over.
+func (t *liveSession) lose(err error) { t.finish(fmt.Errorf("%w: %w", errClaimLost, err)) }
 
-// close ends the session, with every claim that it still has, and returns when its
-// goroutines have ended.
-func (t *tenure) close(timeout time.Duration) error {
+// close closes the session, which ends its claims, and returns when its goroutines
+// have ended.
+func (t *liveSession) close(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.alive, timeout)
 	defer cancel()
 	err := repeat(ctx, func(ctx context.Context) error { return t.board.CloseSession(ctx, t.id) })
 	t.finish(errClosed)
-	t.watcher.Wait()
+	t.keepers.Wait()
 	if err == nil || errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, errClaimLost) {
 		return nil
 	}
 	return fmt.Errorf("cannot close session %s: %w", t.id, err)
 }
 
-// openSession opens a session, however long that takes; nil when ctx ends.
-func (s *shift) openSession(ctx context.Context) *tenure {
+// openSession opens a session, and repeats that until ctx ends; then it returns nil.
+func (w *workLoop) openSession(ctx context.Context) *liveSession {
 	wait := newBackoff(boardBackoff)
-	opening := s.opening()
+	opening := w.opening()
 	var first time.Time // when this opening was first sent
 	for ctx.Err() == nil {
 		if first.IsZero() {
 			first = boottime.Now()
 		}
-		sent, err := s.tryOpen(ctx, opening, first)
+		sent, err := w.tryOpen(ctx, opening, first)
 		if err == nil {
-			t := newTenure(s.base, s.stepping, s.options.Board, s.logger, opening.ID, opening.TTL, sent)
-			t.claims = newFollower(s, t.id)
-			t.watcher.Go(func() { t.claims.follow(t.alive) })
+			t := newLiveSession(w.base, w.stepping, w.options.Board, w.logger, opening.ID, opening.TTL, sent)
+			t.claims = newClaimWatcher(w, t.id)
+			t.keepers.Go(func() { t.claims.watchClaims(t.alive) })
 			return t
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		s.logger.Warn("cannot open a session now", "session", opening.ID, "error", err)
+		w.logger.Warn("cannot open a session now", "session", opening.ID, "error", err)
 		if !repeatable(err) {
 			// The board knows this id as something else, or as over.
-			opening, first = s.opening(), time.Time{}
+			opening, first = w.opening(), time.Time{}
 		}
-		pause(ctx, wait.NextBackOff())
+		sleep(ctx, wait.NextBackOff())
 	}
 	return nil
 }
 
-func (s *shift) opening() jobs.Opening {
-	return jobs.Opening{ID: jobs.NewSessionID(), Name: s.options.Name, Host: hostname(), PID: os.Getpid(), TTL: s.options.TTL}
+func (w *workLoop) opening() jobs.Opening {
+	return jobs.Opening{ID: jobs.NewSessionID(), Name: w.options.Name, Host: hostname(), PID: os.Getpid(), TTL: w.options.TTL}
 }
 
-// tryOpen opens the session and returns the time from which its life counts. An
-// opening that is answered late may have happened when it was first sent, with much
-// of the time to live over: then a keep-alive renews it.
-func (s *shift) tryOpen(ctx context.Context, opening jobs.Opening, first time.Time) (time.Time, error) {
+// tryOpen opens the session and returns the time from which its TTL counts. An opening
+// that was answered late may have happened when it was first sent, with much of the TTL
+// gone: then a keep-alive renews it.
+func (w *workLoop) tryOpen(ctx context.Context, opening jobs.Opening, first time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	if _, err := s.options.Board.OpenSession(ctx, opening); err != nil {
+	if _, err := w.options.Board.OpenSession(ctx, opening); err != nil {
 		return first, err
 	}
 	now := boottime.Now()
 	if now.Sub(first) < opening.TTL/5 {
 		return first, nil
 	}
-	return now, s.options.Board.KeepAlive(ctx, opening.ID)
+	return now, w.options.Board.KeepAlive(ctx, opening.ID)
 }

@@ -13,19 +13,18 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// maxEarly bounds the events that are kept for runs that have yet to begin: many
-// more than a conductor has claims in flight.
+// maxEarly bounds the events kept for runs that have yet to begin: many more than a
+// conductor has claims in flight.
 const maxEarly = 256
 
-// follower watches the board for what others do to the claims of one session:
-// stop requests on their jobs, and claims that have ended. It passes that to the runs.
+// claimWatcher watches the board for events about the claims of one session: stop requests
+// for their jobs, and claims that have ended. It passes them to the runs.
 //
-// When its watch breaks, another one resumes after the last event. When a watch
-// begins without a last event, it reads what it can have missed: the jobs of all
-// runs, and whether a person has drained the conductor. No run depends on it for
-// safety: one that hears nothing is stopped by the session and refused by its
-// token.
-type follower struct {
+// When its watch breaks, another one resumes after the last event. A watch that begins
+// without a last event first reads what may have been missed: the jobs of all runs, and
+// whether an operator has drained the conductor. No run depends on it for safety: a run
+// without events is stopped by its session and refused by its token.
+type claimWatcher struct {
 	board interface {
 		jobs.Reader
 		jobs.Conductors
@@ -36,34 +35,34 @@ type follower struct {
 	watch   jobs.Watch        // only follow touches it
 
 	mu   sync.Mutex
-	held map[holding]*run
-	// early are events of claims that no run has joined, oldest first: an event
-	// may arrive before the answer to the claim.
+	held map[claimKey]*run
+	// early are events of claims that have no run yet, oldest first: an event may arrive
+	// before the answer to the claim.
 	early     []jobs.Event
 	forgotten uint64      // log index of the last early event that was dropped
 	drain     *jobs.Drain // the drain that the conductor is under; nil: none
 }
 
-// holding names one claim of one job.
-type holding struct {
+// claimKey identifies one claim of one job.
+type claimKey struct {
 	job   jobs.JobID
 	token jobs.Token
 }
 
-func newFollower(s *shift, session jobs.SessionID) *follower {
-	return &follower{
-		board: s.options.Board, logger: s.logger.With("session", session), owner: s.options.Name, held: make(map[holding]*run),
+func newClaimWatcher(s *workLoop, session jobs.SessionID) *claimWatcher {
+	return &claimWatcher{
+		board: s.options.Board, logger: s.logger.With("session", session), owner: s.options.Name, held: make(map[claimKey]*run),
 		drained: func(drain *jobs.Drain) { s.drained(session, drain) },
 		watch:   jobs.Watch{Owner: s.options.Name, Begin: true},
 	}
 }
 
-// follow listens until ctx ends.
-func (f *follower) follow(ctx context.Context) {
+// watchClaims watches until ctx ends.
+func (f *claimWatcher) watchClaims(ctx context.Context) {
 	wait := newBackoff(boardBackoff)
 	for ctx.Err() == nil {
-		heard, err := f.listen(ctx)
-		if heard {
+		received, err := f.receive(ctx)
+		if received {
 			wait.Reset()
 		}
 		if errors.Is(err, jobs.ErrCompacted) {
@@ -72,37 +71,37 @@ func (f *follower) follow(ctx context.Context) {
 		if ctx.Err() == nil {
 			f.logger.Debug("the watch of the claims was interrupted", "error", err)
 		}
-		pause(ctx, wait.NextBackOff())
+		sleep(ctx, wait.NextBackOff())
 	}
 }
 
-// listen follows one watch to its end.
-func (f *follower) listen(ctx context.Context) (heard bool, err error) {
+// receive handles the events of one watch until it ends.
+func (f *claimWatcher) receive(ctx context.Context) (received bool, err error) {
 	for event, err := range f.board.Watch(ctx, f.watch) {
 		if err != nil {
-			return heard, err
+			return received, err
 		}
-		heard = true
+		received = true
 		switch event.Kind {
 		case jobs.EventBegun:
-			if err := f.review(ctx); err != nil {
-				return heard, err
+			if err := f.checkAll(ctx); err != nil {
+				return received, err
 			}
 			f.watch.Begin = false
 		case jobs.EventDrained, jobs.EventUndrained:
 			if err := f.readDrain(ctx); err != nil {
-				return heard, err
+				return received, err
 			}
 		default:
-			f.hear(event)
+			f.deliver(event)
 		}
 		f.watch.After = &event.Position
 	}
-	return heard, nil
+	return received, nil
 }
 
-// hear passes an event to the run of its claim.
-func (f *follower) hear(event jobs.Event) {
+// deliver passes an event to the run of its claim.
+func (f *claimWatcher) deliver(event jobs.Event) {
 	switch event.Kind {
 	case jobs.EventStopRequested, jobs.EventResumed, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
 		jobs.EventRetried, jobs.EventParked:
@@ -110,7 +109,7 @@ func (f *follower) hear(event jobs.Event) {
 		return
 	}
 	f.mu.Lock()
-	r := f.held[holding{event.Job, event.Token}]
+	r := f.held[claimKey{event.Job, event.Token}]
 	if r == nil {
 		f.early = append(f.early, event)
 		if len(f.early) > maxEarly {
@@ -120,19 +119,19 @@ func (f *follower) hear(event jobs.Event) {
 	}
 	f.mu.Unlock()
 	if r != nil {
-		r.hear(&event)
+		r.handle(&event)
 	}
 }
 
-// join adds a run, and passes it the early events of its claim. Call leave when
-// the run is over.
-func (f *follower) join(r *run) {
-	own := holding{r.claimed.Job.ID, r.token}
+// add adds a run, and passes it the early events of its claim. Call remove when the run
+// is over.
+func (f *claimWatcher) add(r *run) {
+	own := claimKey{r.claimed.Job.ID, r.token}
 	var early []jobs.Event
 	f.mu.Lock()
 	f.held[own] = r
 	for _, event := range f.early {
-		if own == (holding{event.Job, event.Token}) {
+		if own == (claimKey{event.Job, event.Token}) {
 			early = append(early, event)
 		}
 	}
@@ -143,33 +142,33 @@ func (f *follower) join(r *run) {
 		r.handOver()
 	}
 	for i := range early {
-		r.hear(&early[i])
+		r.handle(&early[i])
 	}
 	if missed {
-		_ = f.look(r.alive, r) // it fails only when the run is over
+		_ = f.check(r.alive, r) // it fails only when the run is over
 	}
 }
 
-func (f *follower) leave(r *run) {
+func (f *claimWatcher) remove(r *run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.held, holding{r.claimed.Job.ID, r.token})
+	delete(f.held, claimKey{r.claimed.Job.ID, r.token})
 }
 
-// review reads the drain, and the jobs of all runs.
-func (f *follower) review(ctx context.Context) error {
+// checkAll reads the drain, and the jobs of all runs.
+func (f *claimWatcher) checkAll(ctx context.Context) error {
 	if err := f.readDrain(ctx); err != nil {
 		return err
 	}
 	for _, r := range f.runs() {
-		if err := f.look(ctx, r); err != nil {
+		if err := f.check(ctx, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *follower) runs() []*run {
+func (f *claimWatcher) runs() []*run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var runs []*run
@@ -179,9 +178,9 @@ func (f *follower) runs() []*run {
 	return runs
 }
 
-// readDrain finds out whether a person has drained the conductor, and acts on it.
-// The board itself gives a drained conductor no jobs.
-func (f *follower) readDrain(ctx context.Context) error {
+// readDrain reads whether an operator has drained the conductor, and acts on it. The
+// board itself gives a drained conductor no jobs.
+func (f *claimWatcher) readDrain(ctx context.Context) error {
 	var drains []jobs.Drain
 	err := repeat(ctx, func(ctx context.Context) (err error) {
 		drains, err = f.board.Drains(ctx)
@@ -212,8 +211,8 @@ func (f *follower) readDrain(ctx context.Context) error {
 
 func handsOver(drain *jobs.Drain) bool { return drain != nil && !drain.Finish }
 
-// look reads the job of a run, and passes on a stop request or the end of its claim.
-func (f *follower) look(ctx context.Context, r *run) error {
+// check reads the job of a run, and passes on its stop request or the end of its claim.
+func (f *claimWatcher) check(ctx context.Context, r *run) error {
 	var job jobs.Job
 	err := repeat(ctx, func(ctx context.Context) (err error) {
 		job, err = f.board.Job(ctx, r.claimed.Job.ID)
@@ -221,27 +220,27 @@ func (f *follower) look(ctx context.Context, r *run) error {
 	})
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
-		r.over("the job is gone")
+		r.claimEnded("the job is gone")
 		return nil
 	case err != nil:
 		return err
 	case job.Claim == nil || job.Claim.Token != r.token:
-		r.over(fmt.Sprintf("the job is %s", job.State))
+		r.claimEnded(fmt.Sprintf("the job is %s", job.State))
 	default:
-		r.steer(job.StopRequest)
+		r.applyStopRequest(job.StopRequest)
 	}
 	return nil
 }
 
-// steering passes stop requests from outside to a run.
-type steering struct {
+// runControl suspends, reverts or stops a run from outside.
+type runControl struct {
 	suspend context.CancelFunc      // no more steps start
-	turn    context.CancelFunc      // the flow reverts
-	cut     context.CancelCauseFunc // steps are stopped, and the job is given back
+	revert  context.CancelFunc      // the flow reverts
+	cut     context.CancelCauseFunc // steps are stopped, and the job is released
 	lose    context.CancelCauseFunc
 
-	// The same, as the run sees it. Working ends with alive.
-	suspended, turned, working, alive context.Context
+	// Contexts that the functions above end. working also ends with alive.
+	suspended, reverting, working, alive context.Context
 
 	mu          sync.Mutex
 	stopRequest *jobs.OperatorRequest // the latest; nil: none, or it was lifted
@@ -249,19 +248,19 @@ type steering struct {
 	ended       bool                  // the run is over
 }
 
-// newSteering makes the steering of a run whose claim ends with alive. The run is
+// newRunControl makes the control of a run whose claim ends with alive. The run is
 // suspended when claiming ends, if not before.
-func newSteering(alive, claiming context.Context) *steering {
-	s := &steering{}
+func newRunControl(alive, claiming context.Context) *runControl {
+	s := &runControl{}
 	s.alive, s.lose = context.WithCancelCause(alive)
 	s.working, s.cut = context.WithCancelCause(s.alive)
 	s.suspended, s.suspend = context.WithCancel(claiming)
-	s.turned, s.turn = context.WithCancel(context.WithoutCancel(claiming))
+	s.reverting, s.revert = context.WithCancel(context.WithoutCancel(claiming))
 	return s
 }
 
-// end frees what the steering holds.
-func (s *steering) end() {
+// end frees the contexts and the timer.
+func (s *runControl) end() {
 	s.mu.Lock()
 	if s.ended = true; s.limit != nil {
 		s.limit.Stop()
@@ -269,11 +268,11 @@ func (s *steering) end() {
 	s.mu.Unlock()
 	s.lose(errRunEnded)
 	s.suspend()
-	s.turn()
+	s.revert()
 }
 
-// giveUp suspends the run, and after a grace stops the steps that still run.
-func (s *steering) giveUp(grace time.Duration) {
+// stopWithin suspends the run, and after the grace stops the steps that still run.
+func (s *runControl) stopWithin(grace time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || s.limit != nil {
@@ -283,17 +282,17 @@ func (s *steering) giveUp(grace time.Duration) {
 	s.limit = time.AfterFunc(grace, func() { s.cut(errDrained) }) // ends with the run
 }
 
-// givenUp reports whether giveUp was called.
-func (s *steering) givenUp() bool {
+// stopping reports whether stopWithin was called.
+func (s *runControl) stopping() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.limit != nil
 }
 
-// take follows a stop request; nil lifts the one before. A flow that was suspended by it
-// still stops then: its job is given back, and goes on at once under another
-// claim. It reports whether the order is new.
-func (s *steering) take(request *jobs.OperatorRequest) bool {
+// setStopRequest follows a stop request; nil lifts the one before. A flow that was suspended by the
+// lifted request still stops: its job is released, and goes on at once under another claim.
+// setStopRequest reports whether the request is new.
+func (s *runControl) setStopRequest(request *jobs.OperatorRequest) bool {
 	s.mu.Lock()
 	last := s.stopRequest
 	s.stopRequest = request
@@ -302,20 +301,20 @@ func (s *steering) take(request *jobs.OperatorRequest) bool {
 	case request == nil:
 		return last != nil
 	case request.Kind == jobs.RequestCancel && request.Revert:
-		s.turn()
+		s.revert()
 	default:
 		s.suspend()
 	}
 	return last == nil || *last != *request
 }
 
-// standing is the latest stop request.
-func (s *steering) standing() *jobs.OperatorRequest {
+// latestStopRequest is the latest stop request; nil: none, or it was lifted.
+func (s *runControl) latestStopRequest() *jobs.OperatorRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stopRequest
 }
 
-// over stops the run, which may write nothing any more. It is harmless after the
-// run itself has ended its job, as nothing is left to write.
-func (s *steering) over(why string) { s.lose(fmt.Errorf("%w: %s", errClaimEnded, why)) }
+// claimEnded stops the run, which may write nothing any more. It is harmless after the run
+// itself has ended its job, as nothing is left to write.
+func (s *runControl) claimEnded(why string) { s.lose(fmt.Errorf("%w: %s", errClaimEnded, why)) }

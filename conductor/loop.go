@@ -1,0 +1,320 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/jobs"
+)
+
+const (
+	// claimWait bounds one long poll for jobs, so that a connection that died
+	// silently is noticed.
+	claimWait = 30 * time.Second
+	// closeTime bounds the closing of a session. If that fails, the session
+	// expires.
+	closeTime = 2 * time.Second
+	// handOverTime bounds what follows the grace of a drain: the engine's wait for
+	// stopped steps, and the writes that release the jobs. If the board takes longer,
+	// the claims end with the session.
+	handOverTime = 2 * engine.DefaultGrace
+)
+
+// workLoop is one call of Run: it opens sessions and claims jobs until the drain.
+type workLoop struct {
+	options *Options
+	logger  hclog.Logger
+	pool    *engine.Pool
+	pauses  *pauses
+	slots   chan struct{}  // the free worker slots
+	runs    sync.WaitGroup // of the jobs that are being run
+	done    chan struct{}  // closed when Run returns
+
+	// Three contexts, each derived from the one before: of all calls to the board, of
+	// the steps, and of claiming. A drain ends them from the last to the first.
+	base     context.Context
+	stop     context.CancelCauseFunc
+	stepping context.Context
+	cut      context.CancelCauseFunc
+	claiming context.Context
+	drain    func() // ends claiming; running flows are suspended
+
+	over  context.Context // ends with MaxDuration
+	until time.Time       // when that is; zero: never
+	left  int             // how many jobs may yet be taken; only the loop that claims touches it
+}
+
+func newWorkLoop(ctx context.Context, options *Options, pool *engine.Pool, pauses *pauses) *workLoop {
+	w := &workLoop{
+		options: options,
+		logger:  options.Logger,
+		pool:    pool,
+		pauses:  pauses,
+		left:    options.MaxDispatches,
+		slots:   make(chan struct{}, options.MaxJobs),
+		done:    make(chan struct{}),
+	}
+	for range options.MaxJobs {
+		w.slots <- struct{}{}
+	}
+	// What is held when ctx ends must still be handed over.
+	w.base, w.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	w.stepping, w.cut = context.WithCancelCause(w.base)
+	claiming, drain := context.WithCancelCause(w.stepping)
+	w.claiming, w.drain = claiming, func() { drain(errHandOver) }
+	w.over = w.base
+	if w.left == 0 {
+		w.left = math.MaxInt
+	}
+	return w
+}
+
+// work opens one session after the other until the drain.
+func (w *workLoop) work() error {
+	defer w.stop(errHandOver)
+	if w.options.MaxDuration > 0 {
+		w.until = time.Now().Add(w.options.MaxDuration)
+		over, cancel := context.WithDeadline(w.base, w.until)
+		defer cancel()
+		w.over = over
+	}
+
+	var last *liveSession
+	for w.claiming.Err() == nil && !w.limitReached() {
+		opening, stop := w.untilOver(w.claiming)
+		last = w.openSession(opening)
+		stop()
+		if last == nil {
+			break
+		}
+		w.serve(last)
+	}
+	w.awaitRuns()
+	if last == nil {
+		return nil
+	}
+	return last.close(closeTime)
+}
+
+// serve claims jobs under a session until it is lost or the drain begins.
+func (w *workLoop) serve(t *liveSession) {
+	w.logger.Info("session opened", "session", t.id, "ttl", w.options.TTL)
+	w.notify(Notice{Moment: MomentSessionOpened, Session: t.id})
+
+	ctx, cancel := context.WithCancelCause(w.claiming)
+	defer cancel(nil)
+	defer context.AfterFunc(t.alive, func() { cancel(context.Cause(t.alive)) })()
+	if w.register(ctx, t) {
+		w.notify(Notice{Moment: MomentRegistered, Session: t.id})
+		w.claim(ctx, t)
+		w.finish(ctx, t)
+	}
+	if t.alive.Err() != nil {
+		t.keepers.Wait()
+		w.logger.Warn("session lost", "session", t.id, "cause", context.Cause(t.alive))
+		w.notify(Notice{Moment: MomentSessionLost, Session: t.id, Err: context.Cause(t.alive)})
+	}
+}
+
+// untilOver is a context that ends with MaxDuration, at the latest.
+func (w *workLoop) untilOver(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	forget := context.AfterFunc(w.over, cancel)
+	return ctx, func() {
+		forget()
+		cancel()
+	}
+}
+
+// awaitRuns waits for the suspended flows. After Grace it stops their steps, and
+// after handOverTime more all calls.
+func (w *workLoop) awaitRuns() {
+	steps := time.AfterFunc(w.options.Grace, func() { w.cut(errHandOver) })
+	defer steps.Stop()
+	calls := time.AfterFunc(w.options.Grace+handOverTime, func() { w.stop(errHandOver) })
+	defer calls.Stop()
+	w.runs.Wait()
+}
+
+// drained reports that an operator has drained the conductor, or with nil that the
+// drain is over.
+func (w *workLoop) drained(session jobs.SessionID, drain *jobs.Drain) {
+	if drain == nil {
+		w.logger.Info("undrained")
+		w.notify(Notice{Moment: MomentUndrained, Session: session})
+		return
+	}
+	w.logger.Info("drained: no job is claimed", "by", drain.By, "reason", drain.Reason, "finish", drain.Finish)
+	w.notify(Notice{Moment: MomentDrained, Session: session, Drain: drain})
+}
+
+// register registers the conductor's entity on the board. It returns false when ctx
+// ends first.
+func (w *workLoop) register(ctx context.Context, t *liveSession) bool {
+	wait := newBackoff(boardBackoff)
+	for ctx.Err() == nil {
+		callCtx, cancel := context.WithTimeout(ctx, callTime)
+		err := w.options.Board.Register(callCtx, t.id, w.entity())
+		cancel()
+		if err == nil {
+			return true
+		}
+		if errors.Is(err, jobs.ErrSessionExpired) {
+			t.lose(err)
+			return false
+		}
+		if ctx.Err() == nil {
+			w.logger.Warn("cannot register the conductor now", "session", t.id, "error", err)
+		}
+		sleep(ctx, wait.NextBackOff())
+	}
+	return false
+}
+
+func (w *workLoop) entity() jobs.Entity {
+	opening := w.opening()
+	return jobs.Entity{
+		Kind: jobs.EntityConductor, Name: w.options.Name, Boards: w.options.Boards, Labels: w.options.Labels,
+		JobKinds: w.options.Registry.Kinds(), MaxJobs: w.options.MaxJobs,
+		Host: opening.Host, PID: opening.PID, Metadata: w.options.Metadata,
+	}
+}
+
+// claim takes jobs while there are free worker slots, until ctx ends or a limit
+// is reached.
+func (w *workLoop) claim(ctx context.Context, t *liveSession) {
+	taking, stop := w.untilOver(ctx)
+	defer stop()
+	wait := newBackoff(boardBackoff)
+	for w.left > 0 {
+		// A job claimed while the session is in doubt could only be released again.
+		if t.admit(taking) != nil || !w.pauses.wait(taking) {
+			return
+		}
+		slots := w.takeSlots(taking)
+		if slots == 0 {
+			return
+		}
+		claimed := w.claimNext(ctx, t, min(slots, w.left), wait)
+		for range slots - len(claimed) {
+			w.slots <- struct{}{}
+		}
+		unwanted := w.unwanted()
+		if unwanted == nil {
+			w.left -= len(claimed)
+		}
+		for _, c := range claimed {
+			w.runs.Go(func() {
+				defer func() { w.slots <- struct{}{} }()
+				w.runJob(t, c, unwanted)
+			})
+		}
+	}
+}
+
+// unwanted is why a claimed job is released at once; nil: it is run. A claim that
+// was sent before a pause or the end of MaxDuration cannot be withdrawn, as it may
+// have been granted. After a lost answer it must be repeated until it is known what
+// was claimed.
+func (w *workLoop) unwanted() error {
+	switch {
+	case w.pauses.paused():
+		return errPaused
+	case w.over.Err() != nil:
+		return errTimeOver
+	}
+	return nil
+}
+
+// spent reports whether a limit is reached.
+func (w *workLoop) limitReached() bool { return w.left == 0 || w.over.Err() != nil }
+
+// finish waits, if a limit is reached, until all claimed jobs have ended, or ctx ends.
+func (w *workLoop) finish(ctx context.Context, t *liveSession) {
+	if !w.limitReached() || ctx.Err() != nil {
+		return
+	}
+	w.logger.Info("no more jobs are claimed: a limit of the conductor is reached", "session", t.id)
+	w.notify(Notice{Moment: MomentLimitReached, Session: t.id})
+	for range w.options.MaxJobs {
+		select {
+		case <-w.slots:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// claimWait is how long one long poll waits for jobs: not beyond MaxDuration.
+func (w *workLoop) claimWait() time.Duration {
+	if w.until.IsZero() {
+		return claimWait
+	}
+	return min(claimWait, max(0, time.Until(w.until)))
+}
+
+// takeSlots waits for a free worker slot and takes all that there are. It
+// returns 0 when ctx ends.
+func (w *workLoop) takeSlots(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	select {
+	case <-w.slots:
+	case <-ctx.Done():
+		return 0
+	}
+	for slots := 1; ; slots++ {
+		select {
+		case <-w.slots:
+		default:
+			return slots
+		}
+	}
+}
+
+// claimNext asks for jobs until it has an answer. Each try has time for a node that
+// stops at the last moment, and for a second call. The nonce stays the same until
+// something is claimed, also after an empty answer: an earlier try may still arrive and
+// claim, and the next call returns its claims.
+func (w *workLoop) claimNext(ctx context.Context, t *liveSession, slots int, wait backoffs) []jobs.Claimed {
+	request := jobs.ClaimRequest{
+		Session: t.id, Nonce: t.nonce, Boards: w.options.Boards, Labels: w.options.Labels,
+		Kinds: w.options.Registry.Kinds(), Max: slots, Begins: true,
+	}
+	for ctx.Err() == nil {
+		request.Wait = w.claimWait()
+		callCtx, cancel := context.WithTimeout(ctx, request.Wait+2*callTime)
+		claimed, err := w.options.Board.ClaimNext(callCtx, request)
+		cancel()
+		for i := range claimed {
+			err = errors.Join(err, claimed[i].CheckOwner(t.id))
+		}
+		if err == nil {
+			wait.Reset()
+			if len(claimed) > 0 {
+				t.nonce = jobs.NewNonce()
+			}
+			return claimed
+		}
+		if errors.Is(err, jobs.ErrSessionExpired) {
+			t.lose(err)
+			return nil
+		}
+		if errors.Is(err, jobs.ErrUnclaimable) { // the claims of the nonce have ended before they were heard of
+			t.nonce = jobs.NewNonce()
+			return nil
+		}
+		if ctx.Err() == nil {
+			w.logger.Warn("cannot claim jobs now", "session", t.id, "error", err)
+		}
+		sleep(ctx, wait.NextBackOff())
+	}
+	return nil
+}
