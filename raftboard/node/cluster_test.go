@@ -46,7 +46,6 @@ func newCluster(t *testing.T, size int, adjust ...func(*node.Options)) *cluster 
 	for _, member := range members {
 		options := node.Options{
 			Name: member.Name, Cluster: "test", Members: members, DataDir: filepath.Join(dir, member.Name), Init: true,
-			Raft:   node.RaftTimings{Heartbeat: 300 * time.Millisecond},
 			Logger: hclog.New(&hclog.LoggerOptions{Name: member.Name, Level: hclog.Error, Output: testWriter{t}}),
 			Fatal:  func(err error) { t.Errorf("%s cannot go on: %v", member.Name, err) },
 		}
