@@ -133,7 +133,7 @@ func (j *journal) note(worker int, in asked, out answered, call time.Time, err e
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	const workers, lasts = 9, 5 * time.Second
-	c := newCluster(t, 3)
+	c := newCluster(t, 3, quickElections)
 	between := newNetwork(c)
 	c.startAll()
 	history := &journal{began: time.Now()}
@@ -223,6 +223,10 @@ func claimAndConsume(ctx context.Context, history *journal, client *raftboard.Cl
 	out.unknown = err != nil && !out.refused
 	history.note(worker, in, out, call, err)
 }
+
+// quickElections makes a leader lose its leadership within the time for which disturb
+// cuts it off.
+func quickElections(o *node.Options) { o.Raft.Heartbeat = 300 * time.Millisecond }
 
 // disturb hands the leadership over or cuts the leader off, in turn.
 func disturb(c *cluster, between *network, turn int) {

@@ -260,7 +260,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 	}
 	t.Run("during the first election", func(t *testing.T) {
 		for _, wait := range []time.Duration{0, 50, 150, 250} {
-			c := newCluster(t, 3)
+			c := newCluster(t, 3, quickElections)
 			c.start(0, 1, 2)
 			<-time.After(wait * time.Millisecond)
 			closeAll(c)
