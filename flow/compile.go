@@ -271,7 +271,7 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 	}
 }
 
-// holdsStep tells whether there is a step among the vertices of a span.
+// holdsStep reports whether there is a step among the vertices of a span.
 func (c *compiler) holdsStep(s span) bool {
 	return slices.ContainsFunc(c.vertices[s.from:s.end], func(step *Step) bool { return step != nil })
 }

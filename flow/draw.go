@@ -55,7 +55,7 @@ func (e *each) notes() []string {
 	return notes
 }
 
-// leaves tells whether something of a node is in the plan, of which targets may
+// leaves reports whether something of a node is in the plan, of which targets may
 // have taken away a part.
 func (p *Plan) leaves(node Node) bool {
 	flow, ok := node.(*Flow)

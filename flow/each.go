@@ -121,7 +121,7 @@ func (e *each) fingerprint() uint64 {
 	return sum
 }
 
-// IsEach tells whether the step stands for the beginning of an Each in a plan.
+// IsEach reports whether the step stands for the beginning of an Each in a plan.
 // It has no task then: its result is the list, which the engine takes.
 func (s *Step) IsEach() bool { return s.opens != nil }
 
@@ -183,7 +183,7 @@ func (c *compiler) checkInstanceName(step *Step, path []Node) {
 	}
 }
 
-// standsOver tells whether a step is the retry of a flow.
+// standsOver reports whether a step is the retry of a flow.
 func standsOver(f *Flow, step *Step) bool {
 	return slices.ContainsFunc(f.retries, func(r *Retrier) bool { return r != nil && r.step == step })
 }
@@ -315,7 +315,7 @@ func (p *Plan) Template() *Plan {
 	return p
 }
 
-// Grows tells whether there is an each in the flow: what is run then is not
+// Grows reports whether there is an each in the flow: what is run then is not
 // the plan itself but what Grown makes of it.
 func (p *Plan) Grows() bool { return p.Template().grows }
 

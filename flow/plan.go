@@ -95,7 +95,7 @@ func (p *Plan) Arguments(step int) []Wire { return p.wires[step] }
 // RevertArguments are those of its revert.
 func (p *Plan) RevertArguments(step int) []Wire { return p.reverts[step] }
 
-// Outermost tells whether a step stands in no instance of an each: what it
+// Outermost reports whether a step stands in no instance of an each: what it
 // provides is seen by the flow.
 func (p *Plan) Outermost(step int) bool { return p.depths[step] == 0 }
 

@@ -14,7 +14,7 @@ type Scope struct {
 	Parent int
 }
 
-// Holds tells whether a vertex is in the scope.
+// Holds reports whether a vertex is in the scope.
 func (s *Scope) Holds(vertex int) bool {
 	return vertex >= s.Retry && vertex < s.End || vertex >= s.GateFrom && vertex < s.GateEnd
 }

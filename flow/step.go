@@ -182,7 +182,7 @@ func Version(version string) Option { return func(s *Step) { s.version = version
 // Name is the step's name.
 func (s *Step) Name() string { return s.name }
 
-// IsRetry tells whether the step stands for a Retrier in a plan. It has no
+// IsRetry reports whether the step stands for a Retrier in a plan. It has no
 // task then: the engine asks Next and Decide.
 func (s *Step) IsRetry() bool { return s.retrier }
 
@@ -263,7 +263,7 @@ func (s *Step) Timeout() time.Duration { return s.timeout }
 // Retry is how often the step is tried.
 func (s *Step) Retry() RetryPolicy { return s.retry }
 
-// AtMostOnce tells whether the step must never be started twice.
+// AtMostOnce reports whether the step must never be started twice.
 func (s *Step) AtMostOnce() bool { return s.atMostOnce }
 
 // Version is the version given by the option of that name.

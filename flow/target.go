@@ -59,7 +59,7 @@ func (c *compiler) prune() {
 	}
 }
 
-// leaves tells whether a step is placed at all: in a plan that grows, only what
+// leaves reports whether a step is placed at all: in a plan that grows, only what
 // is left of the one that it grows from. What is left out is passed by, because
 // it may stand between others: instances can wait for each other.
 func (c *compiler) leaves(step *Step) bool {

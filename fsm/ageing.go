@@ -11,11 +11,10 @@ import (
 )
 
 // A board that ages its jobs raises all that wait by one step of priority at the
-// same moments. Two of them never change places, so each can stand in the index
-// under a rank that time does not change: its priority, less the steps that had
-// been when it became claimable first, which is its lag. What a job counts for
-// at a time is its rank and all the steps that have been until then; that is of
-// use only to compare jobs of several boards.
+// same moments. Two of them never change places, so the index orders them by a
+// rank that does not change with time: the priority, less the lag, which is the number
+// of steps before the job became claimable first. The priority that a job counts for is
+// its rank and all steps until now; only a comparison of several boards needs it.
 //
 // Nothing is moved in the index when ageing is switched on, changed or switched
 // off: the steps go on from where they were, faster, slower or not at all.

@@ -44,8 +44,8 @@ func (v *view) existingBoard(name string) (jobs.BoardStatus, error) {
 	return board, err
 }
 
-// paused tells whether nobody can claim from a board. What cannot be read is
-// found by whoever reads the board for more.
+// paused reports whether nobody can claim from a board. A board that cannot be read is
+// not paused here: the caller reads it again and finds the fault.
 func (v *view) paused(name string) bool {
 	board, _, err := v.board(name)
 	return err == nil && board.Pause != nil
@@ -131,7 +131,7 @@ func (t *txn) pauseBoard(c *v1.BoardCommand) error {
 	return nil
 }
 
-// resumeBoard ends that, and wakes whoever waits for jobs of the board.
+// resumeBoard ends a pause, and wakes the callers that wait for jobs of the board.
 func (t *txn) resumeBoard(c *v1.BoardCommand) error {
 	board, err := t.existingBoard(c.GetBoard())
 	if err != nil {
@@ -244,8 +244,8 @@ func roomIn(limits *jobs.BoardLimits, counted *counters, j *jobRecord) error {
 	return nil
 }
 
-// roomAgain refuses a finished job that is to be put back on a board without
-// room for it. One that only is to be undone further needs none.
+// roomAgain refuses to put a finished job back on a board without room for it. A job
+// that is only undone further needs no room.
 func (t *txn) roomAgain(j *jobRecord) error {
 	if j.isUnder(jobs.RequestCancel) {
 		return nil

@@ -19,7 +19,7 @@ import (
 // and is read and destroyed as one.
 const maxFlows = 10_000
 
-// bookPlan is a book as it is to be, worked out before anything is written.
+// bookPlan is a book as it will be, worked out before anything is written.
 type bookPlan struct {
 	head    logbook.Book // without flows
 	save    bool         // the head is new or differs
@@ -128,7 +128,7 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	return &plannedFlow{record: record, body: &changed, save: true}, nil
 }
 
-// samePlan tells whether two flows say the same about what is to be done.
+// samePlan reports whether two flows plan the same work.
 func samePlan(a, b *logbook.FlowDetail) bool {
 	return a.Name == b.Name && a.Factory.Name == b.Factory.Name &&
 		bytes.Equal(a.Factory.Args, b.Factory.Args) && sameValues(a.Store, b.Store) && sameValues(a.Meta, b.Meta) &&

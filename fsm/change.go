@@ -94,7 +94,7 @@ const (
 	knownChangeSize  = idSize + changeDigestSize
 )
 
-// knownChange tells whether a change has been made already. ErrConflict if its
+// knownChange reports whether a change has been made already. ErrConflict if its
 // id stands for another.
 func (t *txn) knownChange(j *jobRecord, c *jobs.Change) (bool, error) {
 	if c.ID == uuid.Nil {

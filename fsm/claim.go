@@ -54,7 +54,7 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 	case t.overdue(j):
 		return nil, fmt.Errorf("cannot claim job %s: %w: its deadline, %s, has passed", id, jobs.ErrUnclaimable, deadlineText(j))
 	case !t.mayGrant(j):
-		return nil, fmt.Errorf("cannot claim job %s: %w: it was given back, or something was said of its flow, this moment", id, jobs.ErrUnclaimable)
+		return nil, fmt.Errorf("cannot claim job %s: %w: it was released, or an operator intervened in its flow, in this same log entry; try again", id, jobs.ErrUnclaimable)
 	case len(claims.held) >= jobs.MaxClaims:
 		return nil, tooManyClaims(len(claims.held))
 	}

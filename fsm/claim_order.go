@@ -25,8 +25,8 @@ import (
 // sent would be held by somebody who does not know of them.
 const maxGrantedBytes = 1 << 20
 
-// maxPassed bounds the jobs that one request passes by because their deadline is
-// over: they are about to be cancelled, which wakes whoever waits.
+// maxPassed bounds the overdue jobs that one request skips. The leader is about to
+// cancel them, which wakes the callers that wait.
 const maxPassed = 1_000
 
 // firstClaimable reads the first jobs, in the one order of all the queues that
@@ -57,8 +57,8 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 				return found, nil
 			}
 		}
-		// A job that was given back within this very entry would get the
-		// token that it had, and its last owner could write again: see entryUse.
+		// A job that was released in this same entry would get the token that it
+		// had, and its last owner could write again: see entryUse.
 		if t.mayGrant(j) && !late {
 			if size += t.answerSize(j); size > maxGrantedBytes && len(found) > 0 {
 				return found, nil
@@ -77,7 +77,7 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 }
 
 // answerSize is about how long the answer to the claim of a job is, without the
-// atoms of its flow: whoever answers bounds those.
+// atoms of its flow, which the answering node bounds.
 func (v *view) answerSize(j *jobRecord) int {
 	key := sequenceKey(j.Sequence)
 	size := len(v.get(tableJob, key)) + len(v.get(tablePosting, key)) + len(v.get(tableEvidence, key))
@@ -87,16 +87,16 @@ func (v *view) answerSize(j *jobRecord) int {
 	return size
 }
 
-// Suits tells whether a request for the next jobs asks for those of a queue.
+// Suits reports whether a request for the next jobs asks for those of a queue.
 func (l Queue) Suits(request *jobs.ClaimRequest) bool {
 	board := slices.Contains(request.Boards, l.Board) || (len(request.Boards) == 0 && l.Board == jobs.DefaultBoard)
 	kind := len(request.Kinds) == 0 || slices.Contains(request.Kinds, l.Kind)
 	return board && kind && offersAll(request.Labels, l.Labels)
 }
 
-// QueueOfPosting is where a job will stand from its posting on, as far as that
-// can be told without knowing more: false if it is to wait, or does a flow that
-// is in the logbook already.
+// QueueOfPosting is the queue that a posting's job will enter at once. It is false where
+// the posting alone does not say that: the job waits for a time or a release, or its
+// flow is in the logbook already.
 func QueueOfPosting(p *v1.Posting) (Queue, bool) {
 	if p.GetHold() || p.GetNotBefore() != nil {
 		return Queue{}, false
@@ -119,7 +119,7 @@ func QueueOfPosting(p *v1.Posting) (Queue, bool) {
 	return queue, true
 }
 
-// offersAll tells whether all labels of a text are offered.
+// offersAll reports whether all labels of a text are offered.
 func offersAll(offered []string, text string) bool {
 	for label := range strings.SplitSeq(text, labelEnd) {
 		if text != "" && !slices.Contains(offered, label) {
@@ -157,7 +157,7 @@ func (v *view) queuesOf(request jobs.ClaimRequest) iter.Seq[queueStart] {
 		for _, board := range distinct(boards) {
 			head, _, err := v.board(board)
 			if err != nil || head.Pause != nil {
-				continue // what cannot be read is found by whoever reads it for more
+				continue // a board that cannot be read is a fault when it is written
 			}
 			found := func(queue queueStart) bool {
 				queue.ageing = head.Ageing
@@ -182,7 +182,7 @@ type shelf struct {
 	cursor *tables.Cursor
 }
 
-// onBoard, and what it calls, tell whether to go on.
+// onBoard, and what it calls, report whether to go on.
 func (f *queueFinder) onBoard(board string, kinds []string, found func(queueStart) bool) bool {
 	if len(kinds) == 0 {
 		return f.beginningWith(boardKey(board), found)
@@ -203,17 +203,16 @@ func (f *queueFinder) beginningWith(prefix []byte, found func(queueStart) bool) 
 	return len(f.offered) == 0 || f.wantingSome(prefix, found)
 }
 
-// wantingSome finds the queues of jobs that want no other labels than those that
-// are offered. Wanted labels stand in their order, so that all sets which begin
-// like one that does not suit are passed by with it: the cost follows the sets of
-// which as many as one label are offered, and not those that wait. The key at
-// which a leap ends is the first one of the next queue, so each queue costs one.
+// wantingSome finds the queues whose labels are all offered. A set's labels are sorted,
+// so one seek skips all sets that begin with the same label that is not offered: the
+// cost grows with the sets that have an offered label, not with the jobs that wait. A
+// seek ends at the first key of the next queue, so each queue costs one seek.
 func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bool {
 	cursor, size := f.labelled.cursor, len(prefix)
 	for key, _ := cursor.Seek(prefix); bytes.HasPrefix(key, prefix) && len(key) > size; {
 		end := size + 1 + int(key[size])
 		if end > len(key) {
-			return true // no key of a queue; whoever reads it for more says so
+			return true // no key of a queue: a fault where its job is read
 		}
 		queue := key[:end]
 		next, suits := nextWanted(f.offered, string(queue[size+1:]))
@@ -224,7 +223,7 @@ func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bo
 			}
 			key, _ = cursor.Seek(afterQueue(queue))
 		case next != "":
-			// Behind this very text too, of which the next may be a longer one.
+			// Behind this text as well: the next one may begin with it.
 			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(queue[:size+1]), next...), afterQueue(queue)}, bytes.Compare))
 		case queue[size] == maxKeyName:
 			return true
@@ -246,10 +245,10 @@ func distinct(names []string) []string {
 	return found
 }
 
-// nextWanted tells whether all labels of a text are offered. If they are not, it
-// gives how the next text begins at the earliest of which that may be so; empty
-// if there is none. Line ends sort before all that names hold, so texts are in
-// the order of their labels.
+// nextWanted reports whether all labels of a text are offered. If they are not, next is
+// the earliest beginning of a later text whose labels can all be offered; empty if there
+// is none. Line ends sort before all that names hold, so texts are in the order of their
+// labels.
 func nextWanted(offered []string, text string) (next string, suits bool) {
 	wanted := strings.Split(text, labelEnd)
 	first := slices.IndexFunc(wanted, func(label string) bool {

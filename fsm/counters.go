@@ -169,7 +169,7 @@ func (v *view) parked(board string) uint64 {
 	return binary.BigEndian.Uint64(value)
 }
 
-// What a job waits for, in the keys of tableWaiting.
+// The keys of tableWaiting say by these what a job waits for.
 const (
 	waitsForClaim = 'c' // with the time since when
 	waitsForTime  = 'd' // with that time

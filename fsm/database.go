@@ -28,8 +28,8 @@ func (m *Machine) reader() (*tables.Reader, error) {
 	return m.database.Reader()
 }
 
-// read runs a function on the present state. What the function keeps must be
-// copies: what is read is only good until it returns.
+// read runs a function on the present state. The function must keep copies only: the
+// memory that it reads is valid until it returns.
 func (m *Machine) read(do func(*view) error) error {
 	reader, err := m.reader()
 	if err != nil {

@@ -4,15 +4,14 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// expireJob cancels a job whose deadline has passed, as a person would who
-// wants it undone, also one that a person had reopened and nobody has claimed
-// since. One that is being cancelled already stays as it is, and so does one
-// whose flow has come to an end that waits to be consumed. The error is a fault.
+// expireJob cancels a job whose deadline has passed and has it undone. That includes a
+// job that a person has reopened and nobody has claimed since. A job that is being
+// cancelled stays as it is, and so does one whose flow has ended and waits to be
+// consumed. The error is a fault.
 func (t *txn) expireJob(j *jobRecord) error {
 	j.watched = false
 	if j.State == jobs.StateClaimable {
-		// Whoever has passed it by since its deadline waits, perhaps for this very
-		// job, or for those behind it.
+		// Callers that skipped it since its deadline wait, for this job or those behind it.
 		t.becameClaimable(queueOf(&j.jobFacts))
 	}
 	if j.isUnder(jobs.RequestCancel) {

@@ -37,7 +37,7 @@ func (t *txn) drainConductor(c *v1.DrainCommand) error {
 	return nil
 }
 
-// undrainConductor ends that, and lets whoever waits look again.
+// undrainConductor ends a drain, and wakes the conductors that wait for jobs.
 func (t *txn) undrainConductor(c *v1.DrainCommand) error {
 	request := command.DrainCommandFromProto(c)
 	if err := roomForConductor(request.Conductor); err != nil {
@@ -75,7 +75,7 @@ func roomForConductor(name string) error {
 	return nil
 }
 
-// registered tells whether a conductor of a name lives.
+// registered reports whether a conductor of a name lives.
 func (v *view) registered(name string) bool {
 	prefix := appendName(appendName(nil, jobs.EntityConductor), name)
 	key, _ := v.cursor(tableEntity).Seek(prefix)

@@ -92,7 +92,7 @@ func (t *txn) abandon(c *v1.Ending) error {
 	return t.recordError(p.job, jobs.HowAbandoned, p.owner, p.Failure)
 }
 
-// undoneSince tells whether somebody has asked to undo a claimed job
+// undoneSince reports whether somebody has asked to undo a claimed job
 // under its present claim. Its owner may not know that yet, and give the job
 // back for a time that does not count any more. The next owner gets the stop request
 // with the job, so that a delay which it asks for is meant.
@@ -142,7 +142,7 @@ func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
 	return p, err
 }
 
-// repeats tells whether an ending is the one that has taken place.
+// repeats reports whether an ending is the one that has taken place.
 func repeats(j *jobRecord, e *jobs.Ending, how end) bool {
 	switch {
 	case j.Claim != nil || j.Token != e.Token:
@@ -153,7 +153,7 @@ func repeats(j *jobRecord, e *jobs.Ending, how end) bool {
 	return j.end == how && (how != endConsumed || j.Outcome == e.Outcome)
 }
 
-// outcome is that of a job to be consumed. It must be what its flow has come to.
+// outcome is that of a job to be consumed. It must agree with how its flow ended.
 func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	switch {
 	case p.Outcome == "":
@@ -184,8 +184,8 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	return p.Outcome, nil
 }
 
-// agrees tells whether a flow can have come to this when its job's outcome is
-// that. The flow of a cancelled job was undone, left as it stood, or never begun.
+// agrees reports whether an outcome fits the state of the job's flow. The flow of a
+// cancelled job was undone, left as it stood, or never begun.
 func agrees(outcome jobs.Outcome, state logbook.FlowState) bool {
 	switch outcome {
 	case jobs.OutcomeSuccess:
@@ -249,9 +249,8 @@ func (t *txn) recordEnd(p *parting, how jobs.How) error {
 	return t.recordError(p.job, how, p.owner, failure)
 }
 
-// failureOf is why an attempt that is consumed has failed: what its owner says,
-// or else what its flow has come to. It is nil if nobody says it. The error is
-// a fault.
+// failureOf is why an attempt that is consumed has failed: the failure that its owner
+// gives, or else the cause in its flow; nil if there is neither. The error is a fault.
 func (t *txn) failureOf(p *parting) (*logbook.Failure, error) {
 	switch {
 	case p.Failure != nil || p.job.Flow.IsZero():

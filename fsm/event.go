@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// event records what has happened to a job. What says more than its state may
-// be in extra: Owner, Token, Steps and the like.
+// event records what has happened to a job. Further fields, such as Owner, Token or
+// Steps, come in extra.
 func (t *txn) event(kind jobs.EventKind, j *jobRecord, extra jobs.Event) {
 	extra.Kind = kind
 	extra.Board, extra.Job, extra.Name, extra.State = j.Board, j.ID, j.Name, j.State

@@ -42,7 +42,7 @@ func (t *txn) putEvents() {
 }
 
 // eachEvent calls a function with every event of a row, in order, until it has seen
-// enough, and tells whether it has seen all.
+// enough, and reports whether it has seen all.
 func eachEvent(key, row []byte, each func(position jobs.Position, event []byte) (more bool)) (all bool, err error) {
 	position, err := positionOfKey(key)
 	if err != nil {

@@ -22,8 +22,8 @@ func timerOf(j *jobRecord) ClaimTimer {
 	return ClaimTimer{Job: j.ID, Token: j.Claim.Token, Expiry: j.Claim.Expiry, Extensions: j.Claim.Extensions}
 }
 
-// extendClaim gives a claim a time of its own. What is stored is how long it
-// is, and not until when: whoever leads counts it by its own clock.
+// extendClaim gives a claim a time of its own. It stores the duration, not the end:
+// each leader measures it by its own clock.
 func (t *txn) extendClaim(c *v1.ExtendClaimCommand) error {
 	expiry, err := command.DurationFromProto("claim expiry", c.GetExpiry())
 	if err != nil {
@@ -111,7 +111,7 @@ func (v *view) heldBy(key, value []byte) (*jobRecord, error) {
 const claimKeySize = idSize + 8 + 8 + sequenceSize
 
 // Claims reads a page of the claims that are held, by session and in the order
-// in which they were made. What only the leader's timers know is not set.
+// in which they were made. Fields that only the leader's timers know are not set.
 func (m *Machine) Claims(query jobs.ClaimQuery) (page jobs.ClaimPage, err error) {
 	after, err := hex.DecodeString(query.After)
 	if err != nil || (len(after) != 0 && len(after) != claimKeySize) {

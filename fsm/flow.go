@@ -107,29 +107,28 @@ func (t *txn) saveFlowBody(f *logbook.FlowDetail) {
 	t.putMessage(tableFlowBody, f.ID.UUID[:], nil, body)
 }
 
-// hasBegun tells whether something of a flow may have been done that could be
+// hasBegun reports whether something of a flow may have been done that could be
 // undone.
 func (f *flowRecord) hasBegun() bool { return f.atoms > 0 || !f.Begun.IsZero() }
 
-// mayHaveBegun tells whether something of a flow may have been done that is not
+// mayHaveBegun reports whether something of a flow may have been done that is not
 // recorded: under a claim that has ended, or under the present one.
 func (f *flowRecord) mayHaveBegun(claim *jobs.Claim, recorded bool) bool {
 	return !f.Begun.IsZero() || claim.Begins && !recorded && f.Sequence == 0
 }
 
-// noteBegun notes of the flow of a job, whose claim is about to end, that it
-// may have begun under that. So it is where the owner begins flows at once and
-// nothing of this one is recorded: with the first update all that it begins
-// before is. It is asked wherever a claim ends:
+// noteBegun records that the flow of a job may have begun under the claim that is about
+// to end. That is so where the owner begins flows at once and nothing of this one is
+// recorded yet; the first update records all that began before it. Every end of a claim
+// calls it:
 //
 //	the session expires, or the claim does   as above, also where the job is trashed for it
-//	the session is closed                    as above: whoever closes it has said nothing of the job
+//	the session is closed                    as above: closing says nothing about the job
 //	consumed, abandoned, trashed             as above, unless the ending says that it is Recorded;
 //	                                         so it is too where somebody else ends it, by its token
 //
-// That there was such a claim before is remembered until something is recorded:
-// of several, the first one's token is kept, since whoever comes after it begins
-// nothing without a mark. The error is a fault.
+// Such a claim is remembered until something is recorded. Of several the first one's
+// token is kept, since later owners begin nothing without a mark. The error is a fault.
 func (t *txn) noteBegun(j *jobRecord) error {
 	if !j.Claim.Begins || j.Flow.IsZero() {
 		return nil
@@ -183,10 +182,9 @@ func (t *txn) updateFlow(c *v1.Update) error {
 	return t.writeUpdate(plan, j)
 }
 
-// applied tells whether an update took place under the flow's latest token.
-// That stays true when the claim is over, so whoever repeats it is told so,
-// and not that it is fenced: packed calls repeat an update together with the
-// ending that followed it.
+// applied reports whether an update took place under the flow's latest token. That stays
+// true when the claim is over, so a repeat is answered as done and not as fenced: a batch
+// repeats an update together with the ending that followed it.
 func applied(record *flowRecord, u *logbook.Update) bool {
 	if record.Fence != u.Token {
 		return false

@@ -65,7 +65,7 @@ var ErrClosed = errors.New("the state machine is closed")
 
 // Options are how a Machine is opened.
 type Options struct {
-	// Path is the database file. Whatever is there is deleted. Required.
+	// Path is the database file. An existing one is deleted. Required.
 	Path string
 	// Logger is told about restorations and faults. Default: silent.
 	Logger hclog.Logger
@@ -118,14 +118,14 @@ func (o Options) validate() error {
 	return errors.Join(faults...)
 }
 
-// Machine is the state of a cluster as far as this node has applied the log.
+// Machine is the state of a cluster at the last log entry that this node has applied.
 // Apply, Snapshot and Restore may be called from several goroutines, and take
 // turns; reads run beside them.
 type Machine struct {
 	options Options
 
-	// applying is held by whoever changes the state, from the first read of
-	// it to the call of Changed, so that changes are told in order.
+	// applying is held while the state changes, from the first read to the call of
+	// Changed, so that changes are reported in order.
 	applying     sync.Mutex
 	broken       error         // set by Apply when it cannot go on; read by Apply
 	memory       memory        // for the values of the present batch
@@ -186,8 +186,8 @@ func (m *Machine) initialise() error {
 	return nil
 }
 
-// Close lets go of the database when the last open read is over. Whoever waits
-// is answered with ErrClosed. Closing twice is harmless.
+// Close closes the database when the last open read is over. Waiting callers get
+// ErrClosed. Closing twice is harmless.
 func (m *Machine) Close() error {
 	m.applying.Lock()
 	defer m.applying.Unlock()

@@ -38,8 +38,8 @@ func (t *txn) removeBook(id logbook.BookID, flows []logbook.FlowID) {
 	t.delete(tableBook, id.UUID[:])
 }
 
-// clearFlow removes what is left of a flow, as far as there is room. It tells
-// whether that was all.
+// clearFlow removes leftover rows of a flow within the given room, and reports whether
+// that was all.
 func (t *txn) clearFlow(flow []byte, room *int) bool {
 	for _, tab := range flowTables() {
 		var rows [][]byte
@@ -64,8 +64,8 @@ func (t *txn) deleteRows(tab table, rows [][]byte) {
 	}
 }
 
-// clearGarbage removes what is left of flows whose books are gone, as far as the
-// entry has room. It tells whether more is left.
+// clearGarbage removes leftover rows of flows whose books are gone, as many as the entry
+// has room for, and reports whether more are left.
 func (t *txn) clearGarbage() (more bool) {
 	for room := t.removable(); ; {
 		key, _ := t.cursor(tableGarbage).First()
@@ -80,13 +80,13 @@ func (t *txn) clearGarbage() (more bool) {
 	}
 }
 
-// isGarbage tells whether a flow is gone of which something is left.
+// isGarbage reports whether a flow is gone and rows of it are left.
 func (v *view) isGarbage(flow logbook.FlowID) bool {
 	key, _ := v.cursor(tableGarbage).Seek(flow.UUID[:])
 	return bytes.Equal(key, flow.UUID[:])
 }
 
-// hasGarbage tells whether anything is left of flows that are gone.
+// hasGarbage reports whether anything is left of flows that are gone.
 func (v *view) hasGarbage() bool {
 	key, _ := v.cursor(tableGarbage).First()
 	return key != nil

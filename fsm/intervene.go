@@ -16,7 +16,7 @@ import (
 
 const (
 	// maxPendingBytes bounds the interventions in a flow that nobody has carried
-	// out yet, as stored: whoever claims its job is told all of them at once.
+	// out yet, as stored: the next owner of its job is told all of them at once.
 	maxPendingBytes = 512 << 10
 	// maxAnsweredBytes is how long those that were carried out may be, together,
 	// before the earlier ones are shortened in answers.
@@ -80,8 +80,8 @@ func (t *txn) keepIntervention(record *flowRecord, detail *logbook.FlowDetail, s
 	}
 }
 
-// takeBack records in the name of who cancels a job that nothing is to be
-// carried out of what is pending in its flow. The error is a fault.
+// takeBack cancels the pending interventions in a flow, in the name of the person who
+// cancels its job. The error is a fault.
 func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) error {
 	if len(record.Pending()) == 0 {
 		return nil
@@ -176,7 +176,7 @@ func (t *txn) roomToGoOn(j *jobRecord, pending []logbook.Intervention, next *log
 	return t.roomAgain(&reopened)
 }
 
-// checkPending bounds what whoever claims the flow's job is to be told.
+// checkPending bounds the interventions that the next owner of the flow's job is told.
 func checkPending(detail *logbook.FlowDetail, next *logbook.Intervention) error {
 	if next.Kind == logbook.InterveneTakeBack {
 		return nil // there is less to tell then
@@ -198,9 +198,9 @@ func interventionSize(i *logbook.Intervention) int {
 	return about + len(i.Step) + len(i.Result) + len(i.By) + len(i.Reason)
 }
 
-// steer has a job carry out what is pending: it becomes claimable, if it was
-// finished or parked, and not all of that holds. Where nothing is to be carried
-// out any more, a job that was to comes to the end that its flow has.
+// steer has a job carry out the pending interventions. A finished or parked job becomes
+// claimable, unless all of them hold. If none is left to carry out, a job that was
+// reopened for them ends as its flow has ended.
 func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.Intervention, record *flowRecord, released bool) {
 	evidence := jobs.Event{
 		Token: last.Token, Reason: saidOf(last),
@@ -240,8 +240,8 @@ func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.
 	t.event(jobs.EventReopened, j, evidence)
 }
 
-// closeAgain completes a job whose flow has come to its end, and is not to go on
-// after all.
+// closeAgain completes a job that was reopened and has nothing left to do: its flow has
+// ended before.
 func (t *txn) closeAgain(j *jobRecord, record *flowRecord, evidence jobs.Event) {
 	record.job = 0
 	t.saveFlow(record)

@@ -75,13 +75,13 @@ func (j *jobFacts) isUnder(kind jobs.RequestKind) bool {
 	return j.StopRequest != nil && j.StopRequest.Kind == kind
 }
 
-// isParked tells whether a job is to be counted as parked: one that has been
-// let go, to be undone for example, is not, whatever its policy has said.
+// isParked reports whether a job counts as parked. A job that its policy has parked and a
+// person has released since, for example to undo it, does not.
 func (j *jobFacts) isParked() bool {
 	return j.Parked && (j.State == jobs.StateHeld || j.State == jobs.StateSuspended)
 }
 
-// isStuck tells whether a finished job waits for a person: nobody could do it,
+// isStuck reports whether a finished job waits for a person: nobody could do it,
 // or not everything that it did could be undone. Such jobs are counted for
 // themselves, so that others which finish do not push them out.
 func (j *jobFacts) isStuck() bool {
@@ -146,8 +146,8 @@ func (t *txn) closeJob(j *jobRecord, as jobs.State) {
 	t.placeJob(j)
 }
 
-// reopenJob has a finished or parked job begin anew, for the caller to place. What had
-// gone wrong before a person looked does not count against it.
+// reopenJob has a finished or parked job begin anew; the caller places it. Failures and
+// crashes from before do not count against it.
 func (t *txn) reopenJob(j *jobRecord) {
 	j.final, j.finish, j.FinishedAt = "", 0, time.Time{}
 	t.takeKey(j)
@@ -277,18 +277,18 @@ func (t *txn) removeJob(j *jobRecord) error {
 	return t.removeErrors(j, 0)
 }
 
-// overdue tells whether a job's deadline has passed and nobody has dealt with
-// that yet. Whoever claims a job afterwards is to undo it, to consume what has
-// come to its end, or to do what a person has said since.
+// overdue reports whether a job's deadline has passed and the leader has not cancelled
+// the job yet. Afterwards it can be claimed again: to undo it, to consume a flow that has
+// ended, or to carry out an intervention.
 func (t *txn) overdue(j *jobRecord) bool {
 	return !j.Deadline.IsZero() && !j.Deadline.After(t.now) && j.watched
 }
 
 func deadlineText(j *jobRecord) string { return j.Deadline.UTC().Format(time.RFC3339) }
 
-// owns tells whether a job, or another of its flow, was claimed in the present
+// owns reports whether a job, or another of its flow, was claimed in the present
 // entry.
 func (t *txn) owns(j *jobRecord) bool { return j.Token == t.token() || t.use.owned[j.Flow] }
 
-// mayGrant tells whether a job can be claimed in the present entry.
+// mayGrant reports whether a job can be claimed in the present entry.
 func (t *txn) mayGrant(j *jobRecord) bool { return !t.owns(j) && !t.use.intervened[j.Flow] }

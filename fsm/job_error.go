@@ -61,7 +61,7 @@ func (t *txn) removeErrors(j *jobRecord, keep int) error {
 	return nil
 }
 
-// lastOfType tells whether none of the errors to which these rows lead is of a
+// lastOfType reports whether none of the errors to which these rows lead is of a
 // type. Mostly the next one is.
 func (v *view) lastOfType(kind string, rows [][]byte) (bool, error) {
 	for _, row := range rows {
@@ -270,17 +270,17 @@ func (v *view) errorsBefore(q *jobs.ErrorQuery) ([]byte, error) {
 	return end, nil
 }
 
-// wantsError tells whether a listing asks for an error.
+// wantsError reports whether a listing asks for an error.
 func wantsError(q *jobs.ErrorQuery, e *jobs.JobError) bool {
 	return (q.Job.IsZero() || e.Job == q.Job) && is(q.Board, e.Board) && is(q.Key, e.Key) && is(q.Kind, e.Kind) &&
 		is(q.Type, e.Failure.Kind) && is(string(q.How), string(e.How)) && (q.Code == nil || *q.Code == e.Failure.Code) &&
 		(q.To.IsZero() || e.At.Before(q.To)) && !e.At.Before(q.From)
 }
 
-// is tells whether a filter lets a word pass.
+// is reports whether a filter lets a word pass.
 func is(wanted, word string) bool { return wanted == "" || wanted == word }
 
-// scansErrors tells whether a listing has to leave out errors to which its index
+// scansErrors reports whether a listing has to leave out errors to which its index
 // leads. Those of one job are few.
 func scansErrors(q *jobs.ErrorQuery) bool {
 	if !q.Job.IsZero() {

@@ -28,7 +28,7 @@ func jobIndexFor(q *jobs.Query) (where table, prefix []byte) {
 	return tableJob, nil
 }
 
-// scansJobs tells whether a listing has to leave out jobs to which its index
+// scansJobs reports whether a listing has to leave out jobs to which its index
 // leads.
 func scansJobs(q *jobs.Query, where table) bool {
 	filters := len(q.Tags)
@@ -99,8 +99,7 @@ func (v *view) listed(query *jobs.Query, sequence uint64, value []byte, wanted [
 	return job, len(value) + len(v.get(tableEvidence, sequenceKey(sequence))), err
 }
 
-// selects tells whether a listing asks for a job, as far as its state does not
-// say so already.
+// selects reports whether a listing asks for a job, whose state suits already.
 func (v *view) selects(query *jobs.Query, j *jobs.Job) bool {
 	for _, tag := range query.Tags {
 		if !slices.Contains(j.Tags, tag) {
@@ -117,7 +116,7 @@ func (v *view) hasError(j *jobs.Job, kind string) bool {
 	return len(kind) <= maxKeyName && v.get(tableJobIndex, jobIndexKey(byType, kind, j.Sequence)) != nil
 }
 
-// within tells whether a moment lies in a time. No moment lies in any.
+// within reports whether a moment lies in a time. No moment lies in any.
 func within(at, from, to time.Time) bool {
 	return (from.IsZero() || !at.Before(from)) && (to.IsZero() || !at.IsZero() && at.Before(to))
 }

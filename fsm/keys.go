@@ -148,7 +148,7 @@ const maxKeyName = math.MaxUint8
 
 func boardKey(board string) []byte { return appendName(nil, board) }
 
-// keyKey is where the job that has a key is to be found.
+// keyKey leads to the unfinished job that has a key.
 func keyKey(board, key string) []byte { return append(boardKey(board), key...) }
 
 // timeKey sorts any time.

@@ -16,10 +16,9 @@ const (
 	ClaimantDrained // nothing, until the drain of the session's conductor ends
 )
 
-// MayClaim tells whether a request for the next jobs would be answered with
-// any, as far as this machine has applied the log: because something is
-// claimable, or because the request repeats one that was answered. It costs a
-// look at each queue, so that a conductor which waits costs the log nothing.
+// MayClaim reports whether a request for the next jobs would get any in the present
+// state: a job is claimable, or the request repeats one that was answered. It looks at
+// the head of each queue, so a conductor that waits writes nothing to the log.
 // ErrSessionExpired.
 func (m *Machine) MayClaim(request jobs.ClaimRequest) (Prospect, error) {
 	prospect := NothingToClaim

@@ -32,7 +32,7 @@ type modelFlow struct {
 // flowOf is the flow of a job; nil if it has none, or that is gone.
 func (m *model) flowOf(j *modelJob) *modelFlow { return m.flows[j.Flow.String()] }
 
-// ownBook tells whether the book of a job is there, and no other one that was
+// ownBook reports whether the book of a job is there, and no other one that was
 // saved under its id after it had been destroyed.
 func (m *model) ownBook(j *modelJob) bool {
 	book := m.books[j.Book.String()]

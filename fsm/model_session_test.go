@@ -135,7 +135,7 @@ func (m *model) register(c *v1.RegisterCommand) error {
 	return nil
 }
 
-// lives tells whether a conductor of a name is there, in one session or any.
+// lives reports whether a conductor of a name is there, in one session or any.
 func (m *model) lives(conductor, session string) bool {
 	for _, e := range m.entities {
 		if e.Kind == jobs.EntityConductor && e.Name == conductor && (session == "" || e.Session.String() == session) {
@@ -165,7 +165,7 @@ func (m *model) undrain(conductor string) error {
 	return nil
 }
 
-// drained tells whether a conductor of a session is to claim nothing.
+// drained reports whether a conductor of a session is to claim nothing.
 func (m *model) drained(session string) bool {
 	for conductor := range m.drains {
 		if m.lives(conductor, session) {

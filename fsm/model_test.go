@@ -428,14 +428,14 @@ func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
 	return grants(found...), nil
 }
 
-// isSpent tells whether a job cannot be claimed in the present entry, whose
+// isSpent reports whether a job cannot be claimed in the present entry, whose
 // token has gone to an owner of it or of its flow, or to something that was said
 // of that.
 func (m *model) isSpent(j *modelJob) bool {
 	return m.tokens[j.ID.String()] == m.token() || m.isOwned(j) || m.tokens["said of "+j.Flow.String()] == m.token()
 }
 
-// isOwned tells whether the flow of a job has been claimed in the present entry.
+// isOwned reports whether the flow of a job has been claimed in the present entry.
 func (m *model) isOwned(j *modelJob) bool {
 	return !j.Flow.IsZero() && m.tokens[j.Flow.String()] == m.token()
 }
@@ -566,7 +566,7 @@ func (m *model) planEnding(j *modelJob, flow *modelFlow, token logbook.Token, u 
 	return m.advanced(flow, u)
 }
 
-// outcomeFits tells whether a job can have come to this.
+// outcomeFits reports whether a job can have come to this.
 func outcomeFits(j *modelJob, flow *modelFlow, c *v1.Ending) error {
 	outcome := jobs.Outcome(c.Outcome)
 	unrecorded := flow != nil && flow.Sequence == 0 && (!flow.Begun.IsZero() || j.Claim.Begins && !c.Recorded)
@@ -692,7 +692,7 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 	return job, nil
 }
 
-// onlyUndone tells whether a cancelled job is to be undone further when all has
+// onlyUndone reports whether a cancelled job is to be undone further when all has
 // been said of its flow that is to be.
 func (m *model) onlyUndone(j *modelJob, flow *modelFlow, all []logbook.Intervention) bool {
 	said := logbook.FlowDetail{Fence: flow.Fence, Interventions: all}
@@ -871,7 +871,7 @@ func (m *model) haveUndone(j *modelJob, order *jobs.OperatorRequest) {
 	m.place(j)
 }
 
-// reopened tells whether what was said of a job's flow is to be carried out.
+// reopened reports whether what was said of a job's flow is to be carried out.
 func (m *model) reopened(j *modelJob) bool {
 	return m.flowOf(j).Resumable()
 }

@@ -75,7 +75,7 @@ func (m *model) unparked(j *modelJob) error {
 	return nil
 }
 
-// knows tells whether a change has been made already, by its id.
+// knows reports whether a change has been made already, by its id.
 func (j *modelJob) knows(c *v1.Change) (bool, error) {
 	for _, known := range j.changes {
 		switch {

@@ -69,8 +69,8 @@ func (t *txn) postOne(p *v1.Posting) (posted, error) {
 	return answer, err
 }
 
-// postNew posts a job that is not there, and gives it as it is now, which saves
-// whoever answers the caller from reading it again.
+// postNew posts a job that does not exist yet. It returns the job as it is now, so that
+// the answer needs no second read.
 func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.Job, error) {
 	work, err := t.planWork(posting)
 	if err != nil {

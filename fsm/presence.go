@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Sessions, entities and drains are read whole by whoever is on this machine,
-// and by pages of maxPageBytes for an answer.
+// Sessions, entities and drains are read whole inside the node, and by pages of
+// maxPageBytes for answers.
 
 // Sessions reads the open sessions in the order of their ids.
 func (m *Machine) Sessions() ([]jobs.Session, error) {

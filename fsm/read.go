@@ -112,7 +112,7 @@ type Part struct {
 }
 
 // Flow reads a part of a flow with its atoms and their attempts: at least one
-// atom, unless the rest of the flow alone takes MaxBytes. More tells whether
+// atom, unless the rest of the flow alone takes MaxBytes. More reports whether
 // atoms follow. ErrNotFound.
 func (m *Machine) Flow(id logbook.FlowID, part Part) (flow logbook.FlowDetail, more bool, err error) {
 	err = m.read(func(v *view) error {
@@ -213,10 +213,10 @@ func (m *Machine) Book(id logbook.BookID) (logbook.Book, error) {
 	return book, err
 }
 
-// BookPart reads a book with a part of its flows, without their atoms: those
-// after the first ones that are to be skipped, in the order in which they were
-// added, as many as fit into so many bytes as stored, and at least one. More
-// tells whether flows follow. ErrNotFound.
+// BookPart reads a book with a part of its flows, without their atoms: it skips the first
+// ones, and reads the next in the order in which they were added, up to maxBytes as
+// stored, but at least one. More
+// reports whether flows follow. ErrNotFound.
 func (m *Machine) BookPart(id logbook.BookID, skip, maxBytes int) (book logbook.Book, more bool, err error) {
 	err = m.read(func(v *view) error {
 		found := false

@@ -504,7 +504,7 @@ func TestReplayGivesTheSameState(t *testing.T) {
 	})
 }
 
-// settled tells whether a command has taken place, so that its repeat must
+// settled reports whether a command has taken place, so that its repeat must
 // change nothing for ever. A claim that found nothing may find something when
 // it is repeated: that is what repeating it is for. What replaces or removes
 // by name (books, entities) may be repeated at once, but not after others.

@@ -159,7 +159,7 @@ func howEnded(outcome jobs.Outcome) jobs.How {
 	return jobs.HowFailed
 }
 
-// stepped adds to a priority as far as there are higher and lower ones.
+// stepped adds a step to a priority, within the range of priorities.
 func stepped(priority, step jobs.Priority) jobs.Priority {
 	return jobs.Priority(min(max(int64(priority)+int64(step), math.MinInt32), math.MaxInt32))
 }
@@ -206,9 +206,8 @@ func (t *txn) letRun(j *jobRecord, r *release) {
 	j.end = endNone
 }
 
-// giveUp ends a parked job whose flow is half undone, as a person wants who
-// cancels it: there is nothing that an owner could do. What was said of the flow
-// and holds is taken back. The error is a fault.
+// giveUp ends a parked job whose flow is half undone and which a person cancels: an owner
+// could do nothing more. Interventions that hold are taken back. The error is a fault.
 func (t *txn) giveUp(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) error {
 	if err := t.takeBack(flow, request); err != nil {
 		return err

@@ -144,8 +144,7 @@ func (v *view) template(id schedules.ID) (jobs.Posting, error) {
 	return decode(value, &v1.Posting{}, command.PostingFromProto)
 }
 
-// addRecord writes a new record. What is too many then is dropped when the
-// schedule is written.
+// addRecord writes a new record. Writing the schedule drops the oldest ones over the limit.
 func (t *txn) addRecord(s *scheduleRecord, record *schedules.SlotRecord) error {
 	last, err := t.lastRecord(s.ID)
 	if err != nil {

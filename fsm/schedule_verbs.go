@@ -352,8 +352,8 @@ func (t *txn) clear(s *scheduleRecord) (*scheduleRecord, error) {
 		err = t.cancel(&v1.JobCommand{
 			Job: j.ID.String(), By: s.Name, Reason: "the next slot of its schedule has come", Revert: true,
 		})
-		// One that has come to its end, and waits to be consumed, is not to be
-		// cancelled: it will be finished soon.
+		// A job whose flow has ended and waits to be consumed is not cancelled: it
+		// will be finished soon.
 		if err != nil && (isFault(err) || t.writes != before) {
 			return s, corrupt("cannot cancel job %s: %w", j.ID, err)
 		}
@@ -374,8 +374,8 @@ func (t *txn) postSlot(s *scheduleRecord, record *schedules.SlotRecord) error {
 	return t.refuseSlot(s, record, reason)
 }
 
-// refuseSlot records that a slot is not posted: for whoever has asked for it, or
-// with those on end that were refused for the same reason.
+// refuseSlot records that a slot is not posted: in a record of its own if it was asked
+// for, or else together with the slots before it that were refused for the same reason.
 func (t *txn) refuseSlot(s *scheduleRecord, record *schedules.SlotRecord, reason string) error {
 	if record.Trigger == schedules.TriggerSchedule {
 		return t.skipSlots(s, &schedules.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)

@@ -33,7 +33,7 @@ func (r *claimRow) value(over bool) []byte {
 // their tokens.
 type sessionClaims struct{ held, over []claimRow }
 
-// knows tells whether a request with the nonce has been answered.
+// knows reports whether a request with the nonce has been answered.
 func (c *sessionClaims) knows(nonce jobs.Nonce) bool {
 	for _, rows := range [][]claimRow{c.held, c.over} {
 		for i := range rows {
@@ -80,10 +80,9 @@ func compareRows(a, b claimRow) int {
 // jobs.MaxClaims, and about maxOver besides: some 15 KiB.
 const maxKnownClaimants = 512
 
-// claimants are the claims of the sessions that have claimed last, as they are
-// after the last command. Whoever claims looks at all of his, the ones that are
-// over too, and to read these anew each time was a seventh of what a job's life
-// costs.
+// claimants caches the claims of the sessions that have claimed last, as they are after
+// the last command. Each claim looks at all claims of its session, those that are over
+// too. Reading them each time was a seventh of the cost of a job's life.
 type claimants map[jobs.SessionID]*sessionClaims
 
 // claimsOf are the claims of a session, which the writers of claims keep as they

@@ -49,9 +49,8 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 	return s, err
 }
 
-// ahead counts the jobs that are claimed before a claimable one by everybody
-// who takes it: those of its queue, as far as explain.MaxAhead. It tells the
-// priority with which the job would count for as much as the first one.
+// ahead counts the jobs of a claimable job's queue that come before it, up to
+// explain.MaxAhead. first is the priority that would put the job beside the first one.
 func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority, err error) {
 	_, queue := queueKey(queueOf(&j.jobFacts))
 	where, own := claimableKey(&j.jobFacts)

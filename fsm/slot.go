@@ -136,10 +136,9 @@ func (v *view) slotHistory(s *scheduleRecord) (*slotHistory, error) {
 	return h, err
 }
 
-// answeredBefore finds the record of a slot that somebody asks for: of the same
-// request, whatever came of it, or of the job that is wanted, of which one is
-// made if the job exists and its record is no longer kept. Nil: the slot has no
-// job, and this is a new request for it.
+// answeredBefore finds the record that answers a request for a slot: that of the same
+// request, or that of the slot's job. If the job exists and its record is no longer kept,
+// it makes one. Nil: the slot has no job, and the request is new.
 func (v *view) answeredBefore(history *slotHistory, wanted *schedules.SlotRecord) (*schedules.SlotRecord, error) {
 	if known := history.requests[requestOf(wanted)]; known != nil && !wanted.Request.IsZero() {
 		return known, nil

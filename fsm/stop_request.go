@@ -94,13 +94,13 @@ func (t *txn) cancel(c *v1.JobCommand) error {
 	return nil
 }
 
-// endedByRequest tells whether a completed job came to its end by a stop request, and
+// endedByRequest reports whether a completed job came to its end by a stop request, and
 // under no claim.
 func endedByRequest(j *jobRecord) bool { return j.State == jobs.StateCompleted && j.end != endConsumed }
 
-// cancelReopened cancels a job whose flow had come to its end, and which nobody
-// has claimed since a person had the flow go on: that is taken back. Where it
-// was to be undone further, and the request wants that too, it is.
+// cancelReopened cancels a job whose flow had ended, which a person has reopened and
+// nobody has claimed since: the interventions are taken back. If they undo the flow
+// further and the request asks for an undo too, the flow is undone.
 func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) error {
 	pending, err := t.pending(flow)
 	switch {
@@ -116,9 +116,9 @@ func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, request *jobs.Opera
 	return t.closeCancelled(j, flow, "")
 }
 
-// haveUndone lets a cancelled job wait for an owner that undoes it. One that
-// was given back for a later time is wanted now. One that has lost its owner
-// still cools: that owner's steps may not have noticed yet.
+// haveUndone lets a cancelled job wait for an owner that undoes it. A delay for which it
+// was released no longer counts. A job that has lost its owner still cools: steps of that
+// owner may still run.
 func (t *txn) haveUndone(j *jobRecord, request *jobs.OperatorRequest) {
 	j.StopRequest, j.Held = request, false
 	if j.end != endLost {
@@ -153,8 +153,8 @@ type remainder int
 
 const (
 	nothing remainder = iota // it can be completed at once
-	undoing                  // its flow is to be undone, by an owner
-	ended                    // its flow has come to another end, which an owner is to tell
+	undoing                  // an owner has to undo its flow
+	ended                    // its flow has ended otherwise, and an owner has to consume it
 )
 
 // remains tells what is left to do about a job under a request to cancel. The
@@ -176,9 +176,9 @@ func (t *txn) remains(j *jobRecord, request *jobs.OperatorRequest) (remainder, *
 	return nothing, flow, nil
 }
 
-// settle brings a job that has lost its owner to where it is to wait: where
-// its stop request says, or else where others can claim it after a delay. It tells
-// whether the job has been completed by that. The error is a fault.
+// settle places a job that has lost its owner, so that others can claim it after a delay,
+// or completes it if a cancellation leaves nothing to do, and reports whether it did. The
+// error is a fault.
 func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed bool, err error) {
 	if j.cooled = (time.Time{}); delay > 0 {
 		j.cooled = t.after(delay)
@@ -197,9 +197,9 @@ func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed
 }
 
 // closeCancelled completes a job about which nothing is left to do. A flow
-// that has begun is left suspended, so that another job could take it up; one
-// that has failed still needs a person. What was to be carried out in it is
-// taken back. The error is a fault.
+// that has begun is left suspended, so that another job could take it up; one that has
+// failed still needs a person. Pending interventions are taken back. The error is a
+// fault.
 func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) error {
 	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.StopRequest.Reason
 	j.Held, j.Parked = j.Held && !j.Parked, false // what its policy has held is over; what its poster said stays

@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// beginLeadership starts the reign of a leader. What an earlier leader still
-// has under way is refused from here on, since its timers are not ours.
+// beginLeadership begins the time of a leader. Commands by the timers of earlier leaders
+// are refused from here on.
 func (t *txn) beginLeadership(*v1.BeginLeadershipCommand) error {
 	t.TimerEpoch = t.Index
 	t.writes++
@@ -129,8 +129,7 @@ type retention struct {
 	now  time.Time
 }
 
-// givesUp tells whether a finished job is to be removed, where there are so
-// many and it is the oldest of them.
+// givesUp reports whether the oldest of so many finished jobs has to be removed.
 func (r *retention) givesUp(finished uint64, finishedAt time.Time) bool {
 	return (r.keep > 0 && finished > r.keep) || (r.age > 0 && r.now.Sub(finishedAt) > r.age)
 }
@@ -163,7 +162,7 @@ func (v *view) givenUp(policy retention, l ledger, most int) (rows []finishedRow
 	return rows, false, nil
 }
 
-// givenUpIn reads the rows of one table, of which there are so many.
+// givenUpIn reads the jobs to remove in one table that has so many rows.
 func (v *view) givenUpIn(where table, policy retention, finished uint64, most int) (rows []finishedRow, more bool, err error) {
 	cursor := v.cursor(where)
 	for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
@@ -195,7 +194,7 @@ func decodeFinished(value []byte) (finishedRow, error) {
 	return finishedRow{sequence: binary.BigEndian.Uint64(value), at: at}, err
 }
 
-// Sweepable tells whether a sweep with this policy would remove anything if it
+// Sweepable reports whether a sweep with this policy would remove anything if it
 // were proposed now. A zero age or number is no bound.
 func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (bool, error) {
 	found := false

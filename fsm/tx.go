@@ -64,8 +64,8 @@ type txn struct {
 	claimants    claimants
 	vacated      []schedules.ID // whose last unfinished job the present command has finished
 
-	// writes counts what was written, and fault is the first that could not
-	// be: writers go on, and whoever runs the command looks afterwards.
+	// writes counts writes, and fault is the first that failed: commands go on, and
+	// their caller looks at it afterwards.
 	writes int
 	begun  int // writes before the present entry
 	fault  error

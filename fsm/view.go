@@ -59,8 +59,8 @@ func unencodable(message proto.Message, err error) error {
 	return corrupt("cannot encode a %s: %w", message.ProtoReflect().Descriptor().Name(), err)
 }
 
-// decode reads a stored message into a domain value. What is stored was
-// checked when it was written: an error means that the storage is bad.
+// decode reads a stored message into a domain value. Messages are checked before they are
+// stored, so an error means that the storage is bad.
 func decode[M proto.Message, T any](value []byte, message M, convert func(M) (T, error)) (T, error) {
 	var none T
 	if err := command.DecodeMessage(value, message); err != nil {

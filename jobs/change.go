@@ -45,7 +45,7 @@ func CheckChange(l logbook.Limits, c *Change) error {
 	return checkDirective(l, "change", directive{c.Job, c.By, c.Reason})
 }
 
-// Alters tells whether a job would not be what it is after the change.
+// Alters reports whether a job would not be what it is after the change.
 func (c *Change) Alters(j *Job) bool {
 	switch {
 	case c.Priority != nil && *c.Priority != j.Priority:
@@ -56,7 +56,7 @@ func (c *Change) Alters(j *Job) bool {
 	return c.Release && j.Held || c.AltersDeadline(j)
 }
 
-// AltersDeadline tells whether a job would have another deadline.
+// AltersDeadline reports whether a job would have another deadline.
 func (c *Change) AltersDeadline(j *Job) bool {
 	return !c.Deadline.IsZero() && !c.Deadline.Equal(j.Deadline) || c.NoDeadline && !j.Deadline.IsZero()
 }

@@ -136,11 +136,11 @@ func heldBy(ctx context.Context, board Board, conductor string) (map[JobID]Token
 	return held, nil
 }
 
-// Takes tells whether a conductor claims jobs of this kind from this board, and
+// Takes reports whether a conductor claims jobs of this kind from this board, and
 // offers all labels that this one wants.
 func (e *Entity) Takes(j *Job) bool { return e.Claims(j) && len(e.Lacks(j)) == 0 }
 
-// Claims tells whether a conductor claims jobs of this kind from this board.
+// Claims reports whether a conductor claims jobs of this kind from this board.
 func (e *Entity) Claims(j *Job) bool {
 	board := slices.Contains(e.Boards, j.Board) || (len(e.Boards) == 0 && j.Board == DefaultBoard)
 	return board && (len(e.JobKinds) == 0 || slices.Contains(e.JobKinds, j.Kind))

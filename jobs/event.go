@@ -65,7 +65,7 @@ var EventKinds = []EventKind{
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
 }
 
-// OfSessions tells whether events of the kind are of sessions or entities.
+// OfSessions reports whether events of the kind are of sessions or entities.
 func (k EventKind) OfSessions() bool {
 	switch k {
 	case EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone:
@@ -118,7 +118,7 @@ type Position struct {
 // String is the position as commands show it and take it.
 func (p Position) String() string { return fmt.Sprintf("%d-%d", p.Index, p.Item) }
 
-// Selects tells whether a watch asks for an event. A position is for the board
+// Selects reports whether a watch asks for an event. A position is for the board
 // to compare.
 func (w *Watch) Selects(e *Event) bool {
 	switch {

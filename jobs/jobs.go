@@ -63,13 +63,13 @@ func ParseNonce(text string) (Nonce, error) {
 	return Nonce{id}, err
 }
 
-// IsZero tells whether the id was never set.
+// IsZero reports whether the id was never set.
 func (id JobID) IsZero() bool { return id.UUID == uuid.Nil }
 
-// IsZero tells whether the id was never set.
+// IsZero reports whether the id was never set.
 func (id SessionID) IsZero() bool { return id.UUID == uuid.Nil }
 
-// IsZero tells whether the nonce was never set.
+// IsZero reports whether the nonce was never set.
 func (n Nonce) IsZero() bool { return n.UUID == uuid.Nil }
 
 // Token is the fence of a claim; see logbook.Token.
@@ -140,7 +140,7 @@ func ParseState(text string) (State, error) {
 	return "", &logbook.InvalidError{Field: "state", Reason: fmt.Sprintf("%.64q is none of %v", text, States)}
 }
 
-// Finished tells whether the job has come to its end. Only a person changes it
+// Finished reports whether the job has come to its end. Only a person changes it
 // after that, by Controller.Intervene or by Historian.
 func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
 

@@ -142,7 +142,7 @@ func (p *RetryPolicy) Last() OnFailure {
 	return FailureCompletes
 }
 
-// forbids tells whether nobody is to try again after a failure.
+// forbids reports whether nobody is to try again after a failure.
 func (p *RetryPolicy) forbids(failure *logbook.Failure) bool {
 	return failure != nil && (failure.Permanent || slices.ContainsFunc(p.Never, failure.Matches))
 }

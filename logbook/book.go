@@ -91,7 +91,7 @@ const (
 	KindEach AtomKind = "each"
 )
 
-// Known tells whether there is such a kind.
+// Known reports whether there is such a kind.
 func (k AtomKind) Known() bool { return k == KindTask || k == KindRetry || k == KindEach }
 
 // AtomDetail is what has become of one step or retry of a flow.
@@ -147,7 +147,7 @@ const (
 	ActionReset Action = "reset"
 )
 
-// Known tells whether there is such an action.
+// Known reports whether there is such an action.
 func (a Action) Known() bool { return a == ActionExecute || a == ActionRevert || a == ActionReset }
 
 // Attempt is one execution or one revert of an atom; or what a person has done
@@ -181,7 +181,7 @@ type Attempt struct {
 	Shortened bool `json:"shortened,omitempty"`
 }
 
-// Ended tells whether the outcome of the attempt is known.
+// Ended reports whether the outcome of the attempt is known.
 func (a *Attempt) Ended() bool { return !a.EndedAt.IsZero() }
 
 // Len is how many attempts are folded.

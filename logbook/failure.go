@@ -28,7 +28,7 @@ func (f *Failure) Error() string {
 	return "step " + f.Step + ": " + f.Message
 }
 
-// Matches tells whether the failure or one of its causes is of the kind.
+// Matches reports whether the failure or one of its causes is of the kind.
 func (f *Failure) Matches(kind string) bool {
 	if f == nil {
 		return false

@@ -31,10 +31,10 @@ func ParseFlowID(text string) (FlowID, error) {
 	return FlowID{id}, err
 }
 
-// IsZero tells whether the id was never set.
+// IsZero reports whether the id was never set.
 func (id BookID) IsZero() bool { return id.UUID == uuid.Nil }
 
-// IsZero tells whether the id was never set.
+// IsZero reports whether the id was never set.
 func (id FlowID) IsZero() bool { return id.UUID == uuid.Nil }
 
 // ParseID reads a UUID in its canonical text form and names the field in the

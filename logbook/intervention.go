@@ -109,21 +109,21 @@ func Standing(said []Intervention) []Intervention {
 	return standing
 }
 
-// takesBack tells whether an intervention takes back another that is pending.
+// takesBack reports whether an intervention takes back another that is pending.
 func (i Intervention) takesBack(pending Intervention) bool {
 	return i.Step == "" || i.Step == pending.Step
 }
 
-// Forwards tells whether a flow goes on forwards with any of the interventions.
+// Forwards reports whether a flow goes on forwards with any of the interventions.
 func Forwards(said []Intervention) bool {
 	return slices.ContainsFunc(said, func(i Intervention) bool { return i.Kind == InterveneComplete || i.Kind == InterveneRerun })
 }
 
-// Resumable tells whether a flow that has come to an end is to go on: among
+// Resumable reports whether a flow that has come to an end is to go on: among
 // the pending interventions is one that does not hold.
 func (f *FlowDetail) Resumable() bool { return Released(f.Pending()) }
 
-// Released tells whether interventions are to be carried out: one of them does
+// Released reports whether interventions are to be carried out: one of them does
 // not hold.
 func Released(said []Intervention) bool {
 	return slices.ContainsFunc(said, func(i Intervention) bool { return !i.Hold })

@@ -112,7 +112,7 @@ func (l Limits) CheckValues(field string, values Values) error {
 	return nil
 }
 
-// mayBeDeep tells whether there are brackets enough for too deep a nesting. To
+// mayBeDeep reports whether there are brackets enough for too deep a nesting. To
 // count them takes a twentieth of the time that following them takes, and every
 // value that is posted comes by here.
 func mayBeDeep(value []byte) bool {

@@ -40,7 +40,7 @@ var flowMoves = map[FlowState][]FlowState{
 	FlowReverted:  {FlowRunning},
 }
 
-// Finished tells whether the flow has come to an end that no engine changes.
+// Finished reports whether the flow has come to an end that no engine changes.
 func (s FlowState) Finished() bool {
 	return s == FlowSuccess || s == FlowReverted || s == FlowFailure
 }

@@ -22,7 +22,7 @@ type Token struct {
 	Index      uint64
 }
 
-// IsZero tells whether the token is unset, as in an update that is made
+// IsZero reports whether the token is unset, as in an update that is made
 // outside any claim.
 func (t Token) IsZero() bool { return t == Token{} }
 

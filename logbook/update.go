@@ -180,7 +180,7 @@ func (a *AtomDetail) set(c *AtomChange) {
 	}
 }
 
-// record keeps an attempt, and tells whether it is new.
+// record keeps an attempt, and reports whether it is new.
 func (a *AtomDetail) record(attempt Attempt) bool {
 	for i := range a.Attempts {
 		if a.Attempts[i].Action == attempt.Action && a.Attempts[i].Number == attempt.Number {

@@ -69,7 +69,7 @@ func appliedBy(t *testing.T, client *raftboard.Client, node *local.Node) uint64 
 	return status.AppliedIndex
 }
 
-// grows tells whether the log has grown by what a function does. The log of a
+// grows reports whether the log has grown by what a function does. The log of a
 // busy machine grows by itself now and then, when a session expires or the
 // leader changes; what belongs to the function does each time.
 func grows(t *testing.T, client *raftboard.Client, node *local.Node, do func()) bool {

@@ -234,7 +234,7 @@ func TestCancelledFlowIsUndoneFurther(t *testing.T) {
 	eventually(t, "the owner has heard that the job is cancelled", func() bool {
 		return slices.ContainsFunc(w.cluster.Nodes, func(node *local.Node) bool {
 			log, err := os.ReadFile(node.Log)
-			return err == nil && strings.Contains(string(log), "job is under an order")
+			return err == nil && strings.Contains(string(log), "job has a stop request")
 		})
 	})
 	w.mark("busy", false)

@@ -132,7 +132,7 @@ func (o Options) raftConfig(logger hclog.Logger) *raft.Config {
 	return config
 }
 
-// Leading tells whether this member leads.
+// Leading reports whether this member leads.
 func (n *Node) Leading() bool { return n.raft.State() == raft.Leader }
 
 // LastIndex is that of the last entry in the member's log.

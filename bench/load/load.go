@@ -127,7 +127,7 @@ func (d *drive) callAgain(ctx context.Context, latencies *Histogram) {
 	}
 }
 
-// over tells whether nothing counts any more.
+// over reports whether nothing counts any more.
 func (d *drive) over(ctx context.Context) bool {
 	return ctx.Err() != nil || !d.ends.IsZero() && !time.Now().Before(d.ends)
 }

@@ -239,7 +239,7 @@ func (n *Node) Start() error {
 	return nil
 }
 
-// Running tells whether the process lives.
+// Running reports whether the process lives.
 func (n *Node) Running() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

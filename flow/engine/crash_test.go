@@ -515,7 +515,7 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 	}
 }
 
-// setBack tells whether a retry has set a step back, and it was not begun again.
+// setBack reports whether a retry has set a step back, and it was not begun again.
 func setBack(atom *logbook.AtomDetail) bool {
 	n := len(atom.Attempts)
 	return atom.State == logbook.AtomPending && (n == 0 || atom.Attempts[n-1].Action == logbook.ActionRevert)

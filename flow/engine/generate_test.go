@@ -402,7 +402,7 @@ func firstSteps(plan *flow.Plan) map[string]bool {
 	return first
 }
 
-// mayBeUnmarked tells whether a step may begin although its mark is not in the
+// mayBeUnmarked reports whether a step may begin although its mark is not in the
 // record: nothing is, and nobody has begun before.
 func mayBeUnmarked(detail *logbook.FlowDetail, early map[string]bool, step string) bool {
 	return detail.Sequence == 0 && detail.Begun.IsZero() && early[step]
@@ -500,7 +500,7 @@ func (a *actor) tell(call *flow.Call) {
 	}
 }
 
-// isOf tells whether a value is one that can be under a symbol: the result of
+// isOf reports whether a value is one that can be under a symbol: the result of
 // its step, or, where an each has gathered it, a list of such for two elements
 // or none.
 func isOf(value json.RawMessage, symbol string) bool {

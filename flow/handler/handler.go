@@ -176,7 +176,7 @@ func candidates(directory string) []string {
 	return names
 }
 
-// Has tells whether the set has a handler of that name that can be run.
+// Has reports whether the set has a handler of that name that can be run.
 func (s *Set) Has(name string) bool { return s.Check(name) == nil }
 
 // Check says why a handler cannot be run: logbook.ErrInvalid for a name that

@@ -476,7 +476,7 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// dead tells whether a process is gone, or gone but for its entry: who adopts
+// dead reports whether a process is gone, or gone but for its entry: who adopts
 // it may be slow to take notice.
 func dead(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {

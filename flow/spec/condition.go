@@ -225,7 +225,7 @@ func valueOf(text json.RawMessage) (any, error) {
 	return value, nil
 }
 
-// equal tells whether two values of JSON are the same. Values of two types are
+// equal reports whether two values of JSON are the same. Values of two types are
 // not, which is no error.
 func equal(a, b any) (bool, error) {
 	switch a := a.(type) {

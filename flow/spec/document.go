@@ -170,7 +170,7 @@ func (s Step) MarshalJSON() ([]byte, error) {
 	}{plain(s), s.Rounds})
 }
 
-// Nested tells whether the step is a flow within the flow.
+// Nested reports whether the step is a flow within the flow.
 func (s *Step) Nested() bool { return len(s.Steps) > 0 }
 
 // Each says over which list a flow is run, once for each element.
@@ -207,7 +207,7 @@ type Provides struct {
 	As     map[string]string // field to symbol
 }
 
-// IsZero tells whether nothing is provided.
+// IsZero reports whether nothing is provided.
 func (p Provides) IsZero() bool { return p.Whole == "" && len(p.Fields) == 0 && len(p.As) == 0 }
 
 // symbols are all that is provided.
@@ -273,7 +273,7 @@ type List struct {
 	Symbol string
 }
 
-// IsZero tells whether there is no list.
+// IsZero reports whether there is no list.
 func (l List) IsZero() bool { return l.Symbol == "" && len(l.Values) == 0 }
 
 // MarshalJSON writes a string for a symbol, a list for values.

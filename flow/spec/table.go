@@ -250,7 +250,7 @@ func shortened(key string) string {
 	return key
 }
 
-// failed tells whether a fault was noted at the key: what is wrong in kind is
+// failed reports whether a fault was noted at the key: what is wrong in kind is
 // not to be called missing or misspelt besides.
 func (t *table) failed(key string) bool { return t.bad[key] }
 

@@ -32,7 +32,7 @@ func messageKinds(t testing.TB) []protoreflect.MessageType {
 }
 
 // decodesAlike holds the decoding of bytes that protobuf has written against its
-// own, and tells whether these were. What it would never write must not bring the
+// own, and reports whether these were. What it would never write must not bring the
 // decoder down, and whether it takes that is its own affair: where it matters
 // protobuf itself decodes.
 func decodesAlike(t interface {

@@ -124,7 +124,7 @@ func DurationFromProto(field string, d *durationpb.Duration) (time.Duration, err
 		return 0, nil
 	}
 	value := d.AsDuration()
-	// AsDuration saturates; going back tells whether it did.
+	// AsDuration saturates; going back reports whether it did.
 	if back := durationpb.New(value); d.CheckValid() != nil || back.Seconds != d.Seconds || back.Nanos != d.Nanos {
 		return 0, &logbook.InvalidError{Field: field, Reason: fmt.Sprintf(
 			"%d s and %d ns is not a duration", d.Seconds, d.Nanos)}

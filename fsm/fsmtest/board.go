@@ -221,7 +221,7 @@ func (b *Board) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]job
 	}
 }
 
-// concerns tells whether a parked request may have an answer now.
+// concerns reports whether a parked request may have an answer now.
 func concerns(request *jobs.ClaimRequest, changes *fsm.Changes) bool {
 	if changes.Undrained || slices.Contains(changes.Ended, request.Session) {
 		return true

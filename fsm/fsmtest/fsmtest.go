@@ -336,7 +336,7 @@ func (b *Board) notify(concerned func(*waiter) bool) {
 	}
 }
 
-// over tells whether the board is closed.
+// over reports whether the board is closed.
 func (b *Board) over() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -97,7 +97,7 @@ func (b block) get(key []byte) []byte {
 // errBadBlock: the value is no block.
 var errBadBlock = errors.New("its rows are not where they should be")
 
-// check tells whether a value is a block that may stand under a key, and behind a
+// check reports whether a value is a block that may stand under a key, and behind a
 // block under another key.
 func (b block) check(before, under []byte) error {
 	if len(b) < blockHeader || b.rows() == 0 || len(b) < blockHeader+b.rows()*rowHeader {

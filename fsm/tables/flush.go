@@ -118,7 +118,7 @@ func (m *merge) apply(to *bolt.Bucket) (err error) {
 // gather merges the block in which the next written row belongs with all that was
 // written of it, and with the blocks behind it for as long as little is left. No
 // block is gathered twice: what was written behind the last one goes with that. It
-// tells whether there is more to write.
+// reports whether there is more to write.
 func (m *merge) gather() (more bool) {
 	key, value := m.blocks.Seek(bytesOf(m.written.Key()))
 	if m.atEnd = key == nil; m.atEnd {

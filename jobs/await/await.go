@@ -117,7 +117,7 @@ func (w *waiter) choose() error {
 	return nil
 }
 
-// over tells whether the waiting is.
+// over reports whether the waiting is.
 func (w *waiter) over() bool { return (len(w.left) > 0) == w.Some }
 
 // changing are the kinds of event by which a job can become unfinished, or
@@ -166,7 +166,7 @@ func (w *waiter) follow(ctx context.Context) error {
 	return fmt.Errorf("%w: the watch has ended", jobs.ErrUnavailable)
 }
 
-// heed keeps count, and tells whether the waiting is over: at the end of a log
+// heed keeps count, and reports whether the waiting is over: at the end of a log
 // entry, since those who ask never see the middle of one. Nothing says which
 // event of an entry is the last, so the jobs are asked: if they are where the
 // events have put them, nothing follows in this entry that matters.
@@ -195,7 +195,7 @@ func (w *waiter) heed(ctx context.Context, event *jobs.Event) (over bool, err er
 	return true, nil
 }
 
-// returned tells whether a job that was moved by an event has moved again
+// returned reports whether a job that was moved by an event has moved again
 // since. Then another event tells of that, so that the doubt has an end.
 func (w *waiter) returned(ctx context.Context, id jobs.JobID, event *jobs.Event) (bool, error) {
 	_, left := w.left[id]

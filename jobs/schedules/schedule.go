@@ -22,7 +22,7 @@ type ID struct{ uuid.UUID }
 // NewID makes an id that sorts by the time it was made (UUID version 7).
 func NewID() ID { return ID{uuid.Must(uuid.NewV7())} }
 
-// IsZero tells whether the id was never set.
+// IsZero reports whether the id was never set.
 func (id ID) IsZero() bool { return id.UUID == uuid.Nil }
 
 // SlotJob is the id of the job of a slot. It follows from the schedule and the
@@ -107,7 +107,7 @@ type Schedule struct {
 	Records   int       // of its slots, that are kept
 }
 
-// SameTimes tells whether two schedules have the same slots.
+// SameTimes reports whether two schedules have the same slots.
 func (s *Schedule) SameTimes(other *Schedule) bool {
 	return s.Rule == other.Rule && s.Zone == other.Zone && s.Start.Equal(other.Start) && s.End.Equal(other.End)
 }

@@ -51,7 +51,7 @@ func (c *Connection) admitsLocked(id logbook.BookID, given *logbook.FlowDetail) 
 	return nil
 }
 
-// samePlan tells whether two flows say the same about what is to be done.
+// samePlan reports whether two flows say the same about what is to be done.
 func samePlan(a, b *logbook.FlowDetail) bool {
 	return a.Name == b.Name && a.Factory.Name == b.Factory.Name &&
 		bytes.Equal(a.Factory.Args, b.Factory.Args) &&

@@ -35,7 +35,7 @@ func (p *Program) clusterCommand() *cobra.Command {
 	})
 }
 
-// checkLed makes the exit code tell whether the cluster can take a write.
+// checkLed makes the exit code report whether the cluster can take a write.
 func checkLed(nodes []raftboard.NodeStatus) error {
 	if slices.ContainsFunc(nodes, func(n raftboard.NodeStatus) bool { return n.Status.Leader != "" }) {
 		return nil

@@ -39,7 +39,7 @@ func (f *jobFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.finishedTill, "finished-until", "", "only finished before this moment")
 }
 
-// given tells whether any filter was said.
+// given reports whether any filter was said.
 func (f *jobFilter) given(cmd *cobra.Command) bool {
 	for _, name := range filterFlags {
 		if cmd.Flags().Changed(name) {

@@ -244,7 +244,7 @@ func (p *Program) postJob(ctx context.Context, poster jobs.Poster, posting jobs.
 	return posted[0].Job, nil
 }
 
-// mayHaveHappened tells whether a write that gave an error may yet have been
+// mayHaveHappened reports whether a write that gave an error may yet have been
 // made.
 func mayHaveHappened(err error) bool {
 	if errors.Is(err, jobs.ErrUnavailable) {

@@ -103,7 +103,7 @@ func (p *Program) watchJobs(ctx context.Context, cluster Cluster, watch jobs.Wat
 	return nil
 }
 
-// over tells whether nothing more is to be shown of a job that was finished at
+// over reports whether nothing more is to be shown of a job that was finished at
 // an event: unless a person has had it reopened since.
 func over(ctx context.Context, reader jobs.Reader, event *jobs.Event) bool {
 	job, err := reader.Job(ctx, event.Job)

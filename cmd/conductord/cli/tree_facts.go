@@ -245,7 +245,7 @@ func countsOf(instances []*logbook.AtomDetail) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts tells whether the row is one of the steps that are counted: retries
+// counts reports whether the row is one of the steps that are counted: retries
 // are no work, flows are their steps, and instances are counted together.
 func (r *treeRow) counts() bool {
 	if r.group != "" || r.retry {

@@ -26,7 +26,7 @@ func offering(handlers []string) (logbook.Values, error) {
 	return logbook.Values{handlersKey: named}, nil
 }
 
-// hasHandlers tells whether another conductor says that it has all handlers of a
+// hasHandlers reports whether another conductor says that it has all handlers of a
 // flow document. A document that is wrong in itself is nobody's.
 func hasHandlers(detail *logbook.FlowDetail, other jobs.Entity) bool {
 	if detail.Factory.Name != spec.Kind {

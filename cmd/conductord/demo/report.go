@@ -41,7 +41,7 @@ type seconds float64
 
 func (s seconds) String() string { return fmt.Sprintf("%.1f s", float64(s)) }
 
-// good tells whether everything that was promised held.
+// good reports whether everything that was promised held.
 func (r *summary) good() bool { return r.Lost == 0 && r.Changed == 0 && r.Unexpected == 0 }
 
 // check reads every job and flow, and counts.
@@ -138,7 +138,7 @@ func (r *summary) countSteps(detail *logbook.FlowDetail, recorded map[recordKey]
 	})
 }
 
-// resumed tells whether a job was claimed by another than before.
+// resumed reports whether a job was claimed by another than before.
 func resumed(owners []string) bool { return len(slices.Compact(slices.Clone(owners))) > 1 }
 
 func longest(times []time.Duration) seconds {

@@ -168,7 +168,7 @@ func (s *story) heldBy(name string) []jobs.JobID {
 	return held
 }
 
-// handedOver tells whether all jobs of the last kill of a node have owners
+// handedOver reports whether all jobs of the last kill of a node have owners
 // again; for the conditions of until.
 func (s *story) handedOver(name string) bool {
 	for i := len(s.kills) - 1; i >= 0; i-- {
